@@ -1,0 +1,173 @@
+"""Shared fixtures. An edge: real broker processes, each on a free port with its own directory.
+
+`broker_process` is one running broker; `start_broker` starts as many as a test needs, also one
+again on the data of another. Every process is stopped by its own id when the test ends.
+"""
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+READY_EVENT = "broker.started"
+READY_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 20.0
+LOG_LINES_SHOWN = 40
+
+Event = Mapping[str, object]
+
+
+class BrokerProcess:
+    """A broker in a process of its own; its log is read as it comes, so that it can be waited for.
+
+    The broker logs one JSON object per line to its standard error, because that is no terminal.
+    """
+
+    def __init__(self, data_dir: Path, overrides: Mapping[str, str]) -> None:
+        self.data_dir = data_dir
+        self.overrides = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(data_dir),
+            **overrides,
+        }
+        self.events: list[Event] = []
+        self.output: collections.deque[str] = collections.deque(maxlen=10_000)
+        self._news = threading.Condition()
+        self._has_ended = False
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "broker", *self._arguments()],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+
+    def _arguments(self) -> list[str]:
+        pairs = [f"{key}={value}" for key, value in self.overrides.items()]
+        return [word for pair in pairs for word in ("--override", pair)]
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                self._note(line)
+        with self._news:
+            self._has_ended = True
+            self._news.notify_all()
+
+    def _note(self, line: str) -> None:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        with self._news:
+            self.output.append(line)
+            if isinstance(event, dict):
+                self.events.append(event)
+            self._news.notify_all()
+
+    def wait_for_event(
+        self,
+        name: str,
+        timeout_s: float = READY_TIMEOUT_S,
+        where: Callable[[Event], bool] = lambda _event: True,
+    ) -> Event:
+        """Return the first event called `name` that `where` accepts, as soon as it is logged.
+
+        Raises:
+            AssertionError: the process ended, or the deadline passed, without such an event.
+        """
+
+        def found() -> Event | None:
+            return next((e for e in self.events if e.get("event") == name and where(e)), None)
+
+        with self._news:
+            self._news.wait_for(lambda: found() is not None or self._has_ended, timeout_s)
+            event = found()
+        if event is None:
+            raise AssertionError(f"no event {name!r} in the broker's log:\n{self.log_tail()}")
+        return event
+
+    def log_tail(self) -> str:
+        """Return the last lines that the process wrote, for a failure's message."""
+        return "".join(list(self.output)[-LOG_LINES_SHOWN:])
+
+    @property
+    def bootstrap(self) -> str:
+        """`HOST:PORT` of the first listener, once the broker is ready."""
+        addresses = self.wait_for_event(READY_EVENT)["bound_addresses"]
+        assert isinstance(addresses, list)
+        return str(addresses[0])
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Ask the process to stop (SIGTERM) and return its exit code, once it has ended."""
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def kill(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """End the process without warning (SIGKILL), as a crash would."""
+        return self._end(signal.SIGKILL, timeout_s)
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            exit_code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(timeout_s)
+            raise AssertionError(
+                f"the broker did not stop within {timeout_s} s:\n{self.log_tail()}"
+            ) from None
+        self._reader.join(timeout_s)
+        return exit_code
+
+
+class StartBroker(Protocol):
+    """Starts a broker, waits until it is ready, and returns it."""
+
+    def __call__(
+        self, data_dir: Path | None = None, overrides: Mapping[str, str] | None = None
+    ) -> BrokerProcess:
+        """Start on `data_dir` (a new directory unless given) with Kafka's keys overridden."""
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+    """A function that starts brokers; those that still run at the end of the test are killed."""
+    started: list[BrokerProcess] = []
+
+    def start(
+        data_dir: Path | None = None, overrides: Mapping[str, str] | None = None
+    ) -> BrokerProcess:
+        broker = BrokerProcess(data_dir or tmp_path / f"broker-{len(started)}", overrides or {})
+        started.append(broker)
+        broker.wait_for_event(READY_EVENT)
+        return broker
+
+    yield start
+    for broker in started:
+        broker.kill()
+
+
+@pytest.fixture
+def broker_process(start_broker: StartBroker) -> BrokerProcess:
+    """One running broker with Kafka's defaults, on a free port of 127.0.0.1."""
+    return start_broker()

@@ -1,0 +1,1 @@
+"""Whole-process loads: a server in a process of its own, a generator beside it."""

@@ -1,0 +1,122 @@
+"""Our broker as the server under load, and the frames that load it. Kind: edge."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.headers import decode_response_header, encode_request
+from kafkawire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkawire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kafkawire.records import BatchBuilder
+from kafkawire.schema import decode
+
+from benchmarks.loads.pipeline import connect, exchange
+from benchmarks.loads.process import HOST, ServerProcess, free_port
+
+CLIENT_ID: Final = "ottla-bench"
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+CREATE_TOPICS_VERSION: Final = 7
+CORRELATION_ID: Final = 7
+REQUEST_TIMEOUT_MS: Final = 30_000
+TIMESTAMP_MS: Final = 1_700_000_000_000
+
+
+def broker_process(directory: Path, *, overrides: tuple[str, ...] = ()) -> ServerProcess:
+    """Return one broker over an empty log dir below `directory`, not yet started."""
+    port = free_port()
+    settings = (
+        f"listeners=PLAINTEXT://{HOST}:{port}",
+        f"log.dirs={directory / 'logs'}",
+        "broker.id=1",
+        *overrides,
+    )
+    arguments = ["-m", "broker"]
+    for setting in settings:
+        arguments += ["--override", setting]
+    return ServerProcess(arguments, port, log=directory / "broker.log")
+
+
+def create_topic(port: int, name: str, partition_count: int) -> None:
+    """Create a topic and fail loudly when the broker refuses."""
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1)],
+        timeout_ms=REQUEST_TIMEOUT_MS,
+    )
+    frame = encode_request(
+        ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, CORRELATION_ID, CLIENT_ID, request
+    )
+    with connect(HOST, port) as connection:
+        answer = exchange(connection, frame)
+    _, start = decode_response_header(
+        ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, memoryview(answer)
+    )
+    response = decode(CreateTopicsResponse, answer[start:], CREATE_TOPICS_VERSION)
+    code = ErrorCode(response.topics[0].error_code)
+    if code is not ErrorCode.NONE:
+        raise RuntimeError(f"the broker refused to create {name}: {code.name}")
+
+
+def produce_frame(topic: str, partition: int, batch_bytes: int, *, acks: int = 1) -> bytes:
+    """Return one Produce request whose batch is `batch_bytes` long, give or take a varint."""
+    value = os.urandom(batch_bytes - 61 - 12)
+    builder = BatchBuilder()
+    builder.append(TIMESTAMP_MS, None, value)
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=REQUEST_TIMEOUT_MS,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[PartitionProduceData(index=partition, records=builder.build())],
+            )
+        ],
+    )
+    return encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, CORRELATION_ID, CLIENT_ID, request)
+
+
+def produce_answer_bytes(port: int, frame: bytes) -> int:
+    """Send one frame, require success, and return the size of the whole answer."""
+    with connect(HOST, port) as connection:
+        answer = exchange(connection, frame)
+    _, start = decode_response_header(ApiKey.PRODUCE, PRODUCE_VERSION, memoryview(answer))
+    response = decode(ProduceResponse, answer[start:], PRODUCE_VERSION)
+    code = ErrorCode(response.responses[0].partition_responses[0].error_code)
+    if code is not ErrorCode.NONE:
+        raise RuntimeError(f"the broker refused a produce request: {code.name}")
+    return len(answer) + 4
+
+
+def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
+    """Return one Fetch request for up to `max_bytes` from `offset`, answered at once."""
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        session_epoch=-1,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(
+                        partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
+                    )
+                ],
+            )
+        ],
+    )
+    return encode_request(ApiKey.FETCH, FETCH_VERSION, CORRELATION_ID, CLIENT_ID, request)

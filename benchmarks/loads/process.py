@@ -1,0 +1,111 @@
+"""A server process under measurement: start, pin, read its CPU time, stop. Kind: edge."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+SERVER_CORE: Final = 1
+GENERATOR_CORE: Final = 0
+START_TIMEOUT_S: Final = 20.0
+STOP_TIMEOUT_S: Final = 20.0
+CONNECT_RETRY_S: Final = 0.005
+HOST: Final = "127.0.0.1"
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def pin(pid: int, core: int) -> None:
+    """Keep process `pid` on `core`, where the machine has that many."""
+    if core in os.sched_getaffinity(0) or core < (os.cpu_count() or 1):
+        os.sched_setaffinity(pid, {core})
+
+
+class ServerProcess:
+    """A child process that listens on `port`; `with` starts and stops it."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        port: int,
+        *,
+        core: int = SERVER_CORE,
+        log: Path | None = None,
+    ) -> None:
+        self.port = port
+        self._arguments = [sys.executable, *arguments]
+        self._core = core
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port`, as clients take it."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id; only between start and stop."""
+        assert self._process is not None
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        output = self._log.open("ab") if self._log else subprocess.DEVNULL
+        self._process = subprocess.Popen(self._arguments, stdout=output, stderr=subprocess.STDOUT)
+        pin(self.pid, self._core)
+        self._wait_until_listening()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all threads so far, with the scheduler's nanosecond precision."""
+        tasks = Path(f"/proc/{self.pid}/task")
+        return (
+            sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+        )
+
+    def rss_bytes(self) -> int:
+        """Resident memory now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def _wait_until_listening(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            assert self._process is not None
+            if self._process.poll() is not None:
+                raise RuntimeError(f"{self._arguments} exited with {self._process.returncode}")
+            try:
+                socket.create_connection((HOST, self.port), timeout=1).close()
+            except OSError:
+                time.sleep(CONNECT_RETRY_S)
+            else:
+                return
+        raise RuntimeError(f"{self._arguments} did not listen within {START_TIMEOUT_S} s")

@@ -1,0 +1,86 @@
+"""The servers that ours is held against: an echo, a sink and a bare sendfile. Kind: edge.
+
+`python -m benchmarks.loads.reference_server echo|sink|sendfile PORT [FILE]`. Each does the least
+that can be done over the same loopback socket, so that its cost is the floor for any broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+import uvloop
+
+from benchmarks.loads.process import HOST
+
+CHUNK_BYTES: Final = 1024 * 1024
+
+
+class Echo(asyncio.Protocol):
+    """Sends back what it gets, a write per read."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._transport.write(data)
+
+
+async def serve_echo(port: int) -> None:
+    """Echo for ever on a uvloop transport."""
+    server = await asyncio.get_running_loop().create_server(Echo, HOST, port)
+    await server.serve_forever()
+
+
+def serve_sink(port: int) -> None:
+    """Read and throw away; answer one byte at the end of each stream."""
+    buffer = bytearray(CHUNK_BYTES)
+    with socket.create_server((HOST, port)) as listener:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                while connection.recv_into(buffer):
+                    pass
+                connection.sendall(b".")
+
+
+def serve_sendfile(port: int, path: Path) -> None:
+    """For each byte received, send one whole chunk of `path`, walking round the file."""
+    size_bytes = path.stat().st_size
+    with path.open("rb") as file, socket.create_server((HOST, port)) as listener:
+        while True:
+            connection, _ = listener.accept()
+            position = 0
+            with connection:
+                while asked := connection.recv(64):
+                    for _ in asked:
+                        _send_chunk(connection, file.fileno(), position)
+                        position = (position + CHUNK_BYTES) % (size_bytes - CHUNK_BYTES + 1)
+
+
+def _send_chunk(connection: socket.socket, file_descriptor: int, position: int) -> None:
+    end = position + CHUNK_BYTES
+    while position < end:
+        position += os.sendfile(connection.fileno(), file_descriptor, position, end - position)
+
+
+def main(arguments: list[str]) -> None:
+    """Serve the kind that the first argument names, until killed."""
+    kind, port = arguments[0], int(arguments[1])
+    if kind == "echo":
+        uvloop.run(serve_echo(port))
+    elif kind == "sink":
+        serve_sink(port)
+    elif kind == "sendfile":
+        serve_sendfile(port, Path(arguments[2]))
+    else:
+        raise SystemExit(f"unknown reference server {kind!r}; use echo, sink or sendfile")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,56 @@
+"""The records that every client writes and every client must read back unchanged."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+BASE_TIMESTAMP_MS: Final = 1_700_000_000_000
+ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+HEADERS: Final = (("trace", b"id-12"), ("empty", b""), ("trace", b"again"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One record as a writer is asked to write it; a timestamp of None leaves it to the client."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One record as a reader saw it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp_ms: int
+
+
+def samples(count: int, seed: int) -> Iterator[Sample]:
+    """Yield records with null and empty keys and values, arbitrary bytes, headers and times."""
+    dice = random.Random(seed)
+    for number in range(count):
+        yield Sample(
+            key=dice.choice((None, b"", f"key-{number % 97}".encode(), dice.randbytes(8))),
+            value=dice.choice((None, b"", dice.randbytes(dice.randint(1, 120)), _text(dice))),
+            headers=HEADERS if number % 4 == 0 else (),
+            timestamp_ms=BASE_TIMESTAMP_MS + number * 3 - dice.randint(0, 50),
+        )
+
+
+def plain_samples(count: int, seed: int) -> Iterator[Sample]:
+    """Yield records that a line-oriented writer can express: text, one set of headers."""
+    dice = random.Random(seed)
+    for number in range(count):
+        yield Sample(f"key-{number}".encode(), _text(dice), (("source", b"kcat"),), None)
+
+
+def _text(dice: random.Random) -> bytes:
+    return "".join(dice.choices(ALPHABET, k=dice.randint(1, 120))).encode()

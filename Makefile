@@ -1,0 +1,64 @@
+# Every target that needs the virtual environment makes it first: any of them may be the first
+# command typed in a fresh clone.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench interop soak fmt lint types layers sim coverage docs clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CODE := kafkawire storage coordination controller broker ottla analytics tests benchmarks scripts
+# Two workers: what the smallest machine that we support has.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -q
+
+help:  ## Show this list.
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(READY)  ## Make .venv and install everything that the other targets need.
+
+$(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py)
+	@sh scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: $(READY)  ## Send a real file through a broker and back, and compare. FILE=... to choose it.
+	@$(BIN)/python -m ottla.cli.demo $(FILE)
+
+test: $(READY)  ## Unit, property and integration tests.
+	$(PYTEST) -n $(WORKERS) tests --ignore=tests/interop --ignore=tests/simulation
+
+check: lint types layers coverage  ## Everything that a change must pass: under five minutes.
+
+fmt: $(READY)  ## Format, and fix what can be fixed.
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lint: $(READY)  ## Format and lint rules.
+	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+types: $(READY)  ## Strict types, everywhere.
+	$(BIN)/mypy $(CODE)
+
+layers: $(READY)  ## Who may import whom.
+	$(BIN)/lint-imports
+
+sim: $(READY)  ## Replay the cluster from seeds.
+	@test ! -d tests/simulation || $(PYTEST) -n $(WORKERS) tests/simulation
+
+coverage: $(READY)  ## All quick tests, and how much of the code they run.
+	@sh scripts/coverage.sh $(BIN) $(WORKERS)
+
+interop: $(READY)  ## Clients that we did not write, against our broker: minutes.
+	$(PYTEST) tests/interop
+
+soak: $(READY)  ## Crashes, floods and long loads: many minutes.
+	$(PYTEST) -m soak tests
+
+bench: $(READY)  ## Loads with a reference in the same run; writes docs/benchmarks.md.
+	$(BIN)/python -m benchmarks
+
+docs: $(READY)  ## Write the generated pages: docs/configuration.md, docs/protocol.md.
+	$(BIN)/python scripts/generate_docs.py
+
+clean:  ## Remove the environment and everything that was built.
+	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache \
+	    .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

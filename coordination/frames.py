@@ -1,0 +1,119 @@
+"""Packets (decision): `int length` and a payload, and the handshake that opens a connection.
+
+Server and client share this file. Lengths are bounded by the caller's `max_frame_bytes`;
+ZooKeeper's limit for requests is `MAX_REQUEST_BYTES`.
+"""
+
+import struct
+from typing import Any, Final, NamedTuple
+
+from coordination import jute
+from coordination.errors import JuteError
+from coordination.messages import (
+    STATE_SYNC_CONNECTED,
+    XID_NOTIFICATION,
+    ConnectRequest,
+    ConnectResponse,
+    EventType,
+)
+
+MAX_REQUEST_BYTES: Final = 0xFFFFF
+_LENGTH = struct.Struct(">i")
+_REPLY = struct.Struct(">iiqi")
+_REQUEST = struct.Struct(">iii")
+_EVENT = struct.Struct(">iiqiii")
+REQUEST_HEADER_BYTES: Final = 8
+REPLY_HEADER_BYTES: Final = 16
+
+
+class Handshake(NamedTuple):
+    """A ConnectRequest or ConnectResponse; `read_only` is None when the packet ends before it."""
+
+    record: ConnectRequest | ConnectResponse
+    read_only: bool | None
+
+
+class FrameSplitter:
+    """Cuts a byte stream into payloads; holds at most one unfinished frame."""
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._rest = b""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of the unfinished frame that have arrived."""
+        return len(self._rest)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the payloads that are complete now.
+
+        Raises:
+            JuteError: a length that is negative or above the limit; close the connection.
+        """
+        if self._rest:
+            data = self._rest + data
+        frames, position, size = [], 0, len(data)
+        unpack, limit = _LENGTH.unpack_from, self._max_frame_bytes
+        while size - position >= 4:
+            length = unpack(data, position)[0]
+            if not 0 <= length <= limit:
+                raise JuteError(f"packet length {length} is outside 0..{limit}")
+            end = position + 4 + length
+            if end > size:
+                break
+            frames.append(data[position + 4 : end])
+            position = end
+        self._rest = data[position:]
+        return frames
+
+
+def frame(payload: bytes) -> bytes:
+    """Return `payload` with its length in front."""
+    return _LENGTH.pack(len(payload)) + payload
+
+
+def encode_request(xid: int, op: int, body: bytes = b"") -> bytes:
+    """Return a whole request packet."""
+    return _REQUEST.pack(REQUEST_HEADER_BYTES + len(body), xid, op) + body
+
+
+def encode_reply(xid: int, zxid: int, err: int, body: bytes = b"") -> bytes:
+    """Return a whole reply packet."""
+    return _REPLY.pack(REPLY_HEADER_BYTES + len(body), xid, zxid, err) + body
+
+
+def encode_event(event: EventType, path: str) -> bytes:
+    """Return a whole notification packet, as 3.8 sends it (zxid -1)."""
+    name = path.encode()
+    return (
+        _EVENT.pack(
+            REPLY_HEADER_BYTES + 12 + len(name),
+            XID_NOTIFICATION,
+            -1,
+            0,
+            event,
+            STATE_SYNC_CONNECTED,
+        )
+        + _LENGTH.pack(len(name))
+        + name
+    )
+
+
+def decode_handshake(kind: type[Any], payload: bytes) -> Handshake:
+    """Read a ConnectRequest or ConnectResponse with or without its trailing flag.
+
+    Whatever stands behind the flag is ignored, as ZooKeeper does.
+
+    Raises:
+        JuteError: malformed.
+    """
+    record, position = jute.decode(kind, payload)
+    flag = bool(payload[position]) if position < len(payload) else None
+    return Handshake(record, flag)
+
+
+def encode_handshake(handshake: Handshake) -> bytes:
+    """Return the whole packet of a ConnectRequest or ConnectResponse."""
+    flag = b"" if handshake.read_only is None else bytes([handshake.read_only])
+    return frame(jute.encode(handshake.record) + flag)

@@ -1,0 +1,441 @@
+"""Every record of ZooKeeper's protocol that we speak, declared once (decision).
+
+Owns the operation codes and which record belongs to which operation. Field names are the
+protocol's, in snake case. Source: ZooKeeper 3.8 `zookeeper.jute`.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Annotated, Any, Final, NamedTuple
+
+from coordination.jute import (
+    STRING,
+    Bool,
+    Buffer,
+    Int,
+    Long,
+    NullableUString,
+    UString,
+    codec_of,
+    record,
+    vector,
+)
+
+
+class OpCode(IntEnum):
+    """What a request asks for."""
+
+    NOTIFICATION = 0
+    CREATE = 1
+    DELETE = 2
+    EXISTS = 3
+    GET_DATA = 4
+    SET_DATA = 5
+    GET_ACL = 6
+    SET_ACL = 7
+    GET_CHILDREN = 8
+    SYNC = 9
+    PING = 11
+    GET_CHILDREN2 = 12
+    CHECK = 13
+    MULTI = 14
+    CREATE2 = 15
+    RECONFIG = 16
+    CHECK_WATCHES = 17
+    REMOVE_WATCHES = 18
+    CREATE_CONTAINER = 19
+    DELETE_CONTAINER = 20
+    CREATE_TTL = 21
+    MULTI_READ = 22
+    AUTH = 100
+    SET_WATCHES = 101
+    SASL = 102
+    GET_EPHEMERALS = 103
+    GET_ALL_CHILDREN_NUMBER = 104
+    SET_WATCHES2 = 105
+    ADD_WATCH = 106
+    WHO_AM_I = 107
+    CLOSE_SESSION = -11
+    ERROR = -1
+
+
+class EventType(IntEnum):
+    """What a watch event says happened."""
+
+    NODE_CREATED = 1
+    NODE_DELETED = 2
+    NODE_DATA_CHANGED = 3
+    NODE_CHILDREN_CHANGED = 4
+
+
+class AddWatchMode(IntEnum):
+    """How a watch of `addWatch` behaves."""
+
+    PERSISTENT = 0
+    PERSISTENT_RECURSIVE = 1
+
+
+class WatcherType(IntEnum):
+    """Which watches `checkWatches` and `removeWatches` mean."""
+
+    CHILDREN = 1
+    DATA = 2
+    ANY = 3
+
+
+class CreateFlag(IntEnum):
+    """The `flags` of a create request."""
+
+    PERSISTENT = 0
+    EPHEMERAL = 1
+    PERSISTENT_SEQUENTIAL = 2
+    EPHEMERAL_SEQUENTIAL = 3
+    CONTAINER = 4
+    TTL = 5
+    TTL_SEQUENTIAL = 6
+
+
+XID_NOTIFICATION: Final = -1
+XID_PING: Final = -2
+XID_AUTH: Final = -4
+XID_SET_WATCHES: Final = -8
+STATE_SYNC_CONNECTED: Final = 3
+PASSWORD_BYTES: Final = 16
+NO_PASSWORD: Final = bytes(PASSWORD_BYTES)
+
+
+@record
+class Acl(NamedTuple):
+    """Who (`scheme`, `id`) may do what (`perms`, a set of bits)."""
+
+    perms: Int
+    scheme: NullableUString
+    id: NullableUString
+
+
+@record
+class Stat(NamedTuple):
+    """A node's bookkeeping, as clients see it."""
+
+    czxid: Long
+    mzxid: Long
+    ctime: Long
+    mtime: Long
+    version: Int
+    cversion: Int
+    aversion: Int
+    ephemeral_owner: Long
+    data_length: Int
+    num_children: Int
+    pzxid: Long
+
+
+Acls = Annotated[Sequence[Acl], vector(codec_of(Acl), smallest_item_bytes=12)]
+UStrings = Annotated[Sequence[str], vector(STRING)]
+
+
+@record
+class ConnectRequest(NamedTuple):
+    """The first packet of a connection; old clients leave `read_only` out (see `handshake`)."""
+
+    protocol_version: Int
+    last_zxid_seen: Long
+    time_out: Int
+    session_id: Long
+    passwd: Buffer
+
+
+@record
+class ConnectResponse(NamedTuple):
+    """The answer to it; `session_id` 0 means that the session is refused."""
+
+    protocol_version: Int
+    time_out: Int
+    session_id: Long
+    passwd: Buffer
+
+
+@record
+class RequestHeader(NamedTuple):
+    """Stands before every request body."""
+
+    xid: Int
+    type: Int
+
+
+@record
+class ReplyHeader(NamedTuple):
+    """Stands before every reply body; there is a body only when `err` is 0."""
+
+    xid: Int
+    zxid: Long
+    err: Int
+
+
+@record
+class WatcherEvent(NamedTuple):
+    """A notification."""
+
+    type: Int
+    state: Int
+    path: UString
+
+
+@record
+class CreateRequest(NamedTuple):
+    """create, create2 and createContainer."""
+
+    path: UString
+    data: Buffer
+    acl: Acls
+    flags: Int
+
+
+@record
+class CreateTtlRequest(NamedTuple):
+    """createTTL; `ttl` in milliseconds."""
+
+    path: UString
+    data: Buffer
+    acl: Acls
+    flags: Int
+    ttl: Long
+
+
+@record
+class DeleteRequest(NamedTuple):
+    """delete; version -1 means any."""
+
+    path: UString
+    version: Int
+
+
+@record
+class ReadRequest(NamedTuple):
+    """exists, getData, getChildren and getChildren2."""
+
+    path: UString
+    watch: Bool
+
+
+@record
+class SetDataRequest(NamedTuple):
+    """setData; version -1 means any."""
+
+    path: UString
+    data: Buffer
+    version: Int
+
+
+@record
+class PathRequest(NamedTuple):
+    """getACL, sync, deleteContainer and getAllChildrenNumber."""
+
+    path: UString
+
+
+@record
+class SetAclRequest(NamedTuple):
+    """setACL; `version` is compared with the ACL version."""
+
+    path: UString
+    acl: Acls
+    version: Int
+
+
+@record
+class CheckRequest(NamedTuple):
+    """check, legal inside a multi only."""
+
+    path: UString
+    version: Int
+
+
+@record
+class WatchesRequest(NamedTuple):
+    """checkWatches and removeWatches."""
+
+    path: UString
+    type: Int
+
+
+@record
+class AddWatchRequest(NamedTuple):
+    """addWatch."""
+
+    path: UString
+    mode: Int
+
+
+@record
+class AuthRequest(NamedTuple):
+    """auth."""
+
+    type: Int
+    scheme: NullableUString
+    auth: Buffer
+
+
+@record
+class SetWatchesRequest(NamedTuple):
+    """setWatches: what this client watched before it lost its connection."""
+
+    relative_zxid: Long
+    data_watches: UStrings
+    exist_watches: UStrings
+    child_watches: UStrings
+
+
+@record
+class SetWatches2Request(NamedTuple):
+    """setWatches2: the same, with persistent watches."""
+
+    relative_zxid: Long
+    data_watches: UStrings
+    exist_watches: UStrings
+    child_watches: UStrings
+    persistent_watches: UStrings
+    persistent_recursive_watches: UStrings
+
+
+@record
+class GetEphemeralsRequest(NamedTuple):
+    """getEphemerals of the own session."""
+
+    prefix_path: NullableUString
+
+
+@record
+class PathResponse(NamedTuple):
+    """create and sync."""
+
+    path: UString
+
+
+@record
+class Create2Response(NamedTuple):
+    """create2, createContainer and createTTL."""
+
+    path: UString
+    stat: Stat
+
+
+@record
+class StatResponse(NamedTuple):
+    """exists, setData and setACL."""
+
+    stat: Stat
+
+
+@record
+class GetDataResponse(NamedTuple):
+    """getData."""
+
+    data: Buffer
+    stat: Stat
+
+
+@record
+class GetAclResponse(NamedTuple):
+    """getACL."""
+
+    acl: Acls
+    stat: Stat
+
+
+@record
+class ChildrenResponse(NamedTuple):
+    """getChildren; also getEphemerals."""
+
+    children: UStrings
+
+
+@record
+class Children2Response(NamedTuple):
+    """getChildren2."""
+
+    children: UStrings
+    stat: Stat
+
+
+@record
+class CountResponse(NamedTuple):
+    """getAllChildrenNumber."""
+
+    total_number: Int
+
+
+@record
+class ErrorResponse(NamedTuple):
+    """addWatch; also a failed operation of a multi."""
+
+    err: Int
+
+
+@record
+class ClientInfo(NamedTuple):
+    """One identity of a connection."""
+
+    auth_scheme: UString
+    user: UString
+
+
+@record
+class WhoAmIResponse(NamedTuple):
+    """whoAmI."""
+
+    client_info: Annotated[
+        Sequence[ClientInfo], vector(codec_of(ClientInfo), smallest_item_bytes=8)
+    ]
+
+
+@record
+class ReconfigRequest(NamedTuple):
+    """reconfig: known so that it can be refused."""
+
+    joining_servers: NullableUString
+    leaving_servers: NullableUString
+    new_members: NullableUString
+    cur_config_id: Long
+
+
+class Shape(NamedTuple):
+    """The records of an operation; None where there is no body."""
+
+    request: type[tuple[Any, ...]] | None
+    response: type[tuple[Any, ...]] | None
+
+
+# multi and multiRead are not here: their bodies are sequences, see `coordination.multi`.
+SHAPES: Final[dict[int, Shape]] = {
+    OpCode.CREATE: Shape(CreateRequest, PathResponse),
+    OpCode.CREATE2: Shape(CreateRequest, Create2Response),
+    OpCode.CREATE_CONTAINER: Shape(CreateRequest, Create2Response),
+    OpCode.CREATE_TTL: Shape(CreateTtlRequest, Create2Response),
+    OpCode.DELETE: Shape(DeleteRequest, None),
+    OpCode.DELETE_CONTAINER: Shape(PathRequest, None),
+    OpCode.EXISTS: Shape(ReadRequest, StatResponse),
+    OpCode.GET_DATA: Shape(ReadRequest, GetDataResponse),
+    OpCode.SET_DATA: Shape(SetDataRequest, StatResponse),
+    OpCode.GET_ACL: Shape(PathRequest, GetAclResponse),
+    OpCode.SET_ACL: Shape(SetAclRequest, StatResponse),
+    OpCode.GET_CHILDREN: Shape(ReadRequest, ChildrenResponse),
+    OpCode.GET_CHILDREN2: Shape(ReadRequest, Children2Response),
+    OpCode.SYNC: Shape(PathRequest, PathResponse),
+    OpCode.PING: Shape(None, None),
+    OpCode.CHECK: Shape(CheckRequest, None),
+    OpCode.CHECK_WATCHES: Shape(WatchesRequest, None),
+    OpCode.REMOVE_WATCHES: Shape(WatchesRequest, None),
+    OpCode.AUTH: Shape(AuthRequest, None),
+    OpCode.SET_WATCHES: Shape(SetWatchesRequest, None),
+    OpCode.SET_WATCHES2: Shape(SetWatches2Request, None),
+    OpCode.GET_EPHEMERALS: Shape(GetEphemeralsRequest, ChildrenResponse),
+    OpCode.GET_ALL_CHILDREN_NUMBER: Shape(PathRequest, CountResponse),
+    OpCode.ADD_WATCH: Shape(AddWatchRequest, ErrorResponse),
+    OpCode.WHO_AM_I: Shape(None, WhoAmIResponse),
+    OpCode.CLOSE_SESSION: Shape(None, None),
+    OpCode.RECONFIG: Shape(ReconfigRequest, GetDataResponse),
+}
+
+OPEN_ACL: Final[tuple[Acl, ...]] = (Acl(31, "world", "anyone"),)
+READ_ONLY_ACL: Final[tuple[Acl, ...]] = (Acl(1, "world", "anyone"),)

@@ -1,0 +1,71 @@
+"""Decision: the identities that every part of Ottla names things by.
+
+Offsets, epochs and ids are `NewType`s of int, so that a checker tells them apart and they cost
+nothing at run time. The rule for topic names and the text form of topic ids are Kafka's.
+"""
+
+import base64
+import binascii
+import re
+import uuid
+from typing import Final, NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+ProducerId = NewType("ProducerId", int)
+
+TopicId = uuid.UUID
+
+ZERO_TOPIC_ID: Final = TopicId(int=0)
+"""Stands for "no topic id" wherever a topic id is expected."""
+
+MAX_TOPIC_NAME_CHARS: Final = 249
+"""Leaves room for `-<partition>` and a suffix in the 255 bytes of a directory name."""
+
+TOPIC_ID_TEXT_CHARS: Final = 22
+
+_LEGAL_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; its text is the name of its directory."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def topic_id_to_text(topic_id: TopicId) -> str:
+    """Return the 22 characters of URL-safe base64 that Kafka writes in files and prints."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
+
+
+def topic_id_from_text(text: str) -> TopicId:
+    """Return the topic id that `topic_id_to_text` wrote as `text`.
+
+    Raises:
+        ValueError: `text` is not 22 characters of URL-safe base64.
+    """
+    try:
+        data = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        data = b""
+    if len(text) != TOPIC_ID_TEXT_CHARS or len(data) != 16:
+        raise ValueError(f"a topic id is {TOPIC_ID_TEXT_CHARS} base64 characters, got {text!r}")
+    return TopicId(bytes=data)
+
+
+def validate_topic_name(name: str) -> str | None:
+    """Return why `name` cannot name a topic, or None when it can."""
+    if not name:
+        return "a topic name must not be empty"
+    if name in (".", ".."):
+        return f"a topic cannot be named {name!r}, which names a directory"
+    if len(name) > MAX_TOPIC_NAME_CHARS:
+        return f"a topic name has at most {MAX_TOPIC_NAME_CHARS} characters, got {len(name)}"
+    if not _LEGAL_TOPIC_NAME.fullmatch(name):
+        return f"a topic name consists of ASCII letters, digits, '.', '_' and '-', got {name!r}"
+    return None

@@ -1,0 +1,60 @@
+"""How much the network layer takes from its clients (decision).
+
+Fields are Kafka's keys with dots as underscores, except those that say otherwise; None is no
+limit of that kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# What half-received and waiting requests may hold when queued.max.request.bytes sets no limit.
+DEFAULT_RECEIVE_MEMORY_BYTES: Final = 256 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkLimits:
+    """The limits of connections, requests and the memory that they hold."""
+
+    queued_max_requests: int = 500
+    queued_max_request_bytes: int | None = None
+    socket_request_max_bytes: int = 100 * MIB
+    socket_send_buffer_bytes: int | None = None
+    socket_receive_buffer_bytes: int | None = None
+    socket_listen_backlog_size: int = 50
+    max_connections: int | None = None
+    max_connections_per_ip: int | None = None
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    connections_max_idle_ms: int | None = 600_000
+    # Ours: Kafka handles one request of a connection at a time.
+    max_in_flight_requests_per_connection: int = 100
+
+    def __post_init__(self) -> None:
+        self._check_at_least("queued_max_requests", self.queued_max_requests, 1)
+        self._check_at_least("socket_request_max_bytes", self.socket_request_max_bytes, 1)
+        self._check_at_least(
+            "max_in_flight_requests_per_connection", self.max_in_flight_requests_per_connection, 1
+        )
+        limit = self.queued_max_request_bytes
+        if limit is not None and limit < self.socket_request_max_bytes:
+            raise ValueError(
+                "queued_max_request_bytes must be at least socket_request_max_bytes "
+                f"({self.socket_request_max_bytes}), got {limit}"
+            )
+
+    @property
+    def receive_memory_bytes(self) -> int:
+        """What requests that are not complete, or wait for their turn, may hold in all."""
+        if self.queued_max_request_bytes is not None:
+            return self.queued_max_request_bytes
+        return max(DEFAULT_RECEIVE_MEMORY_BYTES, self.socket_request_max_bytes)
+
+    @staticmethod
+    def _check_at_least(name: str, value: int, minimum: int) -> None:
+        if value < minimum:
+            raise ValueError(f"{name} must be at least {minimum}, got {value}")

@@ -1,0 +1,80 @@
+"""What the network layer counts (decision).
+
+Plain numbers that only ever grow, besides the gauges that say so. Counting costs an addition or
+two; whoever reports them reads the attributes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+MICROSECONDS: Final = 1_000_000
+# Bucket n counts durations of 2^(n-1) to 2^n - 1 microseconds; the last takes all that is longer.
+DURATION_BUCKETS: Final = 32
+
+
+@dataclass(slots=True)
+class RequestMetrics:
+    """The requests of one API: from the last byte read to the response handed to the socket."""
+
+    request_count: int = 0
+    duration_sum_s: float = 0.0
+    duration_buckets: list[int] = field(default_factory=lambda: [0] * DURATION_BUCKETS)
+
+    def on_answered(self, duration_s: float) -> None:
+        """Count a request that took `duration_s`."""
+        self.request_count += 1
+        self.duration_sum_s += duration_s
+        bucket = int(duration_s * MICROSECONDS).bit_length()
+        self.duration_buckets[min(bucket, DURATION_BUCKETS - 1)] += 1
+
+    def duration_at_most_s(self, share: float) -> float:
+        """Return a bound below which `share` (0..1) of the durations lie: a power of two us."""
+        wanted = share * self.request_count
+        seen = 0
+        for bucket, count in enumerate(self.duration_buckets):
+            seen += count
+            if seen >= wanted:
+                return float(1 << bucket) / MICROSECONDS
+        return float(1 << DURATION_BUCKETS) / MICROSECONDS
+
+
+class NetworkMetrics:
+    """Counters of all listeners and connections of one broker."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "connections_accepted",
+        "connections_dropped",
+        "connections_open",
+        "connections_refused",
+        "handler_failures",
+        "queue_length",
+        "read_pauses",
+        "requests",
+        "sendfile_bytes",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.sendfile_bytes = 0
+        self.connections_accepted = 0
+        self.connections_refused = 0
+        # Closed by the broker: bad input, idleness, a failure of a handler.
+        self.connections_dropped = 0
+        self.handler_failures = 0
+        self.read_pauses = 0
+        # Gauges: what there is now.
+        self.connections_open = 0
+        self.queue_length = 0
+        self.requests: dict[int, RequestMetrics] = {}
+
+    def of_api(self, api_key: int) -> RequestMetrics:
+        """Return the counters of one API."""
+        metrics = self.requests.get(api_key)
+        if metrics is None:
+            metrics = self.requests[api_key] = RequestMetrics()
+        return metrics

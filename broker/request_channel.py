@@ -1,0 +1,209 @@
+"""The queue between the connections and the handlers, and the pump that empties it (edge).
+
+Connections submit whole requests; the pump hands a batch of them to the router in each turn of
+the loop, control-plane requests first, and then lets every connection that has something to send
+write once. Invariants: at most `queued_max_requests` wait, besides those of the control plane,
+which their connections bound; a handler that fails costs its own connection only; no connection's
+output runs inside a handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from broker.network_limits import MIB, NetworkLimits
+from broker.network_metrics import NetworkMetrics
+from broker.reply import Reply
+from kafkawire.apis import ApiKey
+from kafkawire.headers import RequestHeader
+
+# What the controller tells a broker: it must not wait behind clients.
+CONTROL_PLANE_APIS: Final = frozenset(
+    {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
+)
+# Request bytes handled in one turn of the loop, so that timers and sockets get theirs.
+BATCH_BYTES: Final = 8 * MIB
+
+log = structlog.get_logger(__name__)
+
+
+class Connection(Protocol):
+    """The connection that a request came by, as handlers see it."""
+
+    @property
+    def listener_name(self) -> str:
+        """Name of the listener that accepted it."""
+
+    @property
+    def client_host(self) -> str:
+        """Address of the client."""
+
+
+class ServedConnection(Connection, Protocol):
+    """What the channel needs from a connection."""
+
+    is_control_plane: bool
+    is_ready: bool
+    """Whether it waits for its turn to send: set and cleared by the channel only."""
+
+    def on_handled(self, request: Request, reply: Reply) -> None:
+        """Take the reply of a request."""
+
+    def send_ready(self) -> None:
+        """Send what is complete, in request order."""
+
+    def on_room(self) -> None:
+        """Go on submitting: it was refused before."""
+
+    def drop(self, reason: str) -> None:
+        """Close at once, for something went wrong."""
+
+
+class Request:
+    """One request of one connection.
+
+    `body` is a writable view into the receive buffer, after the header: valid only until the
+    handler returns. `message` is the decoded body, set by the router.
+    """
+
+    __slots__ = ("body", "connection", "header", "message", "received_at_s", "release", "reply")
+
+    def __init__(
+        self,
+        connection: ServedConnection,
+        header: RequestHeader,
+        body: memoryview,
+        received_at_s: float,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.header = header
+        self.body = body
+        self.received_at_s = received_at_s
+        self.message: object = None
+        # Of the network layer: the reply once there is one, and who gets the buffer back.
+        self.reply: Reply | None = None
+        self.release = release
+
+    @property
+    def listener_name(self) -> str:
+        """Name of the listener that it came by."""
+        return self.connection.listener_name
+
+    @property
+    def client_host(self) -> str:
+        """Address of the client that sent it."""
+        return self.connection.client_host
+
+
+class RequestChannel:
+    """Bounded queue of requests, emptied in batches."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handle: Callable[[Request], Reply],
+        limits: NetworkLimits,
+        metrics: NetworkMetrics | None = None,
+    ) -> None:
+        self.metrics = metrics or NetworkMetrics()
+        self._loop = loop
+        self._handle = handle
+        self._max_requests = limits.queued_max_requests
+        self._requests: deque[Request] = deque()
+        self._control_requests: deque[Request] = deque()
+        self._ready: list[ServedConnection] = []
+        self._waiting: deque[ServedConnection] = deque()
+        self._on_empty: list[Callable[[], None]] = []
+        self._is_scheduled = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `submit` would exceed the limit."""
+        return len(self._requests) >= self._max_requests
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request waits."""
+        return not self._requests and not self._control_requests
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; its buffer stays untouched until its handler has returned."""
+        connection = request.connection
+        if connection.is_control_plane or request.header.api_key in CONTROL_PLANE_APIS:
+            self._control_requests.append(request)
+        else:
+            self._requests.append(request)
+        if not self._is_scheduled:
+            self._schedule()
+
+    def mark_ready(self, connection: ServedConnection) -> None:
+        """Let `connection` send at the end of this turn or in the next one."""
+        if not connection.is_ready:
+            connection.is_ready = True
+            self._ready.append(connection)
+            if not self._is_scheduled:
+                self._schedule()
+
+    def wait_for_room(self, connection: ServedConnection) -> None:
+        """Call `connection.on_room`, once, when there is room again; first come, first served."""
+        self._waiting.append(connection)
+
+    def on_empty(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called after each batch that leaves no request waiting."""
+        self._on_empty.append(callback)
+
+    def attempt(self, connection: ServedConnection, step: Callable[[], None]) -> None:
+        """Run one step for `connection`; if it fails, which is a bug, only that one is closed."""
+        try:
+            step()
+        except Exception:
+            self.metrics.handler_failures += 1
+            log.exception("connection.failed", client_host=connection.client_host)
+            connection.drop("a step of the broker failed")
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Handle a batch, then let each connection that became ready send once."""
+        self._handle_batch()
+        self._send_ready()
+        if self.is_empty:
+            for callback in self._on_empty:
+                callback()
+        while self._waiting and not self.is_full:
+            connection = self._waiting.popleft()
+            self.attempt(connection, connection.on_room)
+        self.metrics.queue_length = len(self._requests)
+        self._is_scheduled = False
+        if self._ready or not self.is_empty:
+            self._schedule()
+
+    def _handle_batch(self) -> None:
+        # Marked as scheduled all the while, so that what handlers complete is sent below.
+        bytes_left = BATCH_BYTES
+        while bytes_left > 0 and not self.is_empty:
+            request = (self._control_requests or self._requests).popleft()
+            bytes_left -= len(request.body)
+            self.attempt(request.connection, lambda request=request: self._handle_one(request))
+
+    def _handle_one(self, request: Request) -> None:
+        try:
+            reply = self._handle(request)
+        finally:
+            if request.release is not None:
+                request.release()
+        request.connection.on_handled(request, reply)
+
+    def _send_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        for connection in ready:
+            connection.is_ready = False
+            self.attempt(connection, connection.send_ready)

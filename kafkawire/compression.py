@@ -1,0 +1,283 @@
+"""Decision: the four codecs of Kafka, with a limit on what comes out.
+
+Invariant: `decompress` never holds more than `max_bytes` of output, whatever the input claims. Each
+codec writes into a buffer of a fixed size, so the limit does not depend on its good will; what
+the input says about its own size only makes that buffer smaller.
+
+The containers, as Kafka's Java clients write and read them:
+    gzip    RFC 1952; through zlib, which has a limit of its own (and is as fast as cramjam here)
+    snappy  xerial's: a 16-byte header, then blocks, each with its length; a bare block is read too
+    lz4     frames of independent blocks of 64 KiB. Java refuses dependent blocks, which
+            cramjam.lz4.compress writes; so the frame is put together here
+    zstd    RFC 8878 frames
+
+Source: org.apache.kafka.common.compress of Kafka 3.9; lz4_Frame_format.md; RFC 8878.
+"""
+
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct, error
+from typing import Final
+
+import cramjam
+
+from kafkawire.errors import CorruptBatchError
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+# A batch of a million bytes of very repetitive records is about this large; no client makes more.
+MAX_DECOMPRESSED_BYTES: Final = 128 * MIB
+
+_GZIP_WINDOW_BITS: Final = 31
+_GZIP_MEMBERS_LIMIT: Final = 16
+
+_XERIAL_HEADER: Final = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_MAGIC: Final = _XERIAL_HEADER[:8]
+_XERIAL_BLOCK_BYTES: Final = 32 * KIB
+# The densest snappy element is a copy: 64 bytes out of 3.
+_SNAPPY_MAX_RATIO: Final = 22
+
+# Version 1, independent blocks, no checksums, blocks of 64 KiB; the last byte is its checksum.
+_LZ4_FRAME_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
+_LZ4_END_MARK: Final = bytes(4)
+_LZ4_MAGIC: Final = _LZ4_FRAME_HEADER[:4]
+_LZ4_BLOCK_BYTES: Final = 64 * KIB
+_LZ4_STORED_BIT: Final = 1 << 31
+_LZ4_BLOCK_CHECKSUM_BIT: Final = 0x10
+_LZ4_CONTENT_SIZE_BIT: Final = 0x08
+_LZ4_DICTIONARY_BIT: Final = 0x01
+_LZ4_MAX_RATIO: Final = 255
+# Kafka's default, by which its clients mean the fast compressor.
+_LZ4_DEFAULT_LEVEL: Final = 9
+
+_ZSTD_DEFAULT_LEVEL: Final = 3
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A5
+_ZSTD_BLOCK_BYTES: Final = 128 * KIB
+_ZSTD_RAW: Final = 0
+_ZSTD_RUN: Final = 1
+
+_BIG_INT32: Final = Struct(">i")
+_LITTLE_UINT32: Final = Struct("<I")
+
+
+class Codec(IntEnum):
+    """How the records of a batch are compressed; the number is the one on the wire."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
+    """Compress `data`; `level` is the codec's own, None its default (as Kafka's producers use)."""
+    if codec is Codec.GZIP:
+        return zlib.compress(data, -1 if level is None else level, wbits=_GZIP_WINDOW_BITS)
+    if codec is Codec.SNAPPY:
+        return _compress_snappy(memoryview(data))
+    if codec is Codec.LZ4:
+        return _compress_lz4(memoryview(data), level)
+    if codec is Codec.ZSTD:
+        # cramjam's own default is another one (0 means "choose", and it has chosen 3 and 11).
+        chosen = _ZSTD_DEFAULT_LEVEL if level is None else level
+        return bytes(cramjam.zstd.compress(data, level=chosen))
+    return bytes(data)
+
+
+def decompress(codec: Codec, data: bytes | bytearray | memoryview, max_bytes: int) -> bytes:
+    """Decompress all of `data`.
+
+    Raises:
+        CorruptBatchError: not what the codec writes, cut short, or more than `max_bytes` long.
+    """
+    if codec is Codec.NONE:
+        if len(data) > max_bytes:
+            raise _too_large(codec, max_bytes)
+        return bytes(data)
+    try:
+        return _DECOMPRESS[codec](memoryview(data), max_bytes)
+    except (cramjam.DecompressionError, zlib.error, error, IndexError) as cause:
+        raise CorruptBatchError(f"bad {codec.name.lower()} data: {cause}") from cause
+
+
+def _too_large(codec: Codec, max_bytes: int) -> CorruptBatchError:
+    return CorruptBatchError(f"{codec.name.lower()} data expands beyond {max_bytes} bytes")
+
+
+def _truncated(codec: Codec) -> CorruptBatchError:
+    return CorruptBatchError(f"{codec.name.lower()} data ends too early")
+
+
+def _decompress_gzip(data: memoryview, max_bytes: int) -> bytes:
+    members: list[bytes] = []
+    rest: bytes | memoryview = data
+    budget = max_bytes
+    for _ in range(_GZIP_MEMBERS_LIMIT):
+        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        # One byte more than allowed tells "too large" from "just fits"; 0 would mean no limit.
+        members.append(member.decompress(rest, budget + 1))
+        budget -= len(members[-1])
+        if budget < 0:
+            raise _too_large(Codec.GZIP, max_bytes)
+        if not member.eof:
+            raise _truncated(Codec.GZIP)
+        rest = member.unused_data
+        if not rest:
+            return members[0] if len(members) == 1 else b"".join(members)
+    raise CorruptBatchError(f"gzip data has more than {_GZIP_MEMBERS_LIMIT} members")
+
+
+def _compress_snappy(data: memoryview) -> bytes:
+    parts: list[bytes] = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_BIG_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, max_bytes)
+    blocks: list[bytes] = []
+    budget = max_bytes
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        start = position + _BIG_INT32.size
+        size: int = _BIG_INT32.unpack_from(data, position)[0]
+        if not 0 <= size <= len(data) - start:
+            raise _truncated(Codec.SNAPPY)
+        position = start + size
+        blocks.append(_decompress_snappy_block(data[start:position], budget))
+        budget -= len(blocks[-1])
+    return b"".join(blocks)
+
+
+def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > max_bytes:
+        raise _too_large(Codec.SNAPPY, max_bytes)
+    if size > len(block) * _SNAPPY_MAX_RATIO:
+        raise CorruptBatchError(f"a snappy block of {len(block)} bytes cannot hold {size}")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _compress_lz4(data: memoryview, level: int | None) -> bytes:
+    parts: list[bytes | memoryview] = [_LZ4_FRAME_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        raw = data[start : start + _LZ4_BLOCK_BYTES]
+        block = _compress_lz4_block(raw, level)
+        if len(block) < len(raw):
+            parts += (_LITTLE_UINT32.pack(len(block)), block)
+        else:
+            parts += (_LITTLE_UINT32.pack(len(raw) | _LZ4_STORED_BIT), raw)
+    parts.append(_LZ4_END_MARK)
+    return b"".join(parts)
+
+
+def _compress_lz4_block(raw: memoryview, level: int | None) -> bytes:
+    if level in (None, _LZ4_DEFAULT_LEVEL):
+        return bytes(cramjam.lz4.compress_block(raw, store_size=False))
+    return bytes(
+        cramjam.lz4.compress_block(
+            raw, mode="high_compression", compression=level, store_size=False
+        )
+    )
+
+
+def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
+    return _decompress_bounded(
+        Codec.LZ4, cramjam.lz4.decompress_into, data, _bound_lz4(data), max_bytes
+    )
+
+
+def _decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
+    return _decompress_bounded(
+        Codec.ZSTD, cramjam.zstd.decompress_into, data, _bound_zstd(data), max_bytes
+    )
+
+
+def _decompress_bounded(
+    codec: Codec,
+    decompress_into: Callable[[memoryview, bytearray], int],
+    data: memoryview,
+    bound: int,
+    max_bytes: int,
+) -> bytes:
+    """Decompress into a buffer that cannot grow: of `bound` bytes, and never over `max_bytes`."""
+    output = bytearray(min(bound, max_bytes))
+    try:
+        size = decompress_into(data, output)
+    except cramjam.DecompressionError as cause:
+        if bound > max_bytes:
+            raise _too_large(codec, max_bytes) from cause
+        raise
+    return bytes(memoryview(output)[:size])
+
+
+def _bound_lz4(data: memoryview) -> int:
+    """Most bytes that the frame in `data` can expand to, from the sizes of its blocks."""
+    if data[: len(_LZ4_MAGIC)] != _LZ4_MAGIC:
+        raise CorruptBatchError("lz4 data does not begin with a frame")
+    flags = data[4]
+    block_bytes = 1 << (8 + 2 * (data[5] >> 4 & 7))
+    checksum_bytes = 4 if flags & _LZ4_BLOCK_CHECKSUM_BIT else 0
+    position = 7 + (8 if flags & _LZ4_CONTENT_SIZE_BIT else 0)
+    position += 4 if flags & _LZ4_DICTIONARY_BIT else 0
+    bound = 0
+    while size := _LITTLE_UINT32.unpack_from(data, position)[0]:
+        stored = size & ~_LZ4_STORED_BIT
+        position += 4 + stored + checksum_bytes
+        bound += stored if size != stored else min(block_bytes, stored * _LZ4_MAX_RATIO)
+    return bound
+
+
+def _bound_zstd(data: memoryview) -> int:
+    """Most bytes that the frames in `data` can expand to."""
+    bound = position = 0
+    while position < len(data):
+        magic: int = _LITTLE_UINT32.unpack_from(data, position)[0]
+        if magic == _ZSTD_MAGIC:
+            frame_bound, position = _bound_zstd_frame(data, position + 4)
+            bound += frame_bound
+        elif magic >> 4 == _ZSTD_SKIPPABLE_MAGIC:
+            position += 8 + _LITTLE_UINT32.unpack_from(data, position + 4)[0]
+        else:
+            raise CorruptBatchError("zstd data does not begin with a frame")
+    return bound
+
+
+def _bound_zstd_frame(data: memoryview, position: int) -> tuple[int, int]:
+    """Most bytes that the frame whose descriptor is at `position` holds, and where it ends."""
+    descriptor = data[position]
+    is_single_segment = descriptor >> 5 & 1
+    content_size_flag = descriptor >> 6
+    content_size_bytes = (is_single_segment, 2, 4, 8)[content_size_flag]
+    dictionary_bytes = (0, 1, 2, 4)[descriptor & 3]
+    position += 2 - is_single_segment + dictionary_bytes
+    content_size = int.from_bytes(data[position : position + content_size_bytes], "little")
+    position += content_size_bytes
+
+    bound = 0
+    is_last = 0
+    while not is_last:
+        # Reading all three bytes through indexes raises IndexError at the end of the data.
+        block = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+        is_last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        position += 3 + (1 if kind == _ZSTD_RUN else size)
+        bound += size if kind in (_ZSTD_RAW, _ZSTD_RUN) else _ZSTD_BLOCK_BYTES
+    position += 4 if descriptor & 4 else 0
+    if content_size_bytes:
+        # The flag 1 stores the size less 256; what is claimed and not true fails in the decoder.
+        bound = min(bound, content_size + (256 if content_size_flag == 1 else 0))
+    return bound, position
+
+
+_DECOMPRESS: Final[dict[Codec, Callable[[memoryview, int], bytes]]] = {
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}

@@ -1,0 +1,75 @@
+"""Composition: record batches, format v2. The one import for whoever reads, writes or checks them.
+
+records_header    the 61 bytes at a batch's head, checksum, stamping in place
+records_read      records out of a batch          records_build    a batch out of records
+records_validate  what a broker refuses, and with which code (records_refusal)
+records_control   the markers that end transactions
+records_scanner   the loops over records: compiled, or records_loops in plain Python
+"""
+
+from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec
+from kafkawire.records_build import BatchBuilder, recompress
+from kafkawire.records_control import (
+    ControlType,
+    EndTransactionMarker,
+    build_control_batch,
+    read_control_batch,
+)
+from kafkawire.records_header import (
+    BATCH_HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    assign_offsets,
+    batch_size_at,
+    crc_matches,
+    iterate_batches,
+    read_header,
+    set_log_append_time,
+    write_header,
+)
+from kafkawire.records_read import Record, read_records, read_records_as
+from kafkawire.records_refusal import RecordError, RecordsRejectedError
+from kafkawire.records_scanner import HAS_COMPILED_SCANNER, Headers, HeadersLike
+from kafkawire.records_validate import validate_produced
+
+__all__ = [
+    "BATCH_HEADER_BYTES",
+    "HAS_COMPILED_SCANNER",
+    "LOG_OVERHEAD_BYTES",
+    "MAGIC",
+    "MAX_DECOMPRESSED_BYTES",
+    "NO_LEADER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "BatchBuilder",
+    "BatchHeader",
+    "Codec",
+    "ControlType",
+    "EndTransactionMarker",
+    "Headers",
+    "HeadersLike",
+    "Record",
+    "RecordError",
+    "RecordsRejectedError",
+    "TimestampType",
+    "assign_offsets",
+    "batch_size_at",
+    "build_control_batch",
+    "crc_matches",
+    "iterate_batches",
+    "read_control_batch",
+    "read_header",
+    "read_records",
+    "read_records_as",
+    "recompress",
+    "set_log_append_time",
+    "validate_produced",
+    "write_header",
+]

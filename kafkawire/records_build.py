@@ -1,0 +1,135 @@
+"""Decision: record batches made from records, as Kafka's own producer makes them.
+
+Invariant: offsets within a built batch are dense from 0, the base timestamp is the first record's,
+and the checksum is right.
+"""
+
+from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec, compress
+from kafkawire.errors import EncodeError
+from kafkawire.records_header import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL_BIT,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    BytesLike,
+    TimestampType,
+    read_header,
+    write_header,
+)
+from kafkawire.records_read import record_section
+from kafkawire.records_scanner import RecordBuffer
+
+_MAX_INT32 = 2**31 - 1
+
+
+class BatchBuilder(RecordBuffer):
+    """One batch in the making: `append` records, then `build`.
+
+    `append(timestamp_ms, key, value, headers)` returns the record's offset delta, or -1 when the
+    batch is full: when it has a record already and would exceed `limit_bytes` before compression.
+    It is inherited, so that with the compiled scanner no Python runs between caller and loop
+    (benchmarks/micro/test_records.py). `size_bytes` is the size without compression.
+    """
+
+    __slots__ = (
+        "_is_control",
+        "base_sequence",
+        "codec",
+        "is_transactional",
+        "level",
+        "producer_epoch",
+        "producer_id",
+        "timestamp_type",
+    )
+
+    def __init__(
+        self,
+        codec: Codec = Codec.NONE,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = -1,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        *,
+        limit_bytes: int = _MAX_INT32,
+        level: int | None = None,
+        is_control: bool = False,
+    ) -> None:
+        super().__init__(BATCH_HEADER_BYTES, limit_bytes)
+        self.codec = codec
+        self.level = level
+        self.timestamp_type = timestamp_type
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.is_transactional = is_transactional
+        self._is_control = is_control
+
+    def build(self, base_offset: int = 0, leader_epoch: int = NO_LEADER_EPOCH) -> bytearray:
+        """The batch of the records so far; the builder may go on.
+
+        Raises:
+            EncodeError: there is no record, or the producer's fields contradict each other.
+        """
+        self._check_producer()
+        batch = self.to_bytearray()
+        if self.codec is not Codec.NONE:
+            batch[BATCH_HEADER_BYTES:] = compress(self.codec, self.records(), self.level)
+        attributes = self.codec | self.timestamp_type << 3
+        attributes |= TRANSACTIONAL_BIT if self.is_transactional else 0
+        attributes |= CONTROL_BIT if self._is_control else 0
+        header = BatchHeader(
+            base_offset=base_offset,
+            batch_length=len(batch) - LOG_OVERHEAD_BYTES,
+            leader_epoch=leader_epoch,
+            magic=MAGIC,
+            crc=0,
+            attributes=attributes,
+            last_offset_delta=self.record_count - 1,
+            base_timestamp_ms=self.base_timestamp_ms,
+            max_timestamp_ms=self.max_timestamp_ms,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=self.base_sequence,
+            record_count=self.record_count,
+        )
+        write_header(batch, header)
+        return batch
+
+    def _check_producer(self) -> None:
+        if not self.record_count:
+            raise EncodeError("a batch needs a record")
+        if self.producer_id == NO_PRODUCER_ID:
+            if self.is_transactional:
+                raise EncodeError("a transactional batch needs a producer id")
+        elif self.producer_epoch < 0:
+            raise EncodeError(f"a producer id needs an epoch, got {self.producer_epoch}")
+        elif self.base_sequence < 0 and not self._is_control:
+            raise EncodeError(f"a producer id needs a base sequence, got {self.base_sequence}")
+
+
+def recompress(
+    batch: BytesLike,
+    codec: Codec,
+    level: int | None = None,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> bytearray:
+    """The same records in a new batch under another codec, for a topic that demands one.
+
+    Raises:
+        CorruptBatchError: `batch` cannot be read, or is larger than `max_bytes` when decompressed.
+    """
+    header = read_header(batch)
+    section = compress(codec, record_section(batch, header, max_bytes), level)
+    result = bytearray(BATCH_HEADER_BYTES)
+    result += section
+    attributes = header.attributes & ~CODEC_MASK | codec
+    length = len(result) - LOG_OVERHEAD_BYTES
+    write_header(result, header._replace(attributes=attributes, batch_length=length))
+    return result

@@ -1,0 +1,87 @@
+"""Decision: control batches, by which the cluster ends transactions inside a log.
+
+A control batch holds one record: its key says what it is (version 2 | type 2), its value for the
+end of a transaction holds version 2 | coordinator epoch 4. Clients never write one.
+
+Source: KIP-98, and org.apache.kafka.common.record.EndTransactionMarker of Kafka 3.9.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafkawire.errors import CorruptBatchError
+from kafkawire.records_build import BatchBuilder
+from kafkawire.records_header import NO_LEADER_EPOCH, BytesLike, read_header
+from kafkawire.records_read import read_records
+
+_KEY: Final = Struct(">hh")
+_VALUE: Final = Struct(">hi")
+_VERSION: Final = 0
+
+
+class ControlType(IntEnum):
+    """What a control record says; other numbers exist, and a reader passes over them."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+_KNOWN_TYPES: Final = frozenset(int(known) for known in ControlType)
+
+
+class EndTransactionMarker(NamedTuple):
+    """The end of one producer's transaction in one partition."""
+
+    control_type: ControlType
+    coordinator_epoch: int
+
+
+def build_control_batch(
+    control_type: ControlType,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytearray:
+    """The batch that a transaction's coordinator has the leader append to end it."""
+    builder = BatchBuilder(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+    key = _KEY.pack(_VERSION, control_type)
+    builder.append(timestamp_ms, key, _VALUE.pack(_VERSION, coordinator_epoch))
+    return builder.build(base_offset, leader_epoch)
+
+
+def read_control_batch(batch: BytesLike) -> EndTransactionMarker | None:
+    """The marker in `batch`; None if it is empty or of a type that this version does not know.
+
+    Raises:
+        CorruptBatchError: no control batch, or not a marker's bytes.
+    """
+    if not read_header(batch).is_control:
+        raise CorruptBatchError("not a control batch")
+    for record in read_records(batch):
+        version, number = _unpack(_KEY, record.key)
+        if version < 0:
+            raise CorruptBatchError(f"control record of version {version}")
+        if number not in _KNOWN_TYPES:
+            return None
+        version, coordinator_epoch = _unpack(_VALUE, record.value)
+        if version < 0:
+            raise CorruptBatchError(f"end of transaction marker of version {version}")
+        return EndTransactionMarker(ControlType(number), coordinator_epoch)
+    return None
+
+
+def _unpack(layout: Struct, data: bytes | None) -> tuple[int, int]:
+    if data is None or len(data) < layout.size:
+        raise CorruptBatchError(f"a control record's field needs {layout.size} bytes, got {data!r}")
+    first, second = layout.unpack_from(data)
+    return first, second

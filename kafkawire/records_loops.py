@@ -1,0 +1,360 @@
+"""Decision: every loop over the records of a batch, and nothing else.
+
+Input is the record section of a batch, decompressed. Each record is
+
+    length varint | attributes 1 | timestamp delta varlong | offset delta varint |
+    key length varint, key | value length varint, value |
+    header count varint, then per header: key length varint, key | value length varint, value
+
+with zig-zag varints; a negative length means null. `kafkawire/_records.pyx` is this module's
+compiled twin: the same names, results and errors. Whoever needs a loop imports
+`kafkawire.records_scanner`, which picks one of the two (docs/adr/0009-compiled-record-scanner.md).
+
+Invariant: a section is either read to its last byte or refused with CorruptBatchError; a count or
+a length that the bytes cannot hold is refused before anything is allocated for it.
+
+Source: org.apache.kafka.common.record.DefaultRecord of Kafka 3.9.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from kafkawire.errors import CorruptBatchError, EncodeError
+
+# Raised with every change of this interface, so that a stale compiled twin is not used.
+INTERFACE_VERSION: Final = 1
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+HeadersLike: TypeAlias = Sequence[tuple[str, BytesLike | None]]
+Row = TypeVar("Row", bound=tuple[Any, ...])
+_Fields: TypeAlias = tuple[int, int, bytes | None, bytes | None, Headers]
+
+MIN_RECORD_BYTES: Final = 7
+_NO_TIMESTAMP: Final = -1
+_INT32_BITS: Final = 32
+_INT64_BITS: Final = 64
+_MAX_INT32: Final = 2**31 - 1
+_MIN_INT64: Final = -(2**63)
+_MAX_INT64: Final = 2**63 - 1
+
+
+class Survey(NamedTuple):
+    """What a validator wants to know about the records of one batch."""
+
+    earliest_timestamp_ms: int
+    """Smallest timestamp, records without one left out; -1 if none has one."""
+    latest_timestamp_ms: int
+    """Largest timestamp; -1 if none has one."""
+    first_without_key: int
+    """Index of the first record whose key is null; -1 if all have one."""
+    first_out_of_place: int
+    """Index of the first record whose offset delta is not its index; -1 if all are in place."""
+
+
+def read_rows(
+    data: BytesLike,
+    count: int,
+    base_offset: int,
+    base_timestamp_ms: int,
+    append_timestamp_ms: int | None,
+    row_type: type[Row],
+    before: tuple[object, ...],
+    after: tuple[object, ...],
+) -> list[Row]:
+    """Read `count` records as rows (*before, offset, timestamp, key, value, headers, *after).
+
+    `row_type` is a tuple class, such as a NamedTuple with those fields; it is filled without a
+    call of its constructor. Every row has the time `append_timestamp_ms`, if that is given.
+    `base_offset` must be so low that no offset leaves 64 bits.
+
+    Raises:
+        CorruptBatchError: the bytes are not `count` records.
+    """
+    if count * MIN_RECORD_BYTES > len(data):
+        raise CorruptBatchError(f"{len(data)} bytes cannot hold {count} records")
+    section = bytes(data)
+    try:
+        rows = _read_fields(section, count, base_offset, base_timestamp_ms)
+    except IndexError:
+        raise CorruptBatchError(f"a record runs past the end, {len(section)} bytes") from None
+    if append_timestamp_ms is not None:
+        rows = [(row[0], append_timestamp_ms, row[2], row[3], row[4]) for row in rows]
+    elif any(not _MIN_INT64 <= row[1] <= _MAX_INT64 for row in rows):
+        raise CorruptBatchError("a timestamp leaves 64 bits")
+    if before or after:
+        return [tuple.__new__(row_type, before + row + after) for row in rows]
+    return list(map(partial(tuple.__new__, row_type), rows))
+
+
+def survey_records(data: BytesLike, count: int, base_timestamp_ms: int) -> Survey:
+    """Walk `count` records and say what a validator has to know about them.
+
+    Raises:
+        CorruptBatchError: the bytes are not `count` records.
+    """
+    rows = read_rows(data, count, 0, base_timestamp_ms, None, tuple, (), ())
+    times = [row[1] for row in rows if row[1] != _NO_TIMESTAMP]
+    return Survey(
+        earliest_timestamp_ms=min(times, default=_NO_TIMESTAMP),
+        latest_timestamp_ms=max(_NO_TIMESTAMP, max(times, default=_NO_TIMESTAMP)),
+        first_without_key=next((n for n, row in enumerate(rows) if row[2] is None), -1),
+        first_out_of_place=next((n for n, row in enumerate(rows) if row[0] != n), -1),
+    )
+
+
+def _read_fields(
+    section: bytes, count: int, base_offset: int, base_timestamp_ms: int
+) -> list[_Fields]:
+    """Read `count` records; IndexError when the section ends too early.
+
+    Varints of one and two bytes are read inline: a call for each would cost as much again as all
+    the rest (benchmarks/micro/test_records.py). Slices may run past the end unnoticed, but then
+    the record does not end where its length says, or the section not where the last record does.
+    """
+    rows: list[_Fields] = []
+    append = rows.append
+    position = 0
+    for _ in range(count):
+        number = section[position]
+        position += 1
+        if number > 0x7F:
+            number = number & 0x7F | section[position] << 7
+            position += 1
+            if number > 0x3FFF:
+                number, position = _read_varint(section, position - 2, _INT32_BITS)
+        if number & 1:
+            raise CorruptBatchError(f"negative record length {-(number >> 1) - 1}")
+        record_end = position + (number >> 1)
+
+        # Attributes, which no version uses, then the timestamp delta.
+        position += 2
+        number = section[position - 1]
+        if number > 0x7F:
+            number = number & 0x7F | section[position] << 7
+            position += 1
+            if number > 0x3FFF:
+                number, position = _read_varint(section, position - 2, _INT64_BITS)
+        timestamp = base_timestamp_ms + (number >> 1 ^ -(number & 1))
+
+        number = section[position]
+        position += 1
+        if number > 0x7F:
+            number = number & 0x7F | section[position] << 7
+            position += 1
+            if number > 0x3FFF:
+                number, position = _read_varint(section, position - 2, _INT32_BITS)
+        offset = base_offset + (number >> 1 ^ -(number & 1))
+
+        number = section[position]
+        position += 1
+        if number > 0x7F:
+            number = number & 0x7F | section[position] << 7
+            position += 1
+            if number > 0x3FFF:
+                number, position = _read_varint(section, position - 2, _INT32_BITS)
+        if number & 1:
+            key = None
+        else:
+            start = position
+            position += number >> 1
+            key = section[start:position]
+
+        number = section[position]
+        position += 1
+        if number > 0x7F:
+            number = number & 0x7F | section[position] << 7
+            position += 1
+            if number > 0x3FFF:
+                number, position = _read_varint(section, position - 2, _INT32_BITS)
+        if number & 1:
+            value = None
+        else:
+            start = position
+            position += number >> 1
+            value = section[start:position]
+
+        headers: Headers = ()
+        if section[position]:
+            headers, position = _read_headers(section, position)
+        else:
+            position += 1
+        if position != record_end:
+            raise CorruptBatchError(f"a record ends at {position} instead of {record_end}")
+        append((offset, timestamp, key, value, headers))
+    if position != len(section):
+        raise CorruptBatchError(f"{count} records end at {position} of {len(section)} bytes")
+    return rows
+
+
+def _read_headers(section: bytes, position: int) -> tuple[Headers, int]:
+    count, position = _read_length(section, position)
+    if not 0 <= count <= len(section) - position:
+        raise CorruptBatchError(f"impossible count of headers {count}")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        key_bytes, position = _read_length(section, position)
+        if key_bytes < 0:
+            raise CorruptBatchError(f"negative length of a header's key {key_bytes}")
+        key_end = position + key_bytes
+        value_bytes, start = _read_length(section, key_end)
+        value_end = start + max(0, value_bytes)
+        # Kafka's readers replace what is not UTF-8 too, rather than losing the record.
+        key = section[position:key_end].decode(errors="replace")
+        headers.append((key, None if value_bytes < 0 else section[start:value_end]))
+        position = value_end
+    return tuple(headers), position
+
+
+def _read_length(section: bytes, position: int) -> tuple[int, int]:
+    number, position = _read_varint(section, position, _INT32_BITS)
+    return number >> 1 ^ -(number & 1), position
+
+
+def _read_varint(section: bytes, position: int, bits: int) -> tuple[int, int]:
+    """Read a varint of at most `bits` bits, still zig-zag, and the position after it."""
+    number = shift = 0
+    while True:
+        byte = section[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= bits:
+            raise CorruptBatchError(f"a varint does not end within {bits} bits")
+    if number >> bits:
+        raise CorruptBatchError(f"a varint exceeds {bits} bits")
+    return number, position
+
+
+def _write_varint(value: int) -> bytes:
+    """The zig-zag varint of `value`, which must fit 64 bits."""
+    number = value << 1 ^ value >> 63
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+# Nearly all lengths and deltas of a batch are below; a lookup is 20 times faster than the loop.
+_VARINTS: Final = [_write_varint(value) for value in range(4096)]
+_VARINTS_END: Final = len(_VARINTS)
+_NULL: Final = _write_varint(-1)
+
+
+class RecordBuffer:
+    """Records in their wire form, behind `reserved_bytes` zeros that leave room for a header."""
+
+    __slots__ = (
+        "_bytes",
+        "_limit_bytes",
+        "_reserved_bytes",
+        "base_timestamp_ms",
+        "max_timestamp_ms",
+        "record_count",
+    )
+
+    def __init__(self, reserved_bytes: int = 0, limit_bytes: int = _MAX_INT32) -> None:
+        self._bytes = bytearray(reserved_bytes)
+        self._reserved_bytes = reserved_bytes
+        self._limit_bytes = limit_bytes
+        self.record_count = 0
+        self.base_timestamp_ms = _NO_TIMESTAMP
+        self.max_timestamp_ms = _NO_TIMESTAMP
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes so far, those reserved included."""
+        return len(self._bytes)
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: BytesLike | None,
+        value: BytesLike | None,
+        headers: HeadersLike = (),
+    ) -> int:
+        """Add a record and return its offset delta.
+
+        Returns -1, and adds nothing, when the buffer would exceed its limit by it; the first
+        record is always taken.
+
+        Raises:
+            EncodeError: the timestamp is negative and not -1 (none), or no buffer can hold more.
+        """
+        if not _NO_TIMESTAMP <= timestamp_ms <= _MAX_INT64:
+            raise EncodeError(f"a timestamp must be within -1..{_MAX_INT64}, got {timestamp_ms}")
+        count = self.record_count
+        timestamp_delta = timestamp_ms - self.base_timestamp_ms if count else 0
+
+        key_length = value_length = _NULL
+        if key is None:
+            key = b""
+        else:
+            if type(key) is not bytes:
+                key = bytes(memoryview(key))
+            size = len(key)
+            key_length = _VARINTS[size] if size < _VARINTS_END else _write_varint(size)
+        if value is None:
+            value = b""
+        else:
+            if type(value) is not bytes:
+                value = bytes(memoryview(value))
+            size = len(value)
+            value_length = _VARINTS[size] if size < _VARINTS_END else _write_varint(size)
+
+        # One join, because it sizes the record and copies it at once.
+        body = b"".join(
+            (
+                b"\0",
+                _VARINTS[timestamp_delta]
+                if 0 <= timestamp_delta < _VARINTS_END
+                else _write_varint(timestamp_delta),
+                _VARINTS[count] if count < _VARINTS_END else _write_varint(count),
+                key_length,
+                key,
+                value_length,
+                value,
+                _encode_headers(headers) if headers else b"\0",
+            )
+        )
+        size = len(body)
+        length = _VARINTS[size] if size < _VARINTS_END else _write_varint(size)
+        end = len(self._bytes) + len(length) + size
+        if end > self._limit_bytes and count:
+            return -1
+        if end > _MAX_INT32:
+            raise EncodeError(f"a batch holds at most {_MAX_INT32} bytes, not {end}")
+        self._bytes += length
+        self._bytes += body
+        if not count:
+            self.base_timestamp_ms = timestamp_ms
+        if timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp_ms
+        self.record_count = count + 1
+        return count
+
+    def to_bytearray(self) -> bytearray:
+        """A copy of everything, the reserved bytes in front."""
+        return bytearray(self._bytes)
+
+    def records(self) -> bytes:
+        """A copy of the records alone."""
+        return bytes(memoryview(self._bytes)[self._reserved_bytes :])
+
+
+def _encode_headers(headers: HeadersLike) -> bytes:
+    parts = [_write_varint(len(headers))]
+    for key, value in headers:
+        encoded_key = key.encode()
+        parts += (_write_varint(len(encoded_key)), encoded_key)
+        if value is None:
+            parts.append(_NULL)
+        else:
+            encoded_value = bytes(memoryview(value))
+            parts += (_write_varint(len(encoded_value)), encoded_value)
+    return b"".join(parts)

@@ -1,0 +1,86 @@
+"""Decision: the records inside a batch, decompressed and taken apart.
+
+Invariant: whatever the bytes, the outcome is the whole batch's records or CorruptBatchError; the
+work and the memory are bounded by the size of the batch and by `max_bytes`.
+"""
+
+from typing import NamedTuple
+
+from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec, decompress
+from kafkawire.errors import CorruptBatchError
+from kafkawire.records_header import (
+    BATCH_HEADER_BYTES,
+    BatchHeader,
+    BytesLike,
+    TimestampType,
+    read_header,
+)
+from kafkawire.records_scanner import Headers, Row, read_rows
+
+
+class Record(NamedTuple):
+    """One record; `headers` are pairs of a name and a value, in the producer's order."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def read_records(batch: BytesLike, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
+    """Read every record of `batch`, which begins at the view's start; compacted ones are absent.
+
+    The checksum is not looked at; `crc_matches` does that.
+
+    Raises:
+        CorruptBatchError: damaged, or larger than `max_bytes` when decompressed.
+    """
+    return read_records_as(Record, batch, max_bytes=max_bytes)
+
+
+def read_records_as(
+    row_type: type[Row],
+    batch: BytesLike,
+    *,
+    before: tuple[object, ...] = (),
+    after: tuple[object, ...] = (),
+    header: BatchHeader | None = None,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> list[Row]:
+    """Read every record of `batch` straight into a tuple class of the caller.
+
+    Each row is (*before, offset, timestamp_ms, key, value, headers, *after), and `row_type` a
+    NamedTuple with those fields (or `tuple`): one allocation per record, no constructor call.
+    `header` saves reading it again.
+
+    Raises:
+        CorruptBatchError: as `read_records`.
+    """
+    if header is None:
+        header = read_header(batch)
+    return read_rows(
+        record_section(batch, header, max_bytes),
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp_ms,
+        header.max_timestamp_ms if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None,
+        row_type,
+        before,
+        after,
+    )
+
+
+def record_section(batch: BytesLike, header: BatchHeader, max_bytes: int) -> BytesLike:
+    """The bytes of `batch` behind its header, decompressed.
+
+    Raises:
+        CorruptBatchError: cut short, damaged, or larger than `max_bytes` when decompressed.
+    """
+    if len(batch) < header.size_bytes:
+        raise CorruptBatchError(f"a batch of {header.size_bytes} bytes is cut at {len(batch)}")
+    section = memoryview(batch)[BATCH_HEADER_BYTES : header.size_bytes]
+    # An empty batch may still name a codec, but compaction leaves no bytes to decompress.
+    if header.codec is Codec.NONE or not header.record_count:
+        return section
+    return decompress(header.codec, section, max_bytes)

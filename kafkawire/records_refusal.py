@@ -1,0 +1,159 @@
+"""Decision: why a produced batch is refused, once it is known that it is.
+
+The way of a good batch (`records_validate`) asks only whether anything is wrong. What it is, is
+found here, in the order of Kafka's own checks, so that a batch with two faults gets Kafka's code.
+
+Source: ProduceRequest.validateRecords, ByteBufferLogInputStream, UnifiedLog.
+analyzeAndValidateRecords and LogValidator of Kafka 3.9; KIP-467 for errors per record.
+"""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Final, NamedTuple, NoReturn
+
+from kafkawire.compression import Codec
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.records_header import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+)
+from kafkawire.records_read import Record
+
+# As Kafka's log reader: no batch of any format is smaller, no format has another number.
+_MIN_LENGTH: Final = 14
+_MAGIC_POSITION: Final = 16
+_FRAME: Final = Struct(">qi")
+_CODECS: Final = frozenset(int(codec) for codec in Codec)
+_RECORD_ERRORS_LIMIT: Final = 100
+
+
+class RecordError(NamedTuple):
+    """Why one record was refused, for the list in a produce response."""
+
+    batch_index: int
+    message: str
+
+
+class RecordsRejectedError(ApiError):
+    """Single records of a batch are at fault, the first hundred of them in `record_errors`."""
+
+    def __init__(self, code: ErrorCode, record_errors: list[RecordError]) -> None:
+        first = record_errors[0]
+        super().__init__(code, f"record {first.batch_index}: {first.message}")
+        self.record_errors = record_errors
+
+
+class RecordRules(NamedTuple):
+    """What a topic asks of each record; times are inclusive, None if the broker sets them."""
+
+    needs_key: bool
+    times_ms: tuple[int, int] | None
+
+    def may_have_time(self, timestamp_ms: int) -> bool:
+        """Whether a record with this time, -1 for none, may enter the topic."""
+        if self.times_ms is None or timestamp_ms == NO_TIMESTAMP:
+            return True
+        oldest_ms, newest_ms = self.times_ms
+        return oldest_ms <= timestamp_ms <= newest_ms
+
+    def refuse_time(self, timestamp_ms: int) -> str:
+        """Say that `may_have_time` is false."""
+        return f"timestamp {timestamp_ms} is not within {self.times_ms}"
+
+
+def refuse_frame(batch: memoryview, max_batch_bytes: int) -> NoReturn:
+    """Raise why `batch` is not one whole batch of format v2 and a legal size."""
+    size = _size_at(batch, 0)
+    if size is None:
+        raise _invalid(f"{len(batch)} bytes hold no whole batch")
+    if batch[_MAGIC_POSITION] != MAGIC:
+        raise _invalid(f"only magic {MAGIC} is taken, not {batch[_MAGIC_POSITION]}")
+    if size < len(batch):
+        _size_at(batch, size)
+        raise _invalid(f"exactly one batch is taken, {len(batch) - size} bytes follow the first")
+    base_offset: int = _FRAME.unpack_from(batch)[0]
+    if base_offset != 0:
+        raise _invalid(f"the base offset must be 0, not {base_offset}")
+    if size > max_batch_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch has {size} bytes, the limit is {max_batch_bytes}",
+        )
+    assert size < BATCH_HEADER_BYTES, "nothing is wrong with the frame"
+    raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes are less than a batch header")
+
+
+def _size_at(batch: memoryview, position: int) -> int | None:
+    """Size of the batch at `position`, None if it is not all there; raises if there is none."""
+    remaining = len(batch) - position
+    if remaining < LOG_OVERHEAD_BYTES:
+        return None
+    length: int = _FRAME.unpack_from(batch, position)[1]
+    if length < _MIN_LENGTH:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"batch length {length} is below {_MIN_LENGTH}")
+    if remaining <= _MAGIC_POSITION:
+        return None
+    magic = batch[position + _MAGIC_POSITION]
+    if magic > MAGIC:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"unknown magic {magic}")
+    size = LOG_OVERHEAD_BYTES + length
+    return size if size <= remaining else None
+
+
+def refuse_header(header: BatchHeader) -> NoReturn:
+    """Raise why `header`, of a batch whose checksum is right, is not a client's."""
+    codec = header.attributes & CODEC_MASK
+    if codec not in _CODECS:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown codec {codec}")
+    if header.last_offset_delta < 0:
+        raise _invalid(f"negative last offset delta {header.last_offset_delta}")
+    if header.record_count <= 0:
+        raise _invalid(f"impossible count of records {header.record_count}")
+    if header.last_offset_delta != header.record_count - 1:
+        raise _invalid(
+            f"{header.record_count} records do not fit last offset delta {header.last_offset_delta}"
+        )
+    if header.is_control:
+        raise _invalid("clients may not write control batches")
+    if header.base_sequence < 0 <= header.producer_id:
+        raise _invalid(f"producer {header.producer_id} sent sequence {header.base_sequence}")
+    assert header.timestamp_type, "nothing is wrong with the header"
+    raise ApiError(ErrorCode.INVALID_TIMESTAMP, "clients may not set the type log-append-time")
+
+
+def refuse_records(records: Iterable[Record], rules: RecordRules) -> NoReturn:
+    """Raise why some of `records`, whose offsets count from 0, break `rules`.
+
+    As in Kafka, one wrong time makes the whole refusal INVALID_TIMESTAMP.
+    """
+    code = ErrorCode.INVALID_RECORD
+    found: list[RecordError] = []
+    for record_code, record_error in _faults(records, rules):
+        if record_code is ErrorCode.INVALID_TIMESTAMP:
+            code = record_code
+        if len(found) < _RECORD_ERRORS_LIMIT:
+            found.append(record_error)
+    raise RecordsRejectedError(code, found)
+
+
+def _faults(
+    records: Iterable[Record], rules: RecordRules
+) -> Iterator[tuple[ErrorCode, RecordError]]:
+    for index, record in enumerate(records):
+        if rules.needs_key and record.key is None:
+            message = "no key, which a compacted topic needs"
+            yield ErrorCode.INVALID_RECORD, RecordError(index, message)
+        elif not rules.may_have_time(record.timestamp_ms):
+            message = rules.refuse_time(record.timestamp_ms)
+            yield ErrorCode.INVALID_TIMESTAMP, RecordError(index, message)
+        elif record.offset != index:
+            message = f"offset delta {record.offset}, not {index}"
+            yield ErrorCode.INVALID_RECORD, RecordError(index, message)
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, message)

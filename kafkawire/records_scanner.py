@@ -1,0 +1,41 @@
+"""Composition: the record loops, compiled where that is possible.
+
+The compiled twin is built at install time where a C compiler is present; without it, or with the
+environment variable OTTLA_PURE_PYTHON=1, the loops are those of `records_loops`. Nothing but speed
+differs (tests/property/kafkawire/test_records_twins.py).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kafkawire.records_loops import INTERFACE_VERSION, BytesLike, Headers, HeadersLike, Row, Survey
+
+if TYPE_CHECKING:
+    from kafkawire.records_loops import RecordBuffer, read_rows, survey_records
+
+    HAS_COMPILED_SCANNER: Final[bool] = False
+else:
+    try:
+        from kafkawire import _records
+
+        # An editable install keeps its compiled module when the sources move on.
+        if _records.INTERFACE_VERSION != INTERFACE_VERSION:
+            raise ImportError("the compiled record scanner is of another version")
+        from kafkawire._records import RecordBuffer, read_rows, survey_records
+
+        HAS_COMPILED_SCANNER = True
+    except ImportError:
+        from kafkawire.records_loops import RecordBuffer, read_rows, survey_records
+
+        HAS_COMPILED_SCANNER = False
+
+__all__ = [
+    "HAS_COMPILED_SCANNER",
+    "BytesLike",
+    "Headers",
+    "HeadersLike",
+    "RecordBuffer",
+    "Row",
+    "Survey",
+    "read_rows",
+    "survey_records",
+]

@@ -1,0 +1,124 @@
+"""Decision: may this batch, as a client sent it, enter a log?
+
+Every refusal carries the code that Kafka gives (`records_refusal`). Where Kafka has no proper code,
+or lets damage pass, we refuse:
+
+- an unknown codec is UNSUPPORTED_COMPRESSION_TYPE and undecodable compressed data INVALID_RECORD;
+  Kafka reports both as UNKNOWN_SERVER_ERROR,
+- bytes behind the batch are refused; Kafka cuts them off when they are less than a batch,
+- a batch of type log-append-time is refused always; Kafka misses one combination,
+- records whose offset deltas are not 0, 1, 2, ... are refused; Kafka renumbers them in
+  compressed batches, and stores them as they are in others.
+"""
+
+from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec
+from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
+from kafkawire.records_header import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    BytesLike,
+    TimestampType,
+    crc_matches,
+    read_header,
+    set_max_timestamp,
+)
+from kafkawire.records_read import Record, record_section
+from kafkawire.records_refusal import RecordRules, refuse_frame, refuse_header, refuse_records
+from kafkawire.records_scanner import read_rows, survey_records
+
+_LAST_CODEC = max(Codec)
+
+
+def validate_produced(
+    batch: memoryview,
+    *,
+    compacted: bool,
+    max_batch_bytes: int,
+    timestamp_type: TimestampType,
+    now_ms: int,
+    timestamp_before_max_ms: int,
+    timestamp_after_max_ms: int,
+    per_record: bool,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> BatchHeader:
+    """Check that `batch` is exactly one batch that the topic takes, and return its header.
+
+    `timestamp_type` is the topic's. Records are looked at if `per_record` is set or the topic is
+    `compacted`; then, as in Kafka, a wrong maximum timestamp in the header is corrected in place
+    (so `batch` must be writable). Otherwise the header's timestamps stand for those of the records.
+
+    Raises:
+        ApiError: the batch is refused, with the code for the client; RecordsRejectedError names
+            the records, if single ones are at fault.
+    """
+    header = _read_frame(batch, max_batch_bytes)
+    if (
+        header.record_count <= 0
+        or header.last_offset_delta != header.record_count - 1
+        or header.attributes & (CONTROL_BIT | LOG_APPEND_TIME_BIT)
+        or header.attributes & CODEC_MASK > _LAST_CODEC
+        or header.base_sequence < 0 <= header.producer_id
+    ):
+        refuse_header(header)
+    times_ms = None
+    if timestamp_type is TimestampType.CREATE_TIME:
+        times_ms = (now_ms - timestamp_before_max_ms, now_ms + timestamp_after_max_ms)
+    rules = RecordRules(needs_key=compacted, times_ms=times_ms)
+    if per_record or compacted:
+        return _check_records(batch, header, rules, max_decompressed_bytes)
+    for timestamp_ms in (header.base_timestamp_ms, header.max_timestamp_ms):
+        if not rules.may_have_time(timestamp_ms):
+            raise ApiError(ErrorCode.INVALID_TIMESTAMP, rules.refuse_time(timestamp_ms))
+    return header
+
+
+def _read_frame(batch: memoryview, max_batch_bytes: int) -> BatchHeader:
+    size = len(batch)
+    if size < BATCH_HEADER_BYTES:
+        refuse_frame(batch, max_batch_bytes)
+    header = tuple.__new__(BatchHeader, HEADER.unpack_from(batch))
+    if (
+        header.magic != MAGIC
+        or header.batch_length != size - LOG_OVERHEAD_BYTES
+        or header.base_offset != 0
+        or size > max_batch_bytes
+    ):
+        refuse_frame(batch, max_batch_bytes)
+    if not crc_matches(batch, header):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the checksum is not {header.crc:#010x}")
+    return header
+
+
+def _check_records(
+    batch: memoryview, header: BatchHeader, rules: RecordRules, max_decompressed_bytes: int
+) -> BatchHeader:
+    try:
+        section = record_section(batch, header, max_decompressed_bytes)
+        survey = survey_records(section, header.record_count, header.base_timestamp_ms)
+    except CorruptBatchError as error:
+        # Not CORRUPT_MESSAGE: the checksum is right, so sending the batch again would not help.
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
+    if (
+        survey.first_out_of_place >= 0
+        or (rules.needs_key and survey.first_without_key >= 0)
+        or not rules.may_have_time(survey.earliest_timestamp_ms)
+        or not rules.may_have_time(survey.latest_timestamp_ms)
+    ):
+        refuse_records(_read_deltas(section, header), rules)
+    if rules.times_ms is None or survey.latest_timestamp_ms == header.max_timestamp_ms:
+        return header
+    set_max_timestamp(batch, survey.latest_timestamp_ms)
+    return read_header(batch)
+
+
+def _read_deltas(section: BytesLike, header: BatchHeader) -> list[Record]:
+    """The records with offsets that count from 0."""
+    return read_rows(
+        section, header.record_count, 0, header.base_timestamp_ms, None, Record, (), ()
+    )

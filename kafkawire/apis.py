@@ -1,0 +1,221 @@
+"""Decision: the table of Kafka's APIs, what can be read of each and what is served.
+
+To add an API: declare its request and response in `messages/`, give it a row here. `decodable`
+is what the declarations say; `advertised` is what ApiVersions promises to clients, and stays None
+until a handler serves it. Message modules are imported when one of their messages is first asked
+for, so that importing this table costs nothing.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final, TypeAlias, cast
+
+from kafkawire.schema import flexible_from, versions_of
+
+Versions: TypeAlias = tuple[int, int]
+"""The first and the last version, both inclusive."""
+
+
+class ApiKey(enum.IntEnum):
+    """Every API key of Kafka 3.9."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    VOTE = 52
+    BEGIN_QUORUM_EPOCH = 53
+    END_QUORUM_EPOCH = 54
+    DESCRIBE_QUORUM = 55
+    ALTER_PARTITION = 56
+    UPDATE_FEATURES = 57
+    ENVELOPE = 58
+    FETCH_SNAPSHOT = 59
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    BROKER_REGISTRATION = 62
+    BROKER_HEARTBEAT = 63
+    UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
+    CONTROLLER_REGISTRATION = 70
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
+    ASSIGN_REPLICAS_TO_DIRS = 73
+    LIST_CLIENT_METRICS_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
+    UPDATE_RAFT_VOTER = 82
+    INITIALIZE_SHARE_GROUP_STATE = 83
+    READ_SHARE_GROUP_STATE = 84
+    WRITE_SHARE_GROUP_STATE = 85
+    DELETE_SHARE_GROUP_STATE = 86
+    READ_SHARE_GROUP_STATE_SUMMARY = 87
+
+
+@dataclass(frozen=True)
+class Api:
+    """One API; the properties import its messages."""
+
+    key: ApiKey
+    name: str
+    module: str
+    advertised: Versions | None = None
+
+    @cached_property
+    def request(self) -> type:
+        return self._message("Request")
+
+    @cached_property
+    def response(self) -> type:
+        return self._message("Response")
+
+    @cached_property
+    def decodable(self) -> Versions:
+        return versions_of(self.request)
+
+    @cached_property
+    def flexible_from(self) -> int | None:
+        return flexible_from(self.request)
+
+    def _message(self, suffix: str) -> type:
+        module = import_module(f"kafkawire.messages.{self.module}")
+        return cast(type, getattr(module, self.name + suffix))
+
+
+_ROWS: Final = (
+    # Versions 0-2 of Produce are refused by the handler, but librdkafka stops compressing when
+    # they are not advertised (KAFKA-18659).
+    Api(ApiKey.PRODUCE, "Produce", "produce", advertised=(0, 9)),
+    # From version 13 on Fetch speaks of topic ids instead of names.
+    Api(ApiKey.FETCH, "Fetch", "fetch", advertised=(4, 12)),
+    Api(ApiKey.LIST_OFFSETS, "ListOffsets", "list_offsets", advertised=(1, 7)),
+    Api(ApiKey.METADATA, "Metadata", "metadata", advertised=(0, 12)),
+    Api(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", "leader_and_isr"),
+    Api(ApiKey.STOP_REPLICA, "StopReplica", "stop_replica"),
+    Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", "update_metadata"),
+    Api(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", "controlled_shutdown"),
+    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", "group_offsets"),
+    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", "group_offsets"),
+    Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", "find_coordinator", advertised=(0, 4)),
+    Api(ApiKey.JOIN_GROUP, "JoinGroup", "group_membership"),
+    Api(ApiKey.HEARTBEAT, "Heartbeat", "group_membership"),
+    Api(ApiKey.LEAVE_GROUP, "LeaveGroup", "group_membership"),
+    Api(ApiKey.SYNC_GROUP, "SyncGroup", "group_membership"),
+    Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", "group_admin"),
+    Api(ApiKey.LIST_GROUPS, "ListGroups", "group_admin"),
+    Api(ApiKey.API_VERSIONS, "ApiVersions", "api_versions", advertised=(0, 4)),
+    Api(ApiKey.CREATE_TOPICS, "CreateTopics", "create_topics", advertised=(2, 7)),
+    Api(ApiKey.DELETE_TOPICS, "DeleteTopics", "delete_topics", advertised=(1, 6)),
+    Api(ApiKey.DELETE_RECORDS, "DeleteRecords", "delete_records", advertised=(0, 2)),
+    Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", "init_producer_id", advertised=(0, 4)),
+    Api(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        "OffsetForLeaderEpoch",
+        "offset_for_leader_epoch",
+        advertised=(2, 4),
+    ),
+    Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", "describe_configs", advertised=(1, 4)),
+    Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", "alter_configs"),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", "describe_log_dirs", advertised=(1, 4)),
+    Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", "create_partitions"),
+    Api(ApiKey.DELETE_GROUPS, "DeleteGroups", "group_admin"),
+    Api(ApiKey.ELECT_LEADERS, "ElectLeaders", "reassignment"),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", "incremental_alter_configs"),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", "reassignment"),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", "reassignment"),
+    Api(ApiKey.OFFSET_DELETE, "OffsetDelete", "group_offsets"),
+    Api(ApiKey.ALTER_PARTITION, "AlterPartition", "alter_partition"),
+    Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", "describe_cluster", advertised=(0, 1)),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", "allocate_producer_ids"),
+)
+
+APIS: Final[Mapping[ApiKey, Api]] = MappingProxyType({api.key: api for api in _ROWS})
+"""Every API whose messages are declared."""
+
+
+def request_header_version(api_key: ApiKey, version: int) -> int:
+    """Return the version of the header before this request: 2 is flexible, 0 has no client id.
+
+    Raises:
+        KeyError: the messages of this API are not declared.
+    """
+    first_flexible = APIS[api_key].flexible_from
+    if first_flexible is not None and version >= first_flexible:
+        return 2
+    return 0 if api_key == ApiKey.CONTROLLED_SHUTDOWN and version == 0 else 1
+
+
+def response_header_version(api_key: ApiKey, version: int) -> int:
+    """Return the version of the header before this response: 1 is flexible.
+
+    That of ApiVersions never is: a client must be able to read it before it knows what the
+    broker speaks.
+
+    Raises:
+        KeyError: the messages of this API are not declared.
+    """
+    if api_key == ApiKey.API_VERSIONS:
+        return 0
+    first_flexible = APIS[api_key].flexible_from
+    return 1 if first_flexible is not None and version >= first_flexible else 0

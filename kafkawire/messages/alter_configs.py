@@ -1,0 +1,42 @@
+"""Decision: declares AlterConfigs."""
+
+from collections.abc import Sequence
+
+from kafkawire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, message, struct
+
+
+@struct
+class AlterableConfig:
+    name: str = field(STRING)
+    value: str | None = field(STRING, nullable=0)
+
+
+@struct
+class AlterConfigsResource:
+    resource_type: int = field(INT8)
+    resource_name: str = field(STRING)
+    configs: Sequence[AlterableConfig] = field(array(AlterableConfig))
+
+
+@message(versions=(0, 2), flexible=2)
+class AlterConfigsRequest:
+    """Replace the whole configuration of these resources."""
+
+    resources: Sequence[AlterConfigsResource] = field(array(AlterConfigsResource))
+    validate_only: bool = field(BOOL)
+
+
+@struct
+class AlterConfigsResourceResponse:
+    error_code: int = field(INT16)
+    error_message: str | None = field(STRING, nullable=0)
+    resource_type: int = field(INT8)
+    resource_name: str = field(STRING)
+
+
+@message(versions=(0, 2), flexible=2)
+class AlterConfigsResponse:
+    """What became of each resource."""
+
+    throttle_time_ms: int = field(INT32)
+    responses: Sequence[AlterConfigsResourceResponse] = field(array(AlterConfigsResourceResponse))

@@ -1,0 +1,35 @@
+"""Decision: declares DescribeCluster."""
+
+from collections.abc import Sequence
+
+from kafkawire.schema import BOOL, INT8, INT16, INT32, STRING, array, field, message, struct
+
+
+@message(versions=(0, 1), flexible=0)
+class DescribeClusterRequest:
+    """Who is in this cluster?"""
+
+    include_cluster_authorized_operations: bool = field(BOOL)
+    endpoint_type: int = field(INT8, since=1, default=1)
+
+
+@struct
+class DescribeClusterBroker:
+    broker_id: int = field(INT32)
+    host: str = field(STRING)
+    port: int = field(INT32)
+    rack: str | None = field(STRING, nullable=0, default=None)
+
+
+@message(versions=(0, 1), flexible=0)
+class DescribeClusterResponse:
+    """The brokers and the controller."""
+
+    throttle_time_ms: int = field(INT32)
+    error_code: int = field(INT16)
+    error_message: str | None = field(STRING, nullable=0, default=None)
+    endpoint_type: int = field(INT8, since=1, default=1)
+    cluster_id: str = field(STRING)
+    controller_id: int = field(INT32, default=-1)
+    brokers: Sequence[DescribeClusterBroker] = field(array(DescribeClusterBroker))
+    cluster_authorized_operations: int = field(INT32, default=-2147483648)

@@ -1,0 +1,144 @@
+"""Decision: declares Fetch, which reads record batches, for consumers and followers alike.
+
+The generated codec is what runs on the hot path: `encode_parts` hands `records` through, so that
+a region of a file goes to the socket without having been read.
+"""
+
+import uuid
+from collections.abc import Sequence
+
+from kafkawire.schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UUID,
+    Records,
+    array,
+    field,
+    message,
+    struct,
+)
+
+
+@struct
+class ReplicaState:
+    replica_id: int = field(INT32, default=-1)
+    replica_epoch: int = field(INT64, default=-1)
+
+
+@struct
+class FetchPartition:
+    partition: int = field(INT32)
+    current_leader_epoch: int = field(INT32, since=9, default=-1, ignorable=True)
+    fetch_offset: int = field(INT64)
+    last_fetched_epoch: int = field(INT32, since=12, default=-1)
+    log_start_offset: int = field(INT64, since=5, default=-1, ignorable=True)
+    partition_max_bytes: int = field(INT32)
+    replica_directory_id: uuid.UUID = field(UUID, since=17, tag=0, ignorable=True)
+
+
+@struct
+class FetchTopic:
+    topic: str = field(STRING, until=12, ignorable=True)
+    topic_id: uuid.UUID = field(UUID, since=13, ignorable=True)
+    partitions: Sequence[FetchPartition] = field(array(FetchPartition))
+
+
+@struct
+class ForgottenTopic:
+    topic: str = field(STRING, until=12, ignorable=True)
+    topic_id: uuid.UUID = field(UUID, since=13, ignorable=True)
+    partitions: Sequence[int] = field(array(INT32))
+
+
+@message(versions=(4, 17), flexible=12)
+class FetchRequest:
+    """Send the batches from these offsets on, when there are `min_bytes` or after `max_wait_ms`.
+
+    A follower names itself as `replica_id`, from version 15 on in `replica_state`.
+    """
+
+    cluster_id: str | None = field(
+        STRING, since=12, nullable=12, default=None, tag=0, ignorable=True
+    )
+    replica_id: int = field(INT32, until=14, default=-1)
+    replica_state: ReplicaState = field(ReplicaState, since=15, tag=1)
+    max_wait_ms: int = field(INT32)
+    min_bytes: int = field(INT32)
+    max_bytes: int = field(INT32, default=2147483647, ignorable=True)
+    isolation_level: int = field(INT8, ignorable=True)
+    session_id: int = field(INT32, since=7, ignorable=True)
+    session_epoch: int = field(INT32, since=7, default=-1, ignorable=True)
+    topics: Sequence[FetchTopic] = field(array(FetchTopic))
+    forgotten_topics_data: Sequence[ForgottenTopic] = field(array(ForgottenTopic), since=7)
+    rack_id: str = field(STRING, since=11, ignorable=True)
+
+
+@struct
+class EpochEndOffset:
+    epoch: int = field(INT32, default=-1)
+    end_offset: int = field(INT64, default=-1)
+
+
+@struct
+class LeaderIdAndEpoch:
+    leader_id: int = field(INT32, default=-1)
+    leader_epoch: int = field(INT32, default=-1)
+
+
+@struct
+class SnapshotId:
+    end_offset: int = field(INT64, default=-1)
+    epoch: int = field(INT32, default=-1)
+
+
+@struct
+class AbortedTransaction:
+    producer_id: int = field(INT64)
+    first_offset: int = field(INT64)
+
+
+@struct
+class PartitionData:
+    partition_index: int = field(INT32)
+    error_code: int = field(INT16)
+    high_watermark: int = field(INT64)
+    last_stable_offset: int = field(INT64, default=-1, ignorable=True)
+    log_start_offset: int = field(INT64, since=5, default=-1, ignorable=True)
+    diverging_epoch: EpochEndOffset = field(EpochEndOffset, since=12, tag=0)
+    current_leader: LeaderIdAndEpoch = field(LeaderIdAndEpoch, since=12, tag=1)
+    snapshot_id: SnapshotId = field(SnapshotId, since=12, tag=2)
+    aborted_transactions: Sequence[AbortedTransaction] | None = field(
+        array(AbortedTransaction), nullable=4, ignorable=True
+    )
+    preferred_read_replica: int = field(INT32, since=11, default=-1)
+    records: Records | None = field(RECORDS)
+
+
+@struct
+class FetchableTopicResponse:
+    topic: str = field(STRING, until=12, ignorable=True)
+    topic_id: uuid.UUID = field(UUID, since=13, ignorable=True)
+    partitions: Sequence[PartitionData] = field(array(PartitionData))
+
+
+@struct
+class NodeEndpoint:
+    node_id: int = field(INT32)
+    host: str = field(STRING)
+    port: int = field(INT32)
+    rack: str | None = field(STRING, nullable=16, default=None)
+
+
+@message(versions=(4, 17), flexible=12)
+class FetchResponse:
+    """Batches per partition, and how far each may be read."""
+
+    throttle_time_ms: int = field(INT32, ignorable=True)
+    error_code: int = field(INT16, since=7, ignorable=True)
+    session_id: int = field(INT32, since=7)
+    responses: Sequence[FetchableTopicResponse] = field(array(FetchableTopicResponse))
+    node_endpoints: Sequence[NodeEndpoint] = field(array(NodeEndpoint), since=16, tag=0)

@@ -1,0 +1,23 @@
+"""Decision: declares InitProducerId, which gives a producer its identity."""
+
+from kafkawire.schema import INT16, INT32, INT64, STRING, field, message
+
+
+@message(versions=(0, 5), flexible=2)
+class InitProducerIdRequest:
+    """Give this producer an id, or a new epoch to the one it has."""
+
+    transactional_id: str | None = field(STRING, nullable=0)
+    transaction_timeout_ms: int = field(INT32)
+    producer_id: int = field(INT64, since=3, default=-1)
+    producer_epoch: int = field(INT16, since=3, default=-1)
+
+
+@message(versions=(0, 5), flexible=2)
+class InitProducerIdResponse:
+    """The id and epoch to write with."""
+
+    throttle_time_ms: int = field(INT32, ignorable=True)
+    error_code: int = field(INT16)
+    producer_id: int = field(INT64, default=-1)
+    producer_epoch: int = field(INT16)

@@ -1,0 +1,53 @@
+"""Decision: declares ListOffsets, which finds offsets by time, and the ends of a log."""
+
+from collections.abc import Sequence
+
+from kafkawire.schema import INT8, INT16, INT32, INT64, STRING, array, field, message, struct
+
+
+@struct
+class ListOffsetsPartition:
+    partition_index: int = field(INT32)
+    current_leader_epoch: int = field(INT32, since=4, default=-1, ignorable=True)
+    timestamp: int = field(INT64)
+    max_num_offsets: int = field(INT32, until=0, default=1)
+
+
+@struct
+class ListOffsetsTopic:
+    name: str = field(STRING)
+    partitions: Sequence[ListOffsetsPartition] = field(array(ListOffsetsPartition))
+
+
+@message(versions=(0, 10), flexible=6)
+class ListOffsetsRequest:
+    """Which offset has this timestamp? -1 asks for the end, -2 for the start of the log."""
+
+    replica_id: int = field(INT32)
+    isolation_level: int = field(INT8, since=2)
+    topics: Sequence[ListOffsetsTopic] = field(array(ListOffsetsTopic))
+    timeout_ms: int = field(INT32, since=10, ignorable=True)
+
+
+@struct
+class ListOffsetsPartitionResponse:
+    partition_index: int = field(INT32)
+    error_code: int = field(INT16)
+    old_style_offsets: Sequence[int] = field(array(INT64), until=0)
+    timestamp: int = field(INT64, since=1, default=-1)
+    offset: int = field(INT64, since=1, default=-1)
+    leader_epoch: int = field(INT32, since=4, default=-1)
+
+
+@struct
+class ListOffsetsTopicResponse:
+    name: str = field(STRING)
+    partitions: Sequence[ListOffsetsPartitionResponse] = field(array(ListOffsetsPartitionResponse))
+
+
+@message(versions=(0, 10), flexible=6)
+class ListOffsetsResponse:
+    """The first offset at or after each timestamp."""
+
+    throttle_time_ms: int = field(INT32, since=2, ignorable=True)
+    topics: Sequence[ListOffsetsTopicResponse] = field(array(ListOffsetsTopicResponse))

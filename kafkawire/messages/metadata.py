@@ -1,0 +1,66 @@
+"""Decision: declares Metadata: brokers, topics, partitions and who leads them."""
+
+import uuid
+from collections.abc import Sequence
+
+from kafkawire.schema import BOOL, INT16, INT32, STRING, UUID, array, field, message, struct
+
+
+@struct
+class MetadataRequestTopic:
+    topic_id: uuid.UUID = field(UUID, since=10, ignorable=True)
+    name: str | None = field(STRING, nullable=10)
+
+
+@message(versions=(0, 12), flexible=9)
+class MetadataRequest:
+    """Which brokers are there, and who leads these topics?
+
+    `topics` None asks for all topics; in version 0 an empty array does.
+    """
+
+    topics: Sequence[MetadataRequestTopic] | None = field(array(MetadataRequestTopic), nullable=1)
+    allow_auto_topic_creation: bool = field(BOOL, since=4, default=True)
+    include_cluster_authorized_operations: bool = field(BOOL, since=8, until=10)
+    include_topic_authorized_operations: bool = field(BOOL, since=8)
+
+
+@struct
+class MetadataResponseBroker:
+    node_id: int = field(INT32)
+    host: str = field(STRING)
+    port: int = field(INT32)
+    rack: str | None = field(STRING, since=1, nullable=1, default=None, ignorable=True)
+
+
+@struct
+class MetadataResponsePartition:
+    error_code: int = field(INT16)
+    partition_index: int = field(INT32)
+    leader_id: int = field(INT32)
+    leader_epoch: int = field(INT32, since=7, default=-1, ignorable=True)
+    replica_nodes: Sequence[int] = field(array(INT32))
+    isr_nodes: Sequence[int] = field(array(INT32))
+    offline_replicas: Sequence[int] = field(array(INT32), since=5, ignorable=True)
+
+
+@struct
+class MetadataResponseTopic:
+    error_code: int = field(INT16)
+    name: str | None = field(STRING, nullable=12)
+    topic_id: uuid.UUID = field(UUID, since=10, ignorable=True)
+    is_internal: bool = field(BOOL, since=1, ignorable=True)
+    partitions: Sequence[MetadataResponsePartition] = field(array(MetadataResponsePartition))
+    topic_authorized_operations: int = field(INT32, since=8, default=-2147483648)
+
+
+@message(versions=(0, 12), flexible=9)
+class MetadataResponse:
+    """The cluster as this broker knows it."""
+
+    throttle_time_ms: int = field(INT32, since=3, ignorable=True)
+    brokers: Sequence[MetadataResponseBroker] = field(array(MetadataResponseBroker))
+    cluster_id: str | None = field(STRING, since=2, nullable=2, default=None, ignorable=True)
+    controller_id: int = field(INT32, since=1, default=-1, ignorable=True)
+    topics: Sequence[MetadataResponseTopic] = field(array(MetadataResponseTopic))
+    cluster_authorized_operations: int = field(INT32, since=8, until=10, default=-2147483648)

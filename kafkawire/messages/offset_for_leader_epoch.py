@@ -1,0 +1,48 @@
+"""Decision: declares OffsetForLeaderEpoch: where an epoch of a partition ended."""
+
+from collections.abc import Sequence
+
+from kafkawire.schema import INT16, INT32, INT64, STRING, array, field, message, struct
+
+
+@struct
+class OffsetForLeaderPartition:
+    partition: int = field(INT32)
+    current_leader_epoch: int = field(INT32, since=2, default=-1, ignorable=True)
+    leader_epoch: int = field(INT32)
+
+
+@struct
+class OffsetForLeaderTopic:
+    topic: str = field(STRING)
+    partitions: Sequence[OffsetForLeaderPartition] = field(array(OffsetForLeaderPartition))
+
+
+@message(versions=(0, 4), flexible=4)
+class OffsetForLeaderEpochRequest:
+    """At which offset did these leader epochs end?"""
+
+    replica_id: int = field(INT32, since=3, default=-2, ignorable=True)
+    topics: Sequence[OffsetForLeaderTopic] = field(array(OffsetForLeaderTopic))
+
+
+@struct
+class EpochEndOffset:
+    error_code: int = field(INT16)
+    partition: int = field(INT32)
+    leader_epoch: int = field(INT32, since=1, default=-1, ignorable=True)
+    end_offset: int = field(INT64, default=-1)
+
+
+@struct
+class OffsetForLeaderTopicResult:
+    topic: str = field(STRING)
+    partitions: Sequence[EpochEndOffset] = field(array(EpochEndOffset))
+
+
+@message(versions=(0, 4), flexible=4)
+class OffsetForLeaderEpochResponse:
+    """The end of each epoch, by which a follower knows where to truncate."""
+
+    throttle_time_ms: int = field(INT32, since=2, ignorable=True)
+    topics: Sequence[OffsetForLeaderTopicResult] = field(array(OffsetForLeaderTopicResult))

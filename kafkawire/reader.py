@@ -1,0 +1,290 @@
+"""Decision: turns a declaration into the source of a function that reads it, and compiles that.
+
+One straight function per (message, version): nested structs are inlined as loops, runs of
+fixed-size fields are one `struct` call, a compact length takes part in the run before it as its
+first byte. `print(reader_source(layout, version))` shows what runs.
+
+Invariants of the generated code: nothing is allocated for a length before the bytes left have
+been compared with it; the position only grows; what it raises on malformed input is DecodeError,
+IndexError, ValueError or struct.error, which `schema.decode` makes one DecodeError.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, TypeAlias
+
+from kafkawire import primitives
+from kafkawire.declaration import Field, Kind, Layout, WireType
+from kafkawire.ids import ZERO_TOPIC_ID
+from kafkawire.primitives import Buffer
+
+Reader: TypeAlias = Callable[[Buffer], object]
+
+_HELPERS: Final[dict[str, object]] = {
+    name: getattr(primitives, name)
+    for name in (
+        "bad_length", "bad_tag_size", "continue_uvarint", "long_string", "read_uvarint", "short",
+        "skip_tags", "too_many", "trailing", "uuid_from_bytes",
+    )
+} | {"new": object.__new__, "ZERO_UUID": ZERO_TOPIC_ID}  # fmt: skip
+
+
+def compile_reader(layout: Layout, version: int) -> Reader:
+    """Return the function that reads the whole of its input as this message and version."""
+    source = _Source(layout, version)
+    code = compile(source.text(), f"<reader of {layout.type.__name__} v{version}>", "exec")
+    exec(code, source.namespace)
+    reader: Reader = source.namespace["read"]  # type: ignore[assignment]
+    return reader
+
+
+def reader_source(layout: Layout, version: int) -> str:
+    """Return the Python source that `compile_reader` compiles."""
+    return _Source(layout, version).text()
+
+
+def min_size_bytes(wire: WireType[object], version: int, *, flexible: bool) -> int:
+    """Return the fewest bytes that a value of this type takes; at least 1.
+
+    The count of an array is checked against this. A struct without any field in some version would
+    take no bytes; it counts as 1, so that no array is longer than its input.
+    """
+    if wire.layout is not None:
+        sizes = [
+            1 if each.wire.layout and each.nullable is not None
+            else min_size_bytes(each.wire, version, flexible=flexible)
+            for each in wire.layout.fields
+            if each.is_in(version) and each.tag is None
+        ]  # fmt: skip
+        return max(sum(sizes) + flexible, 1)
+    if wire.size_bytes:
+        return wire.size_bytes
+    return 1 if flexible else _LENGTH_BYTES[wire.kind]
+
+
+_LENGTH_CODE: Final = {Kind.STRING: "h", Kind.BYTES: "i", Kind.RECORDS: "i", Kind.ARRAY: "i"}
+_LENGTH_BYTES: Final = {Kind.STRING: 2, Kind.BYTES: 4, Kind.RECORDS: 4, Kind.ARRAY: 4}
+
+
+class _Source:
+    """Writes one reader. `_run` holds the fixed-size fields not yet read: (target, code)."""
+
+    def __init__(self, layout: Layout, version: int) -> None:
+        assert layout.versions is not None, f"{layout.type.__name__} is part of messages, not one"
+        self.namespace = dict(_HELPERS)
+        self._version = version
+        self._flexible = layout.is_flexible_in(version)
+        self._lines: list[str] = []
+        self._depth = 0
+        self._names = 0
+        self._run: list[tuple[str, str]] = []
+        self._message(layout)
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+    def _message(self, layout: Layout) -> None:
+        self._open("def read(buf):")
+        if _holds_records(layout, self._version):
+            self._emit("if type(buf) is not memoryview: buf = memoryview(buf)")
+        else:
+            # Slices of bytes are cheaper than those of a memoryview, and these messages are small.
+            self._emit("if type(buf) is not bytes: buf = bytes(buf)")
+        self._emit("end = len(buf)")
+        self._emit("p = 0")
+        result = self._struct(layout)
+        self._flush()
+        self._emit("if p != end: raise trailing(end - p)")
+        self._emit(f"return {result}")
+
+    def _struct(self, layout: Layout) -> str:
+        """Read all fields of a struct into a new object; return the variable that holds it."""
+        target = self._name("m")
+        self._emit(f"{target} = new({self._constant(layout.type.__name__, layout.type)})")
+        tagged: list[Field] = []
+        for each in layout.fields:
+            place = f"{target}.{each.name}"
+            if not each.is_in(self._version):
+                self._emit(f"{place} = {self._default(layout, each)}")
+            elif each.tag is not None:
+                self._emit(f"{place} = {self._default(layout, each)}")
+                tagged.append(each)
+            else:
+                self._value(each.wire, place, each.name, each.is_nullable_in(self._version))
+        if self._flexible:
+            self._tags(target, tagged)
+        return target
+
+    def _default(self, layout: Layout, each: Field) -> str:
+        if each.default == ZERO_TOPIC_ID:
+            return "ZERO_UUID"
+        if isinstance(each.default, int | float | str | bytes | tuple | None):
+            return repr(each.default)
+        return self._constant(f"{layout.type.__name__}_{each.name}", each.default)
+
+    def _tags(self, target: str, tagged: list[Field]) -> None:
+        count = self._name("n")
+        self._fixed(count, "B")
+        self._flush()
+        if not tagged:
+            self._emit(f"if {count}: p = skip_tags(buf, p, {count}, end)")
+            return
+        self._open(f"if {count}:")
+        self._emit(f"if {count} > 127: {count}, p = continue_uvarint({count}, buf, p)")
+        self._open(f"for _ in range({count}):")
+        tag, size, stop = self._name("tag"), self._name("size"), self._name("stop")
+        self._emit(f"{tag}, p = read_uvarint(buf, p)")
+        self._emit(f"{size}, p = read_uvarint(buf, p)")
+        self._emit(f"{stop} = p + {size}")
+        self._emit(f'if {stop} > end: raise short(f"tagged field {{{tag}}}", {size}, end - p)')
+        for position, each in enumerate(tagged):
+            self._open(f"{'el' if position else ''}if {tag} == {each.tag}:")
+            place = f"{target}.{each.name}"
+            self._value(each.wire, place, each.name, each.is_nullable_in(self._version))
+            self._flush()
+            self._emit(f"if p != {stop}: raise bad_tag_size({tag}, p, {stop})")
+            self._close()
+        self._emit(f"else: p = {stop}")
+        self._close(2)
+
+    def _value(self, wire: WireType[object], target: str, label: str, nullable: bool) -> None:
+        if wire.kind is Kind.FIXED:
+            self._fixed(target, wire.code)
+        elif wire.kind is Kind.UUID:
+            raw = self._name("id")
+            self._fixed(raw, wire.code)
+            self._flush()
+            self._emit(f"{target} = uuid_from_bytes({raw})")
+        elif wire.layout is not None:
+            self._single_struct(wire.layout, target, nullable)
+        else:
+            self._sized(wire, target, label, nullable)
+
+    def _single_struct(self, layout: Layout, target: str, nullable: bool) -> None:
+        if not nullable:
+            self._emit(f"{target} = {self._struct(layout)}")
+            return
+        present = self._name("n")
+        self._fixed(present, "b")
+        self._flush()
+        self._open(f"if {present} < 0: {target} = None\n{self._indent()}else:")
+        value = self._struct(layout)
+        self._flush()
+        self._emit(f"{target} = {value}")
+        self._close()
+
+    def _sized(self, wire: WireType[object], target: str, label: str, nullable: bool) -> None:
+        """Read what starts with its length: a string, bytes, records or an array."""
+        length = self._name("n")
+        if self._flexible:
+            self._fixed(length, "B")
+            self._flush()
+            self._open(f"if {length} > 127:")
+            self._emit(f"{length}, p = continue_uvarint({length}, buf, p)")
+            if wire.kind is Kind.STRING:
+                limit = primitives.MAX_STRING_BYTES + 1
+                self._emit(f"if {length} > {limit}: raise long_string({label!r}, {length} - 1)")
+            self._close()
+            self._emit(f"{length} -= 1")
+        else:
+            self._fixed(length, _LENGTH_CODE[wire.kind])
+            self._flush()
+        self._open(f"if {length} >= 0:")
+        if wire.element is not None:
+            self._array(wire.element, target, label, length)
+        else:
+            self._slice(wire, target, label, length)
+        self._close()
+        if nullable:
+            self._emit(f"elif {length} == -1: {target} = None")
+        self._emit(f"else: raise bad_length({label!r}, {length})")
+
+    def _slice(self, wire: WireType[object], target: str, label: str, length: str) -> None:
+        stop = self._name("e")
+        self._emit(f"{stop} = p + {length}")
+        self._emit(f"if {stop} > end: raise short({label!r}, {length}, end - p)")
+        value = {
+            Kind.STRING: f'str(buf[p:{stop}], "utf-8")',
+            Kind.BYTES: f"bytes(buf[p:{stop}])",
+            Kind.RECORDS: f"buf[p:{stop}]",
+        }[wire.kind]
+        self._emit(f"{target} = {value}")
+        self._emit(f"p = {stop}")
+
+    def _array(self, element: WireType[object], target: str, label: str, count: str) -> None:
+        size_bytes = min_size_bytes(element, self._version, flexible=self._flexible)
+        check = count if size_bytes == 1 else f"{count} * {size_bytes}"
+        self._emit(f"if {check} > end - p: raise too_many({label!r}, {count}, end - p)")
+        if element.code in primitives.NUMBER_CODES:
+            read = self._constant(
+                f"read_{element.name}s", primitives.number_array_reader(element.code)
+            )
+            self._emit(f"{target} = {read}(buf, p, {count})")
+            self._emit(f"p += {check}")
+            return
+        items = self._name("a")
+        self._emit(f"{target} = {items} = []")
+        self._open(f"for _ in range({count}):")
+        item = self._name("v")
+        if element.layout is not None:
+            item = self._struct(element.layout)
+        else:
+            self._value(element, item, label, nullable=False)
+        self._flush()
+        self._emit(f"{items}.append({item})")
+        self._close()
+
+    def _fixed(self, target: str, code: str) -> None:
+        self._run.append((target, code))
+
+    def _flush(self) -> None:
+        """Read all fixed-size fields that are due, in one call."""
+        if not self._run:
+            return
+        targets = ", ".join(target for target, _ in self._run)
+        codes = "".join(code for _, code in self._run)
+        self._run.clear()
+        if codes == "B":
+            self._emit(f"{targets} = buf[p]")
+            self._emit("p += 1")
+            return
+        shape = Struct(">" + codes)
+        unpack = self._constant("unpack_" + codes.replace("?", "t"), shape.unpack_from)
+        comma = "" if "," in targets else ","
+        self._emit(f"{targets}{comma} = {unpack}(buf, p)")
+        self._emit(f"p += {shape.size}")
+
+    def _constant(self, name: str, value: object) -> str:
+        self.namespace[name] = value
+        return name
+
+    def _name(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def _indent(self) -> str:
+        return "    " * self._depth
+
+    def _emit(self, line: str) -> None:
+        self._lines.append(self._indent() + line)
+
+    def _open(self, line: str) -> None:
+        self._emit(line)
+        self._depth += 1
+
+    def _close(self, levels: int = 1) -> None:
+        self._depth -= levels
+
+
+def _holds_records(layout: Layout, version: int) -> bool:
+    return any(
+        each.wire.kind is Kind.RECORDS
+        or (each.wire.layout is not None and _holds_records(each.wire.layout, version))
+        or (
+            each.wire.element is not None
+            and each.wire.element.layout is not None
+            and _holds_records(each.wire.element.layout, version)
+        )
+        for each in layout.fields
+        if each.is_in(version)
+    )

@@ -1,0 +1,153 @@
+"""Decision: reads and writes messages, and is where a message file finds how to declare them.
+
+`decode` and `encode` are inverse for every declared message and version. The functions that do the
+work are compiled when a (message, version) is first used, in a few milliseconds, and kept.
+"""
+
+import struct as _struct
+from typing import Final, TypeVar, cast
+
+from kafkawire.declaration import (
+    BOOL,
+    BYTES,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UINT16,
+    UINT32,
+    UUID,
+    Layout,
+    array,
+    field,
+    layout_of,
+    message,
+    struct,
+)
+from kafkawire.errors import DecodeError, EncodeError, WireError
+from kafkawire.primitives import Buffer, Records, RecordsRegion
+from kafkawire.reader import Reader, compile_reader, reader_source
+from kafkawire.writer import Parts, Writer, compile_writer, writer_source
+
+__all__ = [
+    "BOOL", "BYTES", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "RECORDS", "STRING", "UINT16",
+    "UINT32", "UUID", "Buffer", "Parts", "Records", "RecordsRegion", "array", "decode", "encode",
+    "encode_into", "encode_parts", "field", "flexible_from", "message", "source_of", "struct",
+    "versions_of",
+]  # fmt: skip
+
+M = TypeVar("M")
+
+# Caches of pure functions, by class and version; two steps, because a tuple as key costs more.
+_readers: Final[dict[type, dict[int, Reader]]] = {}
+_writers: Final[dict[type, dict[int, Writer]]] = {}
+
+_MALFORMED: Final = (_struct.error, IndexError, ValueError)
+_MISFIT: Final = (_struct.error, AttributeError, OverflowError, TypeError, ValueError)
+
+
+def decode(message_type: type[M], data: Buffer, version: int) -> M:
+    """Return the message that `data` holds, all of it.
+
+    Arrays become lists, `bytes` are copied, `records` are memoryviews of `data`. Unknown tagged
+    fields are skipped. Costs memory in proportion to `data`, whatever lengths it announces.
+
+    Raises:
+        DecodeError: `data` is not such a message in this version; close the connection.
+    """
+    try:
+        read = _readers[message_type][version]
+    except KeyError:
+        read = _new_reader(message_type, version)
+    try:
+        return cast(M, read(data))
+    except DecodeError as error:
+        raise DecodeError(f"{message_type.__name__} v{version}: {error}") from error
+    except _MALFORMED as error:
+        raise DecodeError(f"{message_type.__name__} v{version} is malformed: {error}") from error
+
+
+def encode(message: object, version: int) -> bytes:
+    """Return the bytes of `message` in this version.
+
+    Raises:
+        EncodeError: a value does not fit its field, or stands in a field that this version does
+            not have and that must not be lost; or the version is not declared.
+    """
+    out = bytearray()
+    _write(out, message, version, None)
+    return bytes(out)
+
+
+def encode_into(out: bytearray, message: object, version: int) -> None:
+    """Append what `encode` returns to `out`; leaves `out` as it was when it raises."""
+    _write(out, message, version, None)
+
+
+def encode_parts(message: object, version: int, head: bytearray | None = None) -> Parts:
+    """Like `encode`, in pieces: `records` values are handed through uncopied.
+
+    The first piece is `head`, when given, with the start of the message appended to it.
+    """
+    parts: Parts = []
+    tail = _write(bytearray() if head is None else head, message, version, parts)
+    if tail or not parts:
+        parts.append(tail)
+    return parts
+
+
+def versions_of(message_type: type) -> tuple[int, int]:
+    """Return the first and the last declared version of a message."""
+    versions = layout_of(message_type).versions
+    assert versions is not None, f"{message_type.__name__} is part of messages, not one"
+    return versions
+
+
+def flexible_from(message_type: type) -> int | None:
+    """Return the first flexible version of a message, or None when there is none."""
+    return layout_of(message_type).flexible
+
+
+def source_of(message_type: type, version: int) -> str:
+    """Return the generated source of reader and writer, for people who want to see what runs."""
+    layout = layout_of(message_type)
+    return reader_source(layout, version) + "\n\n" + writer_source(layout, version)
+
+
+def _write(out: bytearray, message: object, version: int, parts: Parts | None) -> bytearray:
+    message_type = type(message)
+    try:
+        write = _writers[message_type][version]
+    except KeyError:
+        write = _new_writer(message_type, version)
+    size_before = len(out)
+    try:
+        return write(out, message, parts)
+    except (EncodeError, *_MISFIT) as error:
+        del out[size_before:]
+        raise EncodeError(f"{message_type.__name__} v{version}: {error}") from error
+
+
+def _new_reader(message_type: type, version: int) -> Reader:
+    layout = _declared(message_type, version, DecodeError)
+    return _readers.setdefault(message_type, {}).setdefault(
+        version, compile_reader(layout, version)
+    )
+
+
+def _new_writer(message_type: type, version: int) -> Writer:
+    layout = _declared(message_type, version, EncodeError)
+    return _writers.setdefault(message_type, {}).setdefault(
+        version, compile_writer(layout, version)
+    )
+
+
+def _declared(message_type: type, version: int, error: type[WireError]) -> Layout:
+    layout = layout_of(message_type)
+    first, last = versions_of(message_type)
+    if not first <= version <= last:
+        raise error(f"{message_type.__name__} has versions {first}-{last}, not {version}")
+    return layout

@@ -1,0 +1,79 @@
+"""`ottla consume`: print the records of a topic. Composition."""
+
+from typing import Annotated
+
+import typer
+
+from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic
+from ottla.cli.output_record import DEFAULT_SEPARATOR, OutputFormat
+from ottla.cli.transfer import Transfer
+
+
+@guarded
+def consume(
+    topic: Topic,
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="WHERE", help="beginning, end, an offset or a time."),
+    ] = "beginning",
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Read this partition only; may stand several times."),
+    ] = None,
+    max_records: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many records.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--no-follow", help="Wait for new records, or stop at the end.")
+    ] = True,
+    output_format: Annotated[
+        OutputFormat, typer.Option("--format", "-f", help="What is printed of each record.")
+    ] = OutputFormat.VALUE,
+    template: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="For --format template, like '{offset}: {value}'."),
+    ] = None,
+    key_separator: Annotated[
+        str, typer.Option(metavar="TEXT", help="For --format key-value.")
+    ] = DEFAULT_SEPARATOR,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Print the records of a topic, then say on standard error how many and how fast.
+
+    Times are ISO 8601, UTC unless they name a zone. Ctrl-C ends it.
+
+    \b
+    Examples:
+      ottla consume greetings
+      ottla consume orders --from 2026-01-31T12:00:00Z --no-follow --format json
+      ottla consume orders --format template --template '{partition}/{offset} {key}'
+    """
+    from ottla.cli.consume_records import ConsumeOptions, consume_records
+    from ottla.cli.input_record import InputError
+    from ottla.cli.output_record import record_writer
+    from ottla.cli.start_point import parse_start_point
+
+    try:
+        write = record_writer(output_format, separator=key_separator, template=template)
+        start_point = parse_start_point(start)
+    except InputError as error:
+        usage_error(f"--from: {error}.")
+    except ValueError as error:
+        usage_error(f"{error}.")
+    options = ConsumeOptions(
+        bootstrap=bootstrap,
+        topic=topic,
+        partitions=partition,
+        start=start_point,
+        max_records=max_records,
+        is_following=follow,
+    )
+    with Transfer("received") as transfer:
+        try:
+            run_client(consume_records(options, write, transfer))
+        except KeyboardInterrupt:
+            # The way to end it when it follows; otherwise it was cut short.
+            if not follow:
+                raise
+    typer.echo(transfer.to_line(), err=True)

@@ -1,0 +1,56 @@
+"""`ottla logs`: look into segments, indexes and checkpoints without a broker. Composition."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli.failure import EXIT_FOUND, complain, guarded
+from ottla.cli.options import Json
+from ottla.cli.terminal import print_line
+
+app = typer.Typer(no_args_is_help=True, help="Read the files of a log directory, offline.")
+
+
+@app.command()
+@guarded
+def dump(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Segments, indexes, checkpoints.", exists=True),
+    ],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read (and check) the records in the batches too.")
+    ] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Print findings and totals only.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Print what is in the files of a partition, and name every inconsistency.
+
+    Reads the files of any Kafka, also while a broker writes them. Exit code 3 when something is
+    inconsistent.
+
+    \b
+    Example:
+      ottla logs dump --deep /tmp/ottla/greetings-0/00000000000000000000.log
+    """
+    import json as json_format
+
+    from ottla.cli.logs.dump_files import dump_file
+    from ottla.cli.logs.item import FileItem, FindingItem, Summary
+
+    shown = (FileItem, FindingItem, Summary) if summary else (object,)
+    finding_count = 0
+    for path in files:
+        items = dump_file(path, with_records=deep)
+        if items is None:
+            complain(f"{path}: left out, the name is that of no segment, index or checkpoint.")
+            continue
+        for item in items:
+            finding_count += isinstance(item, FindingItem)
+            if isinstance(item, shown):
+                print_line(json_format.dumps(item.to_json()) if json else item.to_line())
+    if finding_count:
+        raise typer.Exit(EXIT_FOUND)

@@ -1,0 +1,95 @@
+"""`ottla produce`: send the lines of a file or of standard input. Composition."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic
+from ottla.cli.terminal import print_json
+from ottla.cli.transfer import Transfer
+
+DEFAULT_LINGER_MS: Final = 5.0
+DEFAULT_BATCH_BYTES: Final = 256 * 1024
+
+
+class Compression(StrEnum):
+    """The codecs of the format."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class AckLevel(StrEnum):
+    """What the producer waits for: nothing, the leader, or all in-sync replicas."""
+
+    ZERO = "0"
+    ONE = "1"
+    ALL = "all"
+
+
+@guarded
+def produce(
+    topic: Topic,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Lines to send; standard input unless given."),
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Each line is KEY TEXT VALUE."),
+    ] = None,
+    json_lines: Annotated[
+        bool,
+        typer.Option(
+            help="Each line is an object with key, value, headers, partition, timestamp.",
+        ),
+    ] = False,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="Send everything to this partition.")
+    ] = None,
+    compression: Annotated[
+        Compression, typer.Option(help="How batches are compressed.")
+    ] = Compression.NONE,
+    acks: Annotated[AckLevel, typer.Option(help="Whose acknowledgement counts.")] = AckLevel.ALL,
+    linger_ms: Annotated[
+        float, typer.Option(min=0, help="How long a batch waits for more records.")
+    ] = DEFAULT_LINGER_MS,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Send one record per line, then say on standard error how many and how fast.
+
+    \b
+    Examples:
+      printf 'hello\\nworld\\n' | ottla produce greetings
+      ottla produce orders orders.jsonl --json-lines --compression zstd
+    """
+    from ottla.cli.input_record import line_parser
+    from ottla.cli.produce_lines import ProduceOptions, produce_lines
+
+    if json_lines and key_separator is not None:
+        usage_error("--json-lines and --key-separator exclude each other: choose one.")
+    if file is not None and not file.is_file():
+        usage_error(f"{file} is no file: name one that exists, or pipe the lines in.")
+    options = ProduceOptions(
+        bootstrap=bootstrap,
+        topic=topic,
+        partition=partition,
+        acks="all" if acks is AckLevel.ALL else 0 if acks is AckLevel.ZERO else 1,
+        compression=compression.value,
+        linger_ms=linger_ms,
+        batch_size_bytes=DEFAULT_BATCH_BYTES,
+    )
+    parse = line_parser(key_separator=key_separator, is_json=json_lines)
+    with Transfer("sent", None if file is None else file.stat().st_size) as transfer:
+        run_client(produce_lines(file, parse, options, transfer))
+    if json:
+        print_json(transfer.to_json())
+    else:
+        typer.echo(transfer.to_line(), err=True)

@@ -1,0 +1,29 @@
+"""`ottla version`: what is installed. Composition."""
+
+from ottla.cli.failure import guarded
+from ottla.cli.options import Json
+from ottla.cli.terminal import print_json, print_line
+
+
+@guarded
+def version(json: Json = False) -> None:
+    """Print the version of Ottla and of the Python that runs it.
+
+    \b
+    Example:
+      ottla version --json
+    """
+    import importlib.metadata
+    import platform
+
+    versions = {
+        "ottla": importlib.metadata.version("ottla"),
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+    }
+    if json:
+        print_json(dict(versions))
+    else:
+        print_line(
+            f"ottla {versions['ottla']}, {platform.python_implementation()} {versions['python']}"
+        )

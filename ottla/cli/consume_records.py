@@ -1,0 +1,98 @@
+"""Reads a topic with our consumer and writes it out. Composition."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from kafkawire.ids import Offset, TopicPartition
+from ottla.cli.failure import CommandError
+from ottla.cli.output_record import WriteRecord, record_size_bytes
+from ottla.cli.start_point import AtOffset, AtTime, Beginning, End, StartPoint
+from ottla.cli.transfer import Transfer
+from ottla.client.consumer import Consumer
+from ottla.client.record import ConsumerRecord
+
+BATCH_RECORDS: Final = 5_000
+POLL_TIMEOUT_MS: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeOptions:
+    """What is read, from where, and until when."""
+
+    bootstrap: str
+    topic: str
+    partitions: list[int] | None
+    start: StartPoint
+    max_records: int | None
+    is_following: bool
+
+
+async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer: Transfer) -> None:
+    """Write records to standard output until the end, the limit, or for ever."""
+    async with Consumer(options.bootstrap, auto_offset_reset="earliest") as consumer:
+        partitions = await _assign(consumer, options)
+        await _seek(consumer, partitions, options.start)
+        ends = None if options.is_following else await consumer.end_offsets(*partitions)
+        while ends is None or any(consumer.position(tp) < ends[tp] for tp in partitions):
+            wanted = _wanted(options.max_records, transfer.record_count)
+            if wanted == 0:
+                return
+            records = await consumer.fetch_batch(wanted, POLL_TIMEOUT_MS)
+            _write(records, ends, write, transfer)
+
+
+def _wanted(max_records: int | None, record_count: int) -> int:
+    if max_records is None:
+        return BATCH_RECORDS
+    return min(BATCH_RECORDS, max_records - record_count)
+
+
+def _write(
+    records: list[ConsumerRecord],
+    ends: Mapping[TopicPartition, Offset] | None,
+    write: WriteRecord,
+    transfer: Transfer,
+) -> None:
+    """Write the records that lie before the end, all of them if there is none."""
+    if ends is not None:
+        records = [
+            record
+            for record in records
+            if record.offset < ends[TopicPartition(record.topic, record.partition)]
+        ]
+    sys.stdout.buffer.write(b"".join(map(write, records)))
+    sys.stdout.buffer.flush()
+    transfer.add(len(records), sum(map(record_size_bytes, records)))
+
+
+async def _assign(consumer: Consumer, options: ConsumeOptions) -> list[TopicPartition]:
+    await consumer.assign_topics(options.topic)
+    existing = sorted(consumer.assignment())
+    if options.partitions is None:
+        return existing
+    wanted = [TopicPartition(options.topic, number) for number in sorted(set(options.partitions))]
+    if missing := set(wanted) - set(existing):
+        raise CommandError(
+            f"{min(missing)} does not exist: {options.topic} has {len(existing)} partitions, "
+            "counted from 0."
+        )
+    consumer.assign(wanted)
+    return wanted
+
+
+async def _seek(consumer: Consumer, partitions: list[TopicPartition], start: StartPoint) -> None:
+    match start:
+        case Beginning():
+            await consumer.seek_to_beginning(*partitions)
+        case End():
+            await consumer.seek_to_end(*partitions)
+        case AtOffset(offset):
+            for partition in partitions:
+                consumer.seek(partition, Offset(offset))
+        case AtTime(timestamp_ms):
+            for partition in partitions:
+                await consumer.seek_to_timestamp(partition, timestamp_ms)
+        case _:
+            assert_never(start)

@@ -1,0 +1,93 @@
+"""How a command ends when it cannot do its work. Edge: the only place that turns errors into exits.
+
+0  done                     1  failed, one sentence on standard error says what to do
+2  wrong usage              3  a check found something
+130, 141                    stopped by Ctrl-C, or by a reader that had enough (as every shell does)
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Final, NoReturn, ParamSpec, TypeVar
+
+import typer
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_FOUND: Final = 3
+EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 141
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CommandError(Exception):
+    """The command cannot go on; the message is one sentence that says what to do."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """Return `command` with its expected failures turned into a sentence and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> None:
+        try:
+            command(*args, **options)
+            sys.stdout.flush()
+        except CommandError as error:
+            complain(str(error))
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except BrokenPipeError:
+            _forget_standard_output()
+            raise typer.Exit(EXIT_BROKEN_PIPE) from None
+        except OSError as error:
+            complain(_os_error_text(error))
+            raise typer.Exit(EXIT_FAILED) from None
+
+    return run
+
+
+def run_client(work: Coroutine[object, object, T]) -> T:
+    """Run a piece of work with our client in an event loop of its own.
+
+    Raises:
+        CommandError: the client gave up; the message is the client's.
+    """
+    import asyncio
+
+    from ottla.client.errors import OttlaError
+
+    try:
+        return asyncio.run(work)
+    except OttlaError as error:
+        raise CommandError(str(error)) from error
+
+
+def usage_error(message: str) -> NoReturn:
+    """End the command because its arguments make no sense together."""
+    raise CommandError(message, EXIT_USAGE)
+
+
+def complain(message: str) -> None:
+    """Write one sentence to standard error."""
+    sys.stderr.write(f"ottla: {message}\n")
+    sys.stderr.flush()
+
+
+def _os_error_text(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _forget_standard_output() -> None:
+    """Send what is still buffered to nowhere, so that the interpreter's exit stays quiet too."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -1,0 +1,183 @@
+"""Turns input lines into records to send. Decision: bytes in, values out.
+
+Three forms: the line is the value; the line is key, separator, value; the line is a JSON object
+with any of `key`, `value`, `headers`, `partition`, `timestamp` (ms, or ISO 8601). In JSON a value
+that is no string is sent as the JSON text that it is; `key_base64` and `value_base64` hold bytes.
+"""
+
+import base64
+import binascii
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+MAX_LINE_BYTES: Final = 100 * 1024 * 1024
+_NEWLINE: Final = b"\n"
+_IGNORED: Final = {"topic", "offset", "leader_epoch", "timestamp_type"}
+_KNOWN: Final = {
+    "key", "value", "key_base64", "value_base64", "headers", "partition", "timestamp",
+}  # fmt: skip
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class InputError(ValueError):
+    """A line cannot be read as a record; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRecord:
+    """One record to send; what is None is left to the producer."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: Headers = ()
+
+
+ParseLine = Callable[[bytes], InputRecord]
+
+
+class LineSplitter:
+    """Cuts a stream of chunks into lines, without their line feeds; a last one may be missing."""
+
+    def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_line_bytes = max_line_bytes
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that `chunk` completes.
+
+        Raises:
+            InputError: a line is longer than the limit.
+        """
+        lines = chunk.split(_NEWLINE)
+        end = lines.pop()
+        if lines:
+            lines[0] = b"".join((*self._rest, lines[0]))
+            self._rest, self._rest_bytes = [], 0
+        self._rest.append(end)
+        self._rest_bytes += len(end)
+        if self._rest_bytes > self._max_line_bytes:
+            raise InputError(f"a line is longer than {self._max_line_bytes} bytes")
+        return lines
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield the last line, if the stream did not end with a line feed."""
+        if last := b"".join(self._rest):
+            yield last
+
+
+def line_parser(*, key_separator: str | None, is_json: bool) -> ParseLine:
+    """Return the function that reads lines of the form asked for."""
+    if is_json:
+        return _parse_json
+    if key_separator is not None:
+        return _KeyedLine(key_separator.encode())
+    return _parse_value
+
+
+def _parse_value(line: bytes) -> InputRecord:
+    return InputRecord(value=line)
+
+
+class _KeyedLine:
+    def __init__(self, separator: bytes) -> None:
+        self._separator = separator
+
+    def __call__(self, line: bytes) -> InputRecord:
+        key, found, value = line.partition(self._separator)
+        if not found:
+            raise InputError(f"there is no separator {self._separator.decode()!r} in it")
+        return InputRecord(key=key, value=value)
+
+
+def _parse_json(line: bytes) -> InputRecord:
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"it is no JSON ({error})") from None
+    if not isinstance(document, dict):
+        raise InputError("it is no JSON object")
+    if unknown := document.keys() - _KNOWN - _IGNORED:
+        raise InputError(f"unknown field {', '.join(sorted(unknown))}")
+    return InputRecord(
+        key=_field_bytes(document, "key"),
+        value=_field_bytes(document, "value"),
+        partition=_partition(document.get("partition")),
+        timestamp_ms=_timestamp_ms(document.get("timestamp")),
+        headers=_headers(document.get("headers")),
+    )
+
+
+def _field_bytes(document: dict[str, object], name: str) -> bytes | None:
+    encoded = document.get(f"{name}_base64")
+    if encoded is None:
+        return _to_bytes(document.get(name))
+    if name in document:
+        raise InputError(f"it has both {name} and {name}_base64")
+    try:
+        return base64.b64decode(str(encoded), validate=True)
+    except (binascii.Error, ValueError):
+        raise InputError(f"{name}_base64 is no base64") from None
+
+
+def _to_bytes(value: object) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _partition(value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InputError(f"partition {value!r} is no number from 0")
+    return value
+
+
+def _timestamp_ms(value: object) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, str):
+        return parse_time_ms(value)
+    raise InputError(f"timestamp {value!r} is neither milliseconds nor a time")
+
+
+def parse_time_ms(text: str) -> int:
+    """Return an ISO 8601 time as milliseconds since 1970; without a zone it is UTC.
+
+    Raises:
+        InputError: the text is no such time.
+    """
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"{text!r} is no time like 2026-01-31T12:00:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def _headers(value: object) -> Headers:
+    """Read `{"name": value, ...}` or `[{"key": name, "value": value}, ...]`."""
+    if value is None:
+        return ()
+    if isinstance(value, dict):
+        return tuple((str(name), _to_bytes(text)) for name, text in value.items())
+    if isinstance(value, list) and all(isinstance(header, dict) for header in value):
+        return tuple((_header_key(header), _field_bytes(header, "value")) for header in value)
+    raise InputError("headers are neither an object nor a list of {key, value}")
+
+
+def _header_key(header: dict[str, object]) -> str:
+    key = header.get("key")
+    if not isinstance(key, str):
+        raise InputError(f"a header has no key: {header!r}")
+    return key

@@ -1,0 +1,158 @@
+"""Turns one file's bytes into the items of its dump, findings included. Decision: no I/O."""
+
+from collections.abc import Iterator
+
+from ottla.cli.logs.batch_check import BatchCheck
+from ottla.cli.logs.checkpoint_check import (
+    read_epoch_checkpoint,
+    read_offset_checkpoint,
+    read_properties,
+)
+from ottla.cli.logs.file_name import FileKind, FileName
+from ottla.cli.logs.finding import Damage, Finding
+from ottla.cli.logs.item import (
+    BatchItem,
+    FileItem,
+    FindingItem,
+    Item,
+    RecordItem,
+    RowItem,
+    Summary,
+)
+from ottla.cli.logs.offset_index_check import check_offset_index, read_offset_index
+from ottla.cli.logs.picture import SegmentPicture
+from ottla.cli.logs.record_check import check_records
+from ottla.cli.logs.source import ByteSource
+from ottla.cli.logs.time_index_check import check_time_index, read_time_index
+from ottla.cli.logs.walk import walk
+
+
+class Findings:
+    """Collects what the checks report until the dump has printed it; counts all of it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._waiting: list[Finding] = []
+
+    def report(self, finding: Finding) -> None:
+        self.count += 1
+        self._waiting.append(finding)
+
+    def drain(self) -> Iterator[Item]:
+        """Yield what was reported since the last call."""
+        waiting, self._waiting = self._waiting, []
+        yield from map(FindingItem, waiting)
+
+
+def dump_segment(
+    source: ByteSource, file: str, name: FileName, *, with_records: bool
+) -> Iterator[Item]:
+    """Yield the items of a `.log` file; `with_records` reads the records too."""
+    findings, summary = Findings(), Summary(file)
+    yield FileItem(file, str(FileKind.SEGMENT), source.size_bytes)
+    if not name.is_well_formed:
+        findings.report(_wrong_name(file))
+    base_offset = name.base_offset or 0
+    check = BatchCheck(file, base_offset, findings.report)
+    for position, header, data in walk(source, file, findings.report):
+        yield from findings.drain()
+        is_intact = check.check(position, header, data)
+        summary.add_batch(header)
+        yield BatchItem(file, position, header, is_intact)
+        if with_records and is_intact:
+            records = check_records(file, position, header, data, findings.report)
+            yield from (RecordItem(file, record, header.is_control) for record in records)
+        yield from findings.drain()
+    yield from findings.drain()
+    summary.finding_count = findings.count
+    yield summary
+
+
+def dump_index(
+    data: bytes,
+    file: str,
+    name: FileName,
+    picture: SegmentPicture | None,
+    *,
+    is_active: bool,
+) -> Iterator[Item]:
+    """Yield the items of a `.index` or `.timeindex` file.
+
+    Without the `picture` of its segment, the entries are checked among themselves only, which is a
+    finding too: an index without its log is of no use.
+    """
+    findings, summary = Findings(), Summary(file)
+    yield FileItem(file, str(name.kind), len(data))
+    if not name.is_well_formed:
+        findings.report(_wrong_name(file))
+    if picture is None:
+        text = "the segment is not beside its index, so the entries cannot be compared with it"
+        findings.report(Finding(damage=Damage.MISSING_FILE, file=file, position=0, text=text))
+    base_offset = name.base_offset or 0
+    if name.kind is FileKind.OFFSET_INDEX:
+        entries = read_offset_index(data, file, base_offset, findings.report)
+        if picture is not None:
+            summary.shape = check_offset_index(entries, picture, file, findings.report)
+        rows = [
+            RowItem(file, "index_entry", {"offset": entry.offset, "position": entry.position})
+            for entry in entries
+        ]
+    else:
+        times = read_time_index(data, file, base_offset, findings.report)
+        if picture is not None:
+            check_time_index(times, picture, file, findings.report, is_active=is_active)
+        rows = [
+            RowItem(
+                file,
+                "time_index_entry",
+                {"timestamp_ms": entry.timestamp_ms, "offset": entry.offset},
+            )
+            for entry in times
+        ]
+    yield from rows
+    yield from findings.drain()
+    summary.count("entry", len(rows))
+    summary.finding_count = findings.count
+    yield summary
+
+
+def dump_text_file(text: str, file: str, name: FileName) -> Iterator[Item]:
+    """Yield the items of a checkpoint or a properties file."""
+    findings, summary = Findings(), Summary(file)
+    yield FileItem(file, str(name.kind), len(text.encode()))
+    rows = _text_rows(text, file, name.kind, findings)
+    yield from rows
+    yield from findings.drain()
+    summary.count("line", len(rows))
+    summary.finding_count = findings.count
+    yield summary
+
+
+def _text_rows(text: str, file: str, kind: FileKind, findings: Findings) -> list[RowItem]:
+    if kind is FileKind.OFFSET_CHECKPOINT:
+        return [
+            RowItem(
+                file,
+                "checkpoint_entry",
+                {
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "offset": offset,
+                },
+            )
+            for partition, offset in read_offset_checkpoint(text, file, findings.report).items()
+        ]
+    if kind is FileKind.EPOCH_CHECKPOINT:
+        return [
+            RowItem(file, "epoch_entry", {"leader_epoch": epoch, "start_offset": offset})
+            for epoch, offset in read_epoch_checkpoint(text, file, findings.report)
+        ]
+    properties = read_properties(text, file, findings.report)
+    return [
+        RowItem(file, "property", {"key": key, "value": value}) for key, value in properties.items()
+    ]
+
+
+def _wrong_name(file: str) -> Finding:
+    text = "the name is no offset of 20 digits, so offsets are counted from 0"
+    return Finding(damage=Damage.WRONG_SEGMENT_NAME, file=file, position=0, text=text)

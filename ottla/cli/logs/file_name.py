@@ -1,0 +1,67 @@
+"""What a file is, told by its name. Decision: no I/O.
+
+Kafka's names: `<20 digits>.log`, `.index`, `.timeindex`, with `.deleted`, `.cleaned` or `.swap`
+behind them while a segment is on its way out or in; the checkpoints have fixed names.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+_SEGMENT_NAME: Final = re.compile(
+    r"(?P<base>.+)\.(?P<kind>log|index|timeindex)(\.(deleted|cleaned|swap))?"
+)
+_OFFSET_DIGITS: Final = 20
+
+
+class FileKind(StrEnum):
+    """The kinds of files that can be read here."""
+
+    SEGMENT = "segment"
+    OFFSET_INDEX = "offset index"
+    TIME_INDEX = "time index"
+    OFFSET_CHECKPOINT = "offset checkpoint"
+    EPOCH_CHECKPOINT = "leader epoch checkpoint"
+    PROPERTIES = "properties"
+
+
+_BY_SUFFIX: Final = {
+    "log": FileKind.SEGMENT,
+    "index": FileKind.OFFSET_INDEX,
+    "timeindex": FileKind.TIME_INDEX,
+}
+_BY_NAME: Final = {
+    "recovery-point-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
+    "replication-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
+    "log-start-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
+    "cleaner-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,
+    "leader-epoch-checkpoint": FileKind.EPOCH_CHECKPOINT,
+    "partition.metadata": FileKind.PROPERTIES,
+    "meta.properties": FileKind.PROPERTIES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """A file's kind and, for the files of a segment, the base offset that its name gives."""
+
+    kind: FileKind
+    base_offset: int | None = None
+    is_well_formed: bool = True
+
+
+def parse_file_name(name: str) -> FileName | None:
+    """Return what `name` says, or None for a file that cannot be read here.
+
+    A segment whose name is no 20-digit number is read as if it began at offset 0, and not
+    `is_well_formed`.
+    """
+    if (kind := _BY_NAME.get(name)) is not None:
+        return FileName(kind)
+    match = _SEGMENT_NAME.fullmatch(name)
+    if match is None:
+        return None
+    base = match["base"]
+    is_well_formed = base.isascii() and base.isdigit() and len(base) == _OFFSET_DIGITS
+    return FileName(_BY_SUFFIX[match["kind"]], int(base) if is_well_formed else 0, is_well_formed)

@@ -1,0 +1,50 @@
+"""Reads a file for the checks. Edge: opens, reads ahead, closes; no choices.
+
+Files are read, never mapped: the broker that owns them may cut them while we look.
+"""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+READ_AHEAD_BYTES: Final = 1024 * 1024
+
+
+class FileSource:
+    """One open file behind a window of `READ_AHEAD_BYTES`, so that small reads cost no call."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb", buffering=0)
+        self._size_bytes = os.fstat(self._file.fileno()).st_size
+        self._window = memoryview(b"")
+        self._window_position = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def has_grown_to(self, size_bytes: int) -> bool:
+        if size_bytes > self._size_bytes:
+            self._size_bytes = os.fstat(self._file.fileno()).st_size
+        return size_bytes <= self._size_bytes
+
+    def read(self, position: int, size_bytes: int) -> memoryview:
+        start = position - self._window_position
+        if start < 0 or start + size_bytes > len(self._window):
+            wanted = max(size_bytes, READ_AHEAD_BYTES)
+            self._window = memoryview(os.pread(self._file.fileno(), wanted, position))
+            self._window_position = position
+            start = 0
+        return self._window[start : start + size_bytes]

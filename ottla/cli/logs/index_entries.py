@@ -1,0 +1,40 @@
+"""Reads the fixed-size entries of an index file. Decision: no I/O.
+
+The index of an active segment is as large as `segment.index.bytes` and zero behind its entries.
+"""
+
+import struct
+from typing import Final
+
+from ottla.cli.logs.finding import Damage, Finding, Report
+
+OFFSET_ENTRY: Final = struct.Struct(">ii")
+"""Relative offset, position."""
+
+TIME_ENTRY: Final = struct.Struct(">qi")
+"""Timestamp in ms, relative offset."""
+
+
+def read_entries(
+    data: bytes, layout: struct.Struct, file: str, report: Report
+) -> list[tuple[int, int]]:
+    """Return the entries before the padding; report a cut entry and entries behind the padding."""
+    whole_bytes = len(data) - len(data) % layout.size
+    if whole_bytes < len(data):
+        text = f"{len(data) - whole_bytes} bytes are left over, an entry has {layout.size}"
+        report(_finding(Damage.PARTIAL_ENTRY, file, whole_bytes, text))
+    entries: list[tuple[int, int]] = list(layout.iter_unpack(data[:whole_bytes]))
+    padding = (0, 0)
+    if padding not in entries:
+        return entries
+    count = entries.index(padding)
+    # `strip` works in C: an active index has a million bytes of padding.
+    if data[count * layout.size :].strip(b"\0"):
+        position = count * layout.size
+        text = "entries stand behind one that is all zero, which begins the unused rest"
+        report(_finding(Damage.DATA_AFTER_PADDING, file, position, text))
+    return entries[:count]
+
+
+def _finding(damage: Damage, file: str, position: int, text: str) -> Finding:
+    return Finding(damage=damage, file=file, position=position, text=text)

@@ -1,0 +1,246 @@
+"""What a dump consists of, piece by piece, as a line for people and as JSON. Decision: no I/O."""
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from kafkawire.errors import CorruptBatchError
+from kafkawire.records import BatchHeader, Record, TimestampType
+from ottla.cli.logs.finding import Finding
+from ottla.cli.text import (
+    NO_TIMESTAMP_MS,
+    JsonValue,
+    bytes_to_json,
+    headers_to_json,
+    plural,
+    readable,
+    size_text,
+    time_text,
+)
+
+_MARKER_KEY: Final = struct.Struct(">hh")
+_MARKERS: Final = {0: "abort", 1: "commit"}
+
+
+class Item(Protocol):
+    """One printable piece."""
+
+    def to_line(self) -> str:
+        """Return one line for people, indented under its file."""
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Return the same for programs; `type` says which item it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileItem:
+    """A file begins."""
+
+    file: str
+    kind: str
+    size_bytes: int
+
+    def to_line(self) -> str:
+        return f"{self.file}: {self.kind}, {size_text(self.size_bytes)}"
+
+    def to_json(self) -> dict[str, JsonValue]:
+        return {
+            "type": "file",
+            "file": self.file,
+            "kind": self.kind,
+            "size_bytes": self.size_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """One batch of a segment."""
+
+    file: str
+    position: int
+    header: BatchHeader
+    is_intact: bool
+
+    def to_line(self) -> str:
+        header = self.header
+        parts = [
+            f"  at {self.position}: offsets {header.base_offset}..{header.last_offset}",
+            plural(header.record_count, "record"),
+            size_text(header.size_bytes),
+            f"epoch {header.leader_epoch}",
+            codec_name(header),
+            f"{_timestamp_type(header)} up to {time_text(header.max_timestamp_ms)}",
+        ]
+        if header.producer_id >= 0:
+            parts.append(
+                f"producer {header.producer_id} epoch {header.producer_epoch} "
+                f"from sequence {header.base_sequence}"
+            )
+        parts += [word for word, is_so in _flags(header).items() if is_so]
+        if header.delete_horizon_ms is not None:
+            parts.append(f"tombstones until {time_text(header.delete_horizon_ms)}")
+        parts.append("checksum right" if self.is_intact else "checksum WRONG")
+        return ", ".join(parts)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        header = self.header
+        return {
+            "type": "batch",
+            "file": self.file,
+            "position": self.position,
+            "size_bytes": header.size_bytes,
+            "base_offset": header.base_offset,
+            "last_offset": header.last_offset,
+            "record_count": header.record_count,
+            "leader_epoch": header.leader_epoch,
+            "codec": codec_name(header),
+            "timestamp_type": _timestamp_type(header),
+            "base_timestamp_ms": header.base_timestamp_ms,
+            "max_timestamp_ms": header.max_timestamp_ms,
+            "delete_horizon_ms": header.delete_horizon_ms,
+            "producer_id": header.producer_id,
+            "producer_epoch": header.producer_epoch,
+            "base_sequence": header.base_sequence,
+            "is_transactional": header.is_transactional,
+            "is_control": header.is_control,
+            "crc": header.crc,
+            "is_intact": self.is_intact,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RecordItem:
+    """One record of a batch, or a transaction's marker."""
+
+    file: str
+    record: Record
+    is_control: bool
+
+    def to_line(self) -> str:
+        record = self.record
+        head = f"    offset {record.offset}, {time_text(record.timestamp_ms)}"
+        if self.is_control:
+            return f"{head}: {self._marker()} marker"
+        parts = [f"key {readable(record.key)}", f"value {readable(record.value)}"]
+        parts += [f"header {key} = {readable(value)}" for key, value in record.headers]
+        return f"{head}: {', '.join(parts)}"
+
+    def to_json(self) -> dict[str, JsonValue]:
+        record = self.record
+        return {
+            "type": "record",
+            "file": self.file,
+            "offset": record.offset,
+            "timestamp": record.timestamp_ms,
+            **bytes_to_json("key", record.key),
+            **bytes_to_json("value", record.value),
+            "headers": headers_to_json(record.headers),
+            **({"marker": self._marker()} if self.is_control else {}),
+        }
+
+    def _marker(self) -> str:
+        key = self.record.key
+        if key is None or len(key) < _MARKER_KEY.size:
+            return "unreadable"
+        _version, kind = _MARKER_KEY.unpack_from(key)
+        return _MARKERS.get(kind, f"type {kind}")
+
+
+@dataclass(frozen=True, slots=True)
+class RowItem:
+    """An entry of an index, or a line of a text file: named values."""
+
+    file: str
+    row_type: str
+    values: dict[str, JsonValue]
+
+    def to_line(self) -> str:
+        return "  " + ", ".join(f"{name} {value}" for name, value in self.values.items())
+
+    def to_json(self) -> dict[str, JsonValue]:
+        return {"type": self.row_type, "file": self.file, **self.values}
+
+
+@dataclass(frozen=True, slots=True)
+class FindingItem:
+    """An inconsistency, at the place where it was met."""
+
+    finding: Finding
+
+    def to_line(self) -> str:
+        return f"! {self.finding}"
+
+    def to_json(self) -> dict[str, JsonValue]:
+        finding = self.finding
+        return {
+            "type": "finding",
+            "file": finding.file,
+            "damage": finding.damage.value,
+            "position": finding.position,
+            "offset": finding.offset,
+            "text": finding.text,
+        }
+
+
+@dataclass(slots=True)
+class Summary:
+    """A file ends: how much was in it."""
+
+    file: str
+    counts: dict[str, int] = field(default_factory=dict)
+    first_offset: int | None = None
+    last_offset: int | None = None
+    newest_timestamp_ms: int = NO_TIMESTAMP_MS
+    shape: str = ""
+    finding_count: int = 0
+
+    def add_batch(self, header: BatchHeader) -> None:
+        self.count("batch")
+        self.count("record", header.record_count)
+        if self.first_offset is None:
+            self.first_offset = header.base_offset
+        self.last_offset = header.last_offset
+        self.newest_timestamp_ms = max(self.newest_timestamp_ms, header.max_timestamp_ms)
+
+    def count(self, noun: str, number: int = 1) -> None:
+        self.counts[noun] = self.counts.get(noun, 0) + number
+
+    def to_line(self) -> str:
+        parts = [plural(number, noun) for noun, number in self.counts.items()]
+        if self.first_offset is not None:
+            parts.append(f"offsets {self.first_offset}..{self.last_offset}")
+        if self.newest_timestamp_ms != NO_TIMESTAMP_MS:
+            parts.append(f"newest {time_text(self.newest_timestamp_ms)}")
+        if self.shape:
+            parts.append(self.shape)
+        parts.append(plural(self.finding_count, "inconsistency"))
+        return f"  = {', '.join(parts)}"
+
+    def to_json(self) -> dict[str, JsonValue]:
+        return {
+            "type": "summary",
+            "file": self.file,
+            "counts": dict(self.counts),
+            "first_offset": self.first_offset,
+            "last_offset": self.last_offset,
+            "newest_timestamp_ms": self.newest_timestamp_ms,
+            "shape": self.shape,
+            "finding_count": self.finding_count,
+        }
+
+
+def codec_name(header: BatchHeader) -> str:
+    """Return the codec's name, or its number when there is no such codec."""
+    try:
+        return header.codec.name.lower()
+    except CorruptBatchError as error:
+        return str(error)
+
+
+def _timestamp_type(header: BatchHeader) -> str:
+    is_create_time = header.timestamp_type is TimestampType.CREATE_TIME
+    return "create time" if is_create_time else "append time"
+
+
+def _flags(header: BatchHeader) -> dict[str, bool]:
+    return {"transactional": header.is_transactional, "control": header.is_control}

@@ -1,0 +1,33 @@
+"""Checks the records inside one batch. Decision: no I/O; one step per record, so it is slow."""
+
+from kafkawire.errors import CorruptBatchError
+from kafkawire.records import BatchHeader, Record, read_records
+from ottla.cli.logs.finding import Damage, Finding, Report
+
+
+def check_records(
+    file: str, position: int, header: BatchHeader, data: memoryview, report: Report
+) -> list[Record]:
+    """Return the batch's records; report where they disagree with their header."""
+
+    def find(damage: Damage, offset: int, text: str) -> None:
+        report(Finding(damage=damage, file=file, position=position, offset=offset, text=text))
+
+    try:
+        # Raises also when there are more records, or fewer, than the header states.
+        records = read_records(data)
+    except CorruptBatchError as error:
+        find(Damage.BAD_RECORDS, header.base_offset, f"the records cannot be read: {error}")
+        return []
+    lowest = header.base_offset
+    for record in records:
+        if not lowest <= record.offset <= header.last_offset:
+            text = f"record {record.offset} is outside {lowest}..{header.last_offset}"
+            find(Damage.WRONG_RECORD_OFFSET, record.offset, text)
+        lowest = max(lowest, record.offset + 1)
+        if record.timestamp_ms > header.max_timestamp_ms:
+            text = (
+                f"record at {record.timestamp_ms} ms, the batch ends at {header.max_timestamp_ms}"
+            )
+            find(Damage.WRONG_MAX_TIMESTAMP, record.offset, text)
+    return records

@@ -1,0 +1,41 @@
+"""Options that several commands share. Decision: declarations only."""
+
+from typing import Annotated, Final
+
+import typer
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT[,...]",
+        envvar="OTTLA_BOOTSTRAP",
+        help="Brokers to ask first; any Kafka will do.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config", "-c", metavar="KEY=VALUE", help="A topic setting; may stand several times."
+    ),
+]
+
+
+def parse_settings(pairs: list[str] | None) -> dict[str, str]:
+    """Return the `KEY=VALUE` pairs as a mapping.
+
+    Raises:
+        typer.BadParameter: one of them has no `=`, or no key.
+    """
+    settings: dict[str, str] = {}
+    for pair in pairs or ():
+        key, separator, value = pair.partition("=")
+        if not separator or not key.strip():
+            raise typer.BadParameter(f"{pair!r} is no KEY=VALUE")
+        settings[key.strip()] = value.strip()
+    return settings

@@ -1,0 +1,111 @@
+"""How a consumed record is written. Decision: a record in, bytes out, line feed included."""
+
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+from ottla.cli.text import bytes_to_json, headers_to_json, readable, time_text
+from ottla.client.record import ConsumerRecord
+
+DEFAULT_SEPARATOR: Final = "\t"
+
+WriteRecord = Callable[[ConsumerRecord], bytes]
+
+
+class OutputFormat(StrEnum):
+    """The forms that `ottla consume` writes."""
+
+    VALUE = "value"
+    KEY_VALUE = "key-value"
+    JSON = "json"
+    TEMPLATE = "template"
+
+
+def record_writer(
+    output_format: OutputFormat,
+    *,
+    separator: str = DEFAULT_SEPARATOR,
+    template: str | None = None,
+) -> WriteRecord:
+    """Return the function that writes records in the format asked for.
+
+    Raises:
+        ValueError: the template is missing, or names a field that no record has.
+    """
+    if output_format is OutputFormat.TEMPLATE:
+        return _TemplateWriter(template)
+    if output_format is OutputFormat.KEY_VALUE:
+        return _KeyValueWriter(separator.encode())
+    return _write_json if output_format is OutputFormat.JSON else _write_value
+
+
+def record_size_bytes(record: ConsumerRecord) -> int:
+    """Return the size of key and value."""
+    return len(record.key or b"") + len(record.value or b"")
+
+
+def _write_value(record: ConsumerRecord) -> bytes:
+    # A tombstone has no value: it is an empty line.
+    return (record.value or b"") + b"\n"
+
+
+def _write_json(record: ConsumerRecord) -> bytes:
+    document = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        **bytes_to_json("key", record.key),
+        **bytes_to_json("value", record.value),
+        "headers": headers_to_json(record.headers),
+    }
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+
+
+class _KeyValueWriter:
+    def __init__(self, separator: bytes) -> None:
+        self._separator = separator
+
+    def __call__(self, record: ConsumerRecord) -> bytes:
+        return (record.key or b"") + self._separator + (record.value or b"") + b"\n"
+
+
+class _TemplateWriter:
+    def __init__(self, template: str | None) -> None:
+        if template is None:
+            raise ValueError("the format template needs --template, like '{offset}: {value}'")
+        self._template = template
+        try:
+            template.format_map(_EXAMPLE_FIELDS)
+        except (KeyError, IndexError, ValueError, AttributeError) as error:
+            known = ", ".join(_EXAMPLE_FIELDS)
+            raise ValueError(f"the template is wrong at {error}; fields are {known}") from None
+
+    def __call__(self, record: ConsumerRecord) -> bytes:
+        return self._template.format_map(_fields(record)).encode() + b"\n"
+
+
+def _fields(record: ConsumerRecord) -> dict[str, str | int]:
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": time_text(record.timestamp_ms),
+        "timestamp_ms": record.timestamp_ms,
+        "key": readable(record.key),
+        "value": readable(record.value),
+        "headers": ",".join(f"{key}={readable(value)}" for key, value in record.headers),
+    }
+
+
+_EXAMPLE_FIELDS: Final[dict[str, str | int]] = {
+    "topic": "",
+    "partition": 0,
+    "offset": 0,
+    "timestamp": "",
+    "timestamp_ms": 0,
+    "key": "",
+    "value": "",
+    "headers": "",
+}

@@ -1,0 +1,94 @@
+"""Sends parsed lines with our producer. Composition of input, client and the count of what went."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.cli.failure import CommandError
+from ottla.cli.input_record import InputError, LineSplitter, ParseLine
+from ottla.cli.record_source import read_chunks
+from ottla.cli.transfer import Transfer
+from ottla.client.config import Acks
+from ottla.client.producer import Producer
+from ottla.client.record import RecordMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProduceOptions:
+    """Where the records go, and how."""
+
+    bootstrap: str
+    topic: str
+    partition: int | None
+    acks: Acks
+    compression: str
+    linger_ms: float
+    batch_size_bytes: int
+
+
+async def produce_lines(
+    path: Path | None, parse: ParseLine, options: ProduceOptions, transfer: Transfer
+) -> None:
+    """Send every line of `path` (standard input if None); return once all are acknowledged.
+
+    Raises:
+        CommandError: a line cannot be read; what stands before it was sent.
+        OttlaError: a record was not accepted.
+    """
+    async with Producer(
+        options.bootstrap,
+        acks=options.acks,
+        compression=options.compression,
+        linger_ms=options.linger_ms,
+        batch_size_bytes=options.batch_size_bytes,
+    ) as producer:
+        sending = _Sending(producer, parse, options, transfer)
+        splitter = LineSplitter()
+        async for chunk in read_chunks(path):
+            await sending.send_lines(splitter.feed(chunk))
+            transfer.advance(len(chunk))
+        await sending.send_lines(list(splitter.finish()))
+        await producer.flush()
+        sending.raise_failure()
+
+
+class _Sending:
+    """Sends line by line; remembers the first delivery that failed, not every future."""
+
+    def __init__(
+        self, producer: Producer, parse: ParseLine, options: ProduceOptions, transfer: Transfer
+    ) -> None:
+        self._producer = producer
+        self._parse = parse
+        self._options = options
+        self._transfer = transfer
+        self._failure: BaseException | None = None
+        self._line_number = 0
+
+    async def send_lines(self, lines: list[bytes]) -> None:
+        for line in lines:
+            self._line_number += 1
+            try:
+                record = self._parse(line)
+            except InputError as error:
+                raise CommandError(f"line {self._line_number}: {error}.") from None
+            delivery = await self._producer.send(
+                self._options.topic,
+                record.value,
+                key=record.key,
+                partition=self._options.partition if record.partition is None else record.partition,
+                timestamp_ms=record.timestamp_ms,
+                headers=record.headers,
+            )
+            delivery.add_done_callback(self._on_delivered)
+            self._transfer.add(1, len(record.key or b"") + len(record.value or b""))
+        self.raise_failure()
+
+    def _on_delivered(self, delivery: asyncio.Future[RecordMetadata]) -> None:
+        if not delivery.cancelled() and self._failure is None:
+            self._failure = delivery.exception()
+
+    def raise_failure(self) -> None:
+        """Raise what the first failed delivery raised, if one did."""
+        if self._failure is not None:
+            raise self._failure

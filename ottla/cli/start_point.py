@@ -1,0 +1,52 @@
+"""Where a consumer starts: `beginning`, `end`, an offset, or a time. Decision: no I/O."""
+
+from dataclasses import dataclass
+
+from ottla.cli.input_record import InputError, parse_time_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """At the first record that exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Behind the last record."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """At this offset of every partition that is read."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """At the first record that is not older."""
+
+    timestamp_ms: int
+
+
+StartPoint = Beginning | End | AtOffset | AtTime
+
+
+def parse_start_point(text: str) -> StartPoint:
+    """Return the starting point that `text` names.
+
+    Raises:
+        InputError: it is none of the forms.
+    """
+    if text == "beginning":
+        return Beginning()
+    if text == "end":
+        return End()
+    if text.isdecimal():
+        return AtOffset(int(text))
+    try:
+        return AtTime(parse_time_ms(text))
+    except InputError:
+        raise InputError(
+            f"{text!r} is none of beginning, end, an offset, a time like 2026-01-31T12:00:00Z"
+        ) from None

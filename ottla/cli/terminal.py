@@ -1,0 +1,72 @@
+"""What the commands show. Edge: writes to standard output.
+
+On a terminal tables have rules and colours; in a pipe they are plain columns, aligned, without
+decoration; `--json` prints one JSON document for programs.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.cli.text import JsonValue
+
+_GAP: Final = "  "
+
+Cell = str | int
+
+
+def is_terminal() -> bool:
+    """Whether a person looks at standard output."""
+    return sys.stdout.isatty()
+
+
+def print_line(line: str) -> None:
+    """Print one line as it is."""
+    sys.stdout.write(line + "\n")
+
+
+def print_json(value: JsonValue) -> None:
+    """Print one JSON document, indented: it is one per command."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    """Print rows under their columns; numbers are aligned to the right."""
+    if is_terminal():
+        _print_rich_table(columns, rows)
+    else:
+        for line in plain_table(columns, rows):
+            print_line(line)
+
+
+def plain_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """Return the lines of an aligned table without decoration."""
+    cells = [list(columns)] + [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(columns))]
+    is_number = [_is_number_column(rows, column) for column in range(len(columns))]
+    return [
+        _GAP.join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, is_number, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for number, column in enumerate(columns):
+        justify = "right" if _is_number_column(rows, number) else "left"
+        table.add_column(column, justify=justify, header_style="bold", overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _is_number_column(rows: Sequence[Sequence[Cell]], column: int) -> bool:
+    return bool(rows) and all(isinstance(row[column], int) for row in rows)

@@ -1,0 +1,92 @@
+"""A healthy partition's files in memory, for tests that damage them."""
+
+import struct
+from dataclasses import dataclass, field
+
+from kafkawire.compression import Codec
+from kafkawire.records import BatchBuilder, BatchHeader, read_header
+from ottla.cli.logs.finding import Damage, Finding
+from ottla.cli.logs.picture import SegmentPicture
+
+BASE_OFFSET = 1_000
+FILE = "00000000000000001000.log"
+FIRST_TIMESTAMP_MS = 1_700_000_000_000
+RECORDS_PER_BATCH = 3
+
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+LAST_OFFSET_DELTA_POSITION = 23
+MAX_TIMESTAMP_POSITION = 35
+RECORD_COUNT_POSITION = 57
+
+
+@dataclass
+class Reported:
+    """Collects what checks report."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def __call__(self, finding: Finding) -> None:
+        self.findings.append(finding)
+
+    @property
+    def damages(self) -> list[Damage]:
+        return [finding.damage for finding in self.findings]
+
+
+def build_batch(
+    base_offset: int,
+    *,
+    timestamp_ms: int = FIRST_TIMESTAMP_MS,
+    count: int = RECORDS_PER_BATCH,
+    codec: Codec = Codec.NONE,
+    leader_epoch: int = 0,
+) -> bytearray:
+    """Return a batch of `count` records, one millisecond apart."""
+    builder = BatchBuilder(codec=codec)
+    for number in range(count):
+        builder.append(timestamp_ms + number, b"key", b"value %d" % number, (("name", b"x"),))
+    return bytearray(builder.build(base_offset, leader_epoch))
+
+
+def build_batches(count: int = 3, base_offset: int = BASE_OFFSET) -> list[bytearray]:
+    """Return `count` batches that follow each other in offsets and in time."""
+    return [
+        build_batch(
+            base_offset + number * RECORDS_PER_BATCH,
+            timestamp_ms=FIRST_TIMESTAMP_MS + number * 10,
+            codec=list(Codec)[number % len(Codec)],
+        )
+        for number in range(count)
+    ]
+
+
+def join(batches: list[bytearray]) -> bytearray:
+    """Return the bytes of a segment."""
+    return bytearray(b"".join(batches))
+
+
+def seal(batch: bytearray) -> bytearray:
+    """Give a changed batch the checksum of its new bytes, so that only the change is wrong."""
+    from crc32c import crc32c
+
+    struct.pack_into(">I", batch, CRC_POSITION, crc32c(bytes(batch[ATTRIBUTES_POSITION:])))
+    return batch
+
+
+def header_of(batch: bytearray) -> BatchHeader:
+    return read_header(memoryview(batch))
+
+
+def picture_of(batches: list[bytearray]) -> SegmentPicture:
+    """Return the picture of a segment made of `batches`."""
+    picture, position = SegmentPicture(), 0
+    for batch in batches:
+        picture.add(position, header_of(batch))
+        position += len(batch)
+    return picture
+
+
+def positions_of(batches: list[bytearray]) -> list[int]:
+    """Return the byte position of each batch."""
+    return [sum(map(len, batches[:number])) for number in range(len(batches))]

@@ -1,0 +1,200 @@
+"""Every kind of damage to an index is named; both shapes of Kafka's offset index are healthy."""
+
+import struct
+
+import pytest
+
+from ottla.cli.logs.dump import dump_index
+from ottla.cli.logs.file_name import FileName, parse_file_name
+from ottla.cli.logs.finding import Damage
+from ottla.cli.logs.item import FindingItem, RowItem, Summary
+from ottla.cli.logs.offset_index_check import PER_APPEND, PER_BATCH
+from ottla.cli.logs.picture import SegmentPicture
+from tests.unit.cli.logs.partition_bytes import (
+    FIRST_TIMESTAMP_MS,
+    RECORDS_PER_BATCH,
+    build_batch,
+    build_batches,
+    picture_of,
+    positions_of,
+)
+
+BASE_OFFSET = 1_000
+INDEX = "00000000000000001000.index"
+TIME_INDEX = "00000000000000001000.timeindex"
+BATCHES = build_batches(6)
+PICTURE = picture_of(BATCHES)
+POSITIONS = positions_of(BATCHES)
+LAST_RELATIVE = [number * RECORDS_PER_BATCH + RECORDS_PER_BATCH - 1 for number in range(6)]
+NEWEST_MS = [FIRST_TIMESTAMP_MS + number * 10 + RECORDS_PER_BATCH - 1 for number in range(6)]
+
+OFFSET_ENTRIES = [(LAST_RELATIVE[slot], POSITIONS[slot]) for slot in (1, 3, 4)]
+TIME_ENTRIES = [(NEWEST_MS[slot], LAST_RELATIVE[slot]) for slot in (1, 3, 5)]
+
+
+def pack_index(entries: list[tuple[int, int]]) -> bytes:
+    return b"".join(struct.pack(">ii", *entry) for entry in entries)
+
+
+def pack_time_index(entries: list[tuple[int, int]]) -> bytes:
+    return b"".join(struct.pack(">qi", *entry) for entry in entries)
+
+
+def dump(
+    data: bytes,
+    file: str = INDEX,
+    picture: SegmentPicture | None = PICTURE,
+    *,
+    is_active: bool = False,
+) -> tuple[list[Damage], Summary]:
+    name = parse_file_name(file)
+    assert isinstance(name, FileName)
+    items = list(dump_index(data, file, name, picture, is_active=is_active))
+    summary = items[-1]
+    assert isinstance(summary, Summary)
+    assert summary.counts["entry"] == sum(isinstance(item, RowItem) for item in items)
+    return [item.finding.damage for item in items if isinstance(item, FindingItem)], summary
+
+
+def test_healthy_indexes_have_no_findings() -> None:
+    damages, summary = dump(pack_index(OFFSET_ENTRIES))
+    assert (damages, summary.shape, summary.counts) == ([], PER_BATCH, {"entry": 3})
+    assert dump(pack_time_index(TIME_ENTRIES), TIME_INDEX)[0] == []
+
+
+def test_the_zero_padding_of_an_active_segment_is_healthy() -> None:
+    padding = bytes(10 * 1024 * 1024 - 24)
+    assert dump(pack_index(OFFSET_ENTRIES) + padding)[0] == []
+    damages, summary = dump(
+        pack_time_index(TIME_ENTRIES[:1]) + bytes(1200), TIME_INDEX, is_active=True
+    )
+    assert (damages, summary.counts) == ([], {"entry": 1})
+
+
+def test_entries_per_append_of_kafka_3_are_healthy_and_reported_as_such() -> None:
+    per_append = [(LAST_RELATIVE[2], POSITIONS[1]), (LAST_RELATIVE[5], POSITIONS[3])]
+    damages, summary = dump(pack_index(per_append))
+    assert (damages, summary.shape) == ([], PER_APPEND)
+
+
+def test_an_entry_that_names_an_offset_behind_the_next_entry_is_wrong() -> None:
+    entries = [(LAST_RELATIVE[3], POSITIONS[1]), (LAST_RELATIVE[3] + 1, POSITIONS[3])]
+    assert dump(pack_index(entries))[0] == [Damage.WRONG_OFFSET]
+
+
+def with_second(entries: list[tuple[int, int]], entry: tuple[int, int]) -> list[tuple[int, int]]:
+    return [entries[0], entry, *entries[2:]]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(
+            pack_index(with_second(OFFSET_ENTRIES, (LAST_RELATIVE[3], POSITIONS[3] + 1))),
+            [Damage.NO_BATCH_AT_POSITION],
+            id="inside a batch",
+        ),
+        pytest.param(
+            pack_index([*OFFSET_ENTRIES, (99, 2**30)]),
+            [Damage.NO_BATCH_AT_POSITION],
+            id="behind the segment",
+        ),
+        pytest.param(
+            pack_index(with_second(OFFSET_ENTRIES, (LAST_RELATIVE[2], POSITIONS[3]))),
+            [Damage.WRONG_OFFSET],
+            id="an offset before the batch",
+        ),
+        pytest.param(
+            pack_index([*OFFSET_ENTRIES, (500, POSITIONS[5])]),
+            [Damage.WRONG_OFFSET],
+            id="an offset that does not exist",
+        ),
+        pytest.param(
+            pack_index([OFFSET_ENTRIES[1], OFFSET_ENTRIES[0], OFFSET_ENTRIES[2]]),
+            [Damage.NOT_INCREASING],
+            id="swapped entries",
+        ),
+        pytest.param(
+            pack_index([OFFSET_ENTRIES[0], *OFFSET_ENTRIES]), [Damage.NOT_INCREASING], id="twice"
+        ),
+        pytest.param(
+            pack_index(OFFSET_ENTRIES)[:-3], [Damage.PARTIAL_ENTRY], id="cut inside an entry"
+        ),
+        pytest.param(
+            pack_index([OFFSET_ENTRIES[0], (0, 0), OFFSET_ENTRIES[1]]),
+            [Damage.DATA_AFTER_PADDING],
+            id="an entry behind zeros",
+        ),
+    ],
+)
+def test_damage_to_an_offset_index_is_named(data: bytes, expected: list[Damage]) -> None:
+    assert dump(data)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(
+            pack_time_index([TIME_ENTRIES[1], TIME_ENTRIES[0], TIME_ENTRIES[2]]),
+            [Damage.NOT_INCREASING],
+            id="swapped entries",
+        ),
+        pytest.param(
+            pack_time_index(with_second(TIME_ENTRIES, (NEWEST_MS[3] + 1, LAST_RELATIVE[3]))),
+            [Damage.WRONG_TIMESTAMP],
+            id="a timestamp that no record has",
+        ),
+        pytest.param(
+            pack_time_index(with_second(TIME_ENTRIES, (NEWEST_MS[2], LAST_RELATIVE[3]))),
+            [Damage.WRONG_TIMESTAMP],
+            id="not the newest so far",
+        ),
+        pytest.param(
+            pack_time_index([*TIME_ENTRIES, (NEWEST_MS[5] + 5, 99)]),
+            [Damage.WRONG_OFFSET],
+            id="an offset that does not exist",
+        ),
+        pytest.param(
+            pack_time_index(TIME_ENTRIES[:2]), [Damage.MISSING_LAST_ENTRY], id="maximum is missing"
+        ),
+        pytest.param(b"", [Damage.MISSING_LAST_ENTRY], id="empty"),
+        pytest.param(
+            pack_time_index(TIME_ENTRIES)[:-1],
+            [Damage.PARTIAL_ENTRY, Damage.MISSING_LAST_ENTRY],
+            id="cut inside an entry",
+        ),
+    ],
+)
+def test_damage_to_a_time_index_is_named(data: bytes, expected: list[Damage]) -> None:
+    assert dump(data, TIME_INDEX)[0] == expected
+
+
+def test_a_time_that_was_reached_before_the_entry_is_named() -> None:
+    batches = [build_batch(BASE_OFFSET), build_batch(BASE_OFFSET + RECORDS_PER_BATCH)]
+    newest_ms = FIRST_TIMESTAMP_MS + RECORDS_PER_BATCH - 1
+    picture = picture_of(batches)
+    first, second = (newest_ms, LAST_RELATIVE[0]), (newest_ms, LAST_RELATIVE[1])
+    assert dump(pack_time_index([first]), TIME_INDEX, picture)[0] == []
+    assert dump(pack_time_index([second]), TIME_INDEX, picture)[0] == [Damage.WRONG_OFFSET]
+
+
+def test_an_active_segment_may_lack_its_newest_time() -> None:
+    assert dump(pack_time_index(TIME_ENTRIES[:1]), TIME_INDEX, is_active=True)[0] == []
+
+
+def test_an_index_without_its_segment_is_named() -> None:
+    assert dump(pack_index(OFFSET_ENTRIES), picture=None)[0] == [Damage.MISSING_FILE]
+    assert dump(pack_time_index(TIME_ENTRIES), TIME_INDEX, None)[0] == [Damage.MISSING_FILE]
+
+
+def test_the_place_of_a_damaged_entry_is_its_byte_in_the_file() -> None:
+    name = parse_file_name(INDEX)
+    assert isinstance(name, FileName)
+    data = pack_index(with_second(OFFSET_ENTRIES, (LAST_RELATIVE[3], POSITIONS[3] + 1)))
+    items = dump_index(data, INDEX, name, PICTURE, is_active=False)
+    findings = [item.finding for item in items if isinstance(item, FindingItem)]
+    assert [(f.position, f.offset) for f in findings] == [(8, BASE_OFFSET + LAST_RELATIVE[3])]
+
+
+def test_an_index_with_a_name_that_is_no_offset_is_named() -> None:
+    assert dump(b"", "7.index", SegmentPicture())[0] == [Damage.WRONG_SEGMENT_NAME]

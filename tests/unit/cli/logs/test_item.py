@@ -1,0 +1,132 @@
+"""What a dump prints: every field in a line for people, and in JSON for programs."""
+
+import json
+
+import pytest
+
+from kafkawire.compression import Codec
+from kafkawire.records import (
+    BatchBuilder,
+    BatchHeader,
+    ControlType,
+    Record,
+    TimestampType,
+    build_control_batch,
+    read_header,
+    read_records,
+)
+from ottla.cli.logs.finding import Damage, Finding
+from ottla.cli.logs.item import BatchItem, FileItem, FindingItem, RecordItem, RowItem, Summary
+
+FILE = "x.log"
+TIMESTAMP_MS = 1_769_860_800_123
+DELETE_HORIZON_BIT = 0x40
+
+
+def header_of(batch: bytearray) -> BatchHeader:
+    return read_header(batch)
+
+
+def idempotent_batch() -> bytearray:
+    builder = BatchBuilder(codec=Codec.ZSTD, producer_id=9, producer_epoch=2, base_sequence=40)
+    builder.append(TIMESTAMP_MS, b"k", b"v")
+    return builder.build(100, 7)
+
+
+def test_a_batch_is_told_in_one_line() -> None:
+    header = header_of(idempotent_batch())
+    assert BatchItem(FILE, 812, header, is_intact=True).to_line() == (
+        f"  at 812: offsets 100..100, 1 record, {header.size_bytes} B, epoch 7, zstd, "
+        "create time up to 2026-01-31T12:00:00.123Z, producer 9 epoch 2 from sequence 40, "
+        "checksum right"
+    )
+    assert BatchItem(FILE, 0, header, is_intact=False).to_line().endswith("checksum WRONG")
+
+
+def test_a_batch_in_json_has_every_field_of_its_header() -> None:
+    item = BatchItem(FILE, 812, header_of(idempotent_batch()), is_intact=True)
+    document = json.loads(json.dumps(item.to_json()))
+    assert document["type"] == "batch"
+    assert (document["codec"], document["base_offset"], document["producer_id"]) == ("zstd", 100, 9)
+    assert (document["is_control"], document["delete_horizon_ms"]) == (False, None)
+
+
+def test_append_time_and_the_delete_horizon_are_told() -> None:
+    builder = BatchBuilder(timestamp_type=TimestampType.LOG_APPEND_TIME)
+    builder.append(TIMESTAMP_MS, b"k", None)
+    header = header_of(builder.build(0, 0))
+    assert "append time" in BatchItem(FILE, 0, header, is_intact=True).to_line()
+    header = header._replace(attributes=header.attributes | DELETE_HORIZON_BIT)
+    line = BatchItem(FILE, 0, header, is_intact=True).to_line()
+    assert "tombstones until 2026-01-31T12:00:00.123Z" in line
+
+
+def test_a_codec_that_does_not_exist_is_told_by_its_number() -> None:
+    header = header_of(idempotent_batch())._replace(attributes=6)
+    assert "unknown codec 6" in BatchItem(FILE, 0, header, is_intact=True).to_line()
+
+
+def test_a_record_is_told_with_key_value_and_headers() -> None:
+    item = RecordItem(FILE, Record(5, TIMESTAMP_MS, b"k", b"a\nb", (("h", None),)), False)
+    assert item.to_line() == (
+        "    offset 5, 2026-01-31T12:00:00.123Z: key k, value a\\nb, header h = null"
+    )
+    assert item.to_json() == {
+        "type": "record",
+        "file": FILE,
+        "offset": 5,
+        "timestamp": TIMESTAMP_MS,
+        "key": "k",
+        "value": "a\nb",
+        "headers": [{"key": "h", "value": None}],
+    }
+
+
+@pytest.mark.parametrize("control_type", list(ControlType))
+def test_the_end_of_a_transaction_is_told_by_its_name(control_type: ControlType) -> None:
+    batch = build_control_batch(
+        control_type, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+    )
+    [record] = read_records(batch)
+    item = RecordItem(FILE, record, is_control=True)
+    name = control_type.name.lower()
+    assert item.to_line().endswith(f": {name} marker")
+    assert item.to_json()["marker"] == name
+    assert "transactional, control" in BatchItem(FILE, 0, header_of(batch), True).to_line()
+
+
+@pytest.mark.parametrize(
+    ("key", "marker"),
+    [(None, "unreadable"), (b"\0", "unreadable"), (b"\0\0\0\5", "type 5")],
+)
+def test_other_markers_are_told_as_far_as_they_can_be_read(key: bytes | None, marker: str) -> None:
+    item = RecordItem(FILE, Record(0, 0, key, None), is_control=True)
+    assert item.to_json()["marker"] == marker
+
+
+def test_a_finding_is_told_with_its_place() -> None:
+    finding = Finding(damage=Damage.BAD_CRC, file=FILE, position=61, offset=3, text="why")
+    assert FindingItem(finding).to_line() == "! x.log: bad_crc at 61, offset 3: why"
+    assert FindingItem(finding).to_json() == {
+        "type": "finding",
+        "file": FILE,
+        "damage": "bad_crc",
+        "position": 61,
+        "offset": 3,
+        "text": "why",
+    }
+
+
+def test_files_rows_and_totals_have_both_forms() -> None:
+    assert FileItem(FILE, "segment", 1_500).to_line() == "x.log: segment, 1.5 kB"
+    assert FileItem(FILE, "segment", 1_500).to_json()["size_bytes"] == 1_500
+    row = RowItem(FILE, "index_entry", {"offset": 1, "position": 2})
+    assert row.to_line() == "  offset 1, position 2"
+    assert row.to_json() == {"type": "index_entry", "file": FILE, "offset": 1, "position": 2}
+    summary = Summary(FILE, finding_count=1, shape="one entry per batch")
+    summary.add_batch(header_of(idempotent_batch()))
+    assert summary.to_line() == (
+        "  = 1 batch, 1 record, offsets 100..100, newest 2026-01-31T12:00:00.123Z, "
+        "one entry per batch, 1 inconsistency"
+    )
+    assert summary.to_json()["counts"] == {"batch": 1, "record": 1}

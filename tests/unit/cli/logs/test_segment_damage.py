@@ -1,0 +1,248 @@
+"""Every kind of damage to a segment is named, with its place, and nothing else is."""
+
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkawire.compression import Codec
+from ottla.cli.logs.dump import dump_segment
+from ottla.cli.logs.file_name import FileName, parse_file_name
+from ottla.cli.logs.finding import Damage, Finding
+from ottla.cli.logs.item import BatchItem, FindingItem, RecordItem, Summary
+from ottla.cli.logs.source import BytesSource
+from tests.unit.cli.logs.partition_bytes import (
+    ATTRIBUTES_POSITION,
+    BASE_OFFSET,
+    FILE,
+    LAST_OFFSET_DELTA_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    RECORD_COUNT_POSITION,
+    RECORDS_PER_BATCH,
+    build_batch,
+    build_batches,
+    join,
+    positions_of,
+    seal,
+)
+
+SECOND = BASE_OFFSET + RECORDS_PER_BATCH
+
+
+def dump(data: bytearray, file: str = FILE, *, with_records: bool = True) -> list[object]:
+    name = parse_file_name(file)
+    assert isinstance(name, FileName)
+    return list(dump_segment(BytesSource(data), file, name, with_records=with_records))
+
+
+def findings_of(data: bytearray, file: str = FILE) -> list[Finding]:
+    return [item.finding for item in dump(data, file) if isinstance(item, FindingItem)]
+
+
+def test_a_healthy_segment_has_no_findings_and_shows_everything() -> None:
+    items = dump(join(build_batches(5)))
+    summary = items[-1]
+    assert isinstance(summary, Summary)
+    assert summary.finding_count == 0
+    assert summary.counts == {"batch": 5, "record": 5 * RECORDS_PER_BATCH}
+    assert (summary.first_offset, summary.last_offset) == (BASE_OFFSET, BASE_OFFSET + 14)
+    offsets = [item.record.offset for item in items if isinstance(item, RecordItem)]
+    assert offsets == list(range(BASE_OFFSET, BASE_OFFSET + 15))
+
+
+def test_records_are_left_out_unless_asked_for() -> None:
+    items = dump(join(build_batches()), with_records=False)
+    assert any(isinstance(item, BatchItem) for item in items)
+    assert not any(isinstance(item, RecordItem) for item in items)
+
+
+def test_holes_and_emptied_batches_are_what_compaction_leaves() -> None:
+    first, second, _ = build_batches(3)
+    empty = bytearray(second[:61])
+    struct.pack_into(">i", empty, 8, 61 - 12)
+    struct.pack_into(">i", empty, RECORD_COUNT_POSITION, 0)
+    far = build_batch(BASE_OFFSET + 1_000)
+    assert findings_of(join([first, seal(empty), far])) == []
+
+
+Damager = Callable[[list[bytearray]], bytearray]
+
+
+def with_second(change: Callable[[bytearray], object], *, sealed: bool = True) -> Damager:
+    """Return a damager that changes the second batch (and makes its checksum right again)."""
+
+    def damage(batches: list[bytearray]) -> bytearray:
+        change(batches[1])
+        if sealed:
+            seal(batches[1])
+        return join(batches)
+
+    return damage
+
+
+def put(layout: str, position: int, value: int) -> Callable[[bytearray], object]:
+    return lambda batch: struct.pack_into(layout, batch, position, value)
+
+
+def flip_last_bit(batch: bytearray) -> None:
+    batch[-1] ^= 1
+
+
+def replace_records_with_noise(batch: bytearray) -> None:
+    batch[61:] = bytes(255 for _ in batch[61:])
+
+
+def swap_first_two(batches: list[bytearray]) -> bytearray:
+    return join([batches[1], batches[0], batches[2]])
+
+
+def repeat_second(batches: list[bytearray]) -> bytearray:
+    return join([batches[0], batches[1], batches[1], batches[2]])
+
+
+SECOND_BATCH_DAMAGE = [
+    pytest.param(with_second(flip_last_bit, sealed=False), Damage.BAD_CRC, id="a flipped bit"),
+    pytest.param(with_second(put(">b", 16, 1), sealed=False), Damage.BAD_MAGIC, id="old format"),
+    pytest.param(with_second(put(">i", 8, 5), sealed=False), Damage.BAD_LENGTH, id="tiny length"),
+    pytest.param(with_second(put(">i", 8, -7), sealed=False), Damage.BAD_LENGTH, id="negative"),
+    pytest.param(
+        with_second(put(">i", 8, 2**30), sealed=False), Damage.TORN_TAIL, id="huge length"
+    ),
+    pytest.param(
+        with_second(put(">i", RECORD_COUNT_POSITION, 4)), Damage.WRONG_COUNT, id="count above range"
+    ),
+    pytest.param(
+        with_second(put(">i", RECORD_COUNT_POSITION, 2)), Damage.BAD_RECORDS, id="count too small"
+    ),
+    pytest.param(
+        with_second(put(">i", LAST_OFFSET_DELTA_POSITION, -2)), Damage.BAD_HEADER, id="impossible"
+    ),
+    pytest.param(
+        with_second(put(">h", ATTRIBUTES_POSITION, 7)), Damage.BAD_CODEC, id="unknown codec"
+    ),
+    pytest.param(
+        with_second(put(">q", MAX_TIMESTAMP_POSITION, 5)),
+        Damage.WRONG_MAX_TIMESTAMP,
+        id="maximum below the first",
+    ),
+    pytest.param(
+        with_second(replace_records_with_noise), Damage.BAD_RECORDS, id="noise for records"
+    ),
+    pytest.param(
+        with_second(put(">q", 0, BASE_OFFSET + 1)), Damage.OVERLAPPING_OFFSETS, id="overlap"
+    ),
+    pytest.param(
+        with_second(put(">q", 0, BASE_OFFSET - 9)), Damage.WRONG_SEGMENT_NAME, id="below the name"
+    ),
+    pytest.param(
+        with_second(put(">q", 0, BASE_OFFSET + 2**31)), Damage.OFFSET_TOO_FAR, id="too far"
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "expected"), SECOND_BATCH_DAMAGE)
+def test_damage_to_the_second_batch_is_named_at_its_place(
+    damage: Damager, expected: Damage
+) -> None:
+    batches = build_batches(3)
+    findings = findings_of(damage(batches))
+    assert findings[0].damage is expected
+    assert findings[0].position == positions_of(batches)[1]
+    assert findings[0].file == FILE
+    assert str(findings[0].position) in str(findings[0])
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        pytest.param(swap_first_two, Damage.OVERLAPPING_OFFSETS, id="swapped"),
+        pytest.param(repeat_second, Damage.OVERLAPPING_OFFSETS, id="written twice"),
+    ],
+)
+def test_batches_out_of_order_are_named(damage: Damager, expected: Damage) -> None:
+    assert [finding.damage for finding in findings_of(damage(build_batches(3)))] == [expected]
+
+
+def test_a_leader_epoch_that_goes_back_is_named() -> None:
+    data = join([build_batch(BASE_OFFSET, leader_epoch=5), build_batch(SECOND, leader_epoch=4)])
+    assert [finding.damage for finding in findings_of(data)] == [Damage.EPOCH_WENT_BACK]
+
+
+def every_cut() -> Iterator[int]:
+    """Positions inside the last of three batches, each a place where a write may have ended."""
+    batches = build_batches(3)
+    yield from range(positions_of(batches)[2] + 1, len(join(batches)))
+
+
+def test_a_torn_tail_is_named_wherever_it_is_torn() -> None:
+    batches = build_batches(3)
+    last_position = positions_of(batches)[2]
+    for end in every_cut():
+        findings = findings_of(join(batches)[:end])
+        assert [finding.damage for finding in findings] in (
+            [Damage.TORN_TAIL],
+            # The first bytes of an offset are zero, so a short cut leaves nothing else.
+            [Damage.ZERO_TAIL],
+        ), f"cut at {end}"
+        assert findings[0].position == last_position
+        assert findings[0].damage is Damage.TORN_TAIL or end < last_position + 8
+
+
+@pytest.mark.parametrize("zero_count", [1, 12, 17, 61, 4096, 200_000])
+def test_a_tail_of_zeros_is_named(zero_count: int) -> None:
+    data = join(build_batches(3))
+    findings = findings_of(data + bytes(zero_count))
+    assert [finding.damage for finding in findings] == [Damage.ZERO_TAIL]
+    assert findings[0].position == len(data)
+
+
+def test_zeros_followed_by_data_are_no_tail() -> None:
+    findings = findings_of(join(build_batches(1)) + bytes(200) + b"x")
+    assert [finding.damage for finding in findings] == [Damage.BAD_LENGTH]
+
+
+def test_a_bad_checksum_does_not_hide_what_follows() -> None:
+    batches = build_batches(3)
+    flip_last_bit(batches[0])
+    struct.pack_into(">i", batches[0], LAST_OFFSET_DELTA_POSITION, 2**30)
+    flip_last_bit(batches[2])
+    findings = findings_of(join(batches))
+    assert [(finding.damage, finding.offset) for finding in findings] == [
+        (Damage.BAD_CRC, BASE_OFFSET),
+        (Damage.BAD_CRC, SECOND + RECORDS_PER_BATCH),
+    ]
+
+
+@pytest.mark.parametrize("file", ["1000.log", "0000000000000000100x.log", "copy.log"])
+def test_a_name_that_is_no_offset_is_named(file: str) -> None:
+    assert [f.damage for f in findings_of(join(build_batches(2)), file)] == [
+        Damage.WRONG_SEGMENT_NAME
+    ]
+
+
+def test_a_segment_named_behind_its_first_batch_is_named() -> None:
+    findings = findings_of(join(build_batches(1)), "00000000000000001001.log")
+    assert findings[0].damage is Damage.WRONG_SEGMENT_NAME
+    assert "1000" in findings[0].text
+    assert "1001" in findings[0].text
+
+
+def test_a_record_that_repeats_an_offset_is_named() -> None:
+    batch = build_batch(BASE_OFFSET)
+    # Behind the header: length, attributes, timestamp delta, offset delta (zigzag), a byte each.
+    batch[61 + 3] = 2
+    findings = findings_of(seal(batch))
+    assert [(finding.damage, finding.offset) for finding in findings] == [
+        (Damage.WRONG_RECORD_OFFSET, BASE_OFFSET + 1)
+    ]
+
+
+def test_a_record_newer_than_its_batch_says_is_named() -> None:
+    batch = build_batch(BASE_OFFSET, codec=Codec.NONE)
+    first_timestamp_ms = struct.unpack_from(">q", batch, MAX_TIMESTAMP_POSITION - 8)[0]
+    struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, first_timestamp_ms)
+    findings = findings_of(seal(batch))
+    assert [(finding.damage, finding.offset) for finding in findings] == [
+        (Damage.WRONG_MAX_TIMESTAMP, BASE_OFFSET + 1),
+        (Damage.WRONG_MAX_TIMESTAMP, BASE_OFFSET + 2),
+    ]

@@ -1,0 +1,122 @@
+import json
+
+import pytest
+
+from ottla.cli.input_record import InputError, InputRecord, LineSplitter, line_parser, parse_time_ms
+
+JSON = line_parser(key_separator=None, is_json=True)
+
+
+def split(*chunks: bytes) -> list[bytes]:
+    splitter = LineSplitter()
+    lines = [line for chunk in chunks for line in splitter.feed(chunk)]
+    return lines + list(splitter.finish())
+
+
+@pytest.mark.parametrize(
+    ("chunks", "lines"),
+    [
+        pytest.param([b"a\nb\n"], [b"a", b"b"], id="whole lines"),
+        pytest.param([b"a\nb"], [b"a", b"b"], id="no line feed at the end"),
+        pytest.param([b"a", b"b", b"c\nd\n"], [b"abc", b"d"], id="a line over three chunks"),
+        pytest.param([b"\n\n"], [b"", b""], id="empty lines are records"),
+        pytest.param([], [], id="no input"),
+        pytest.param([b"a\r\n"], [b"a\r"], id="bytes are not touched"),
+    ],
+)
+def test_lines_are_cut_at_line_feeds_only(chunks: list[bytes], lines: list[bytes]) -> None:
+    assert split(*chunks) == lines
+
+
+def test_a_line_without_end_is_refused() -> None:
+    splitter = LineSplitter(max_line_bytes=10)
+    splitter.feed(b"12345\n1234567890")
+    with pytest.raises(InputError, match="longer than 10 bytes"):
+        splitter.feed(b"1")
+
+
+def test_a_plain_line_is_the_value() -> None:
+    parse = line_parser(key_separator=None, is_json=False)
+    assert parse(b"a:b") == InputRecord(value=b"a:b")
+
+
+def test_the_key_ends_at_the_first_separator() -> None:
+    parse = line_parser(key_separator="::", is_json=False)
+    assert parse(b"k::v::w") == InputRecord(key=b"k", value=b"v::w")
+    with pytest.raises(InputError, match="no separator '::'"):
+        parse(b"k:v")
+
+
+def test_a_json_line_gives_every_part_of_a_record() -> None:
+    line = {
+        "key": "k",
+        "value": "v",
+        "partition": 2,
+        "timestamp": "2026-01-31T12:00:00Z",
+        "headers": {"a": "1", "b": None},
+    }
+    assert JSON(json.dumps(line).encode()) == InputRecord(
+        key=b"k",
+        value=b"v",
+        partition=2,
+        timestamp_ms=1_769_860_800_000,
+        headers=(("a", b"1"), ("b", None)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ('{"value": "text"}', b"text"),
+        ('{"value": {"a": [1, "ü"]}}', '{"a":[1,"ü"]}'.encode()),
+        ('{"value": 7}', b"7"),
+        ('{"value": null}', None),
+        ("{}", None),
+        ('{"value_base64": "/w=="}', b"\xff"),
+    ],
+)
+def test_a_json_value_that_is_no_string_is_sent_as_json(line: str, value: bytes | None) -> None:
+    assert JSON(line.encode()).value == value
+
+
+def test_repeated_headers_keep_their_order() -> None:
+    line = '{"headers": [{"key": "a", "value": "1"}, {"key": "a", "value_base64": "/w=="}]}'
+    assert JSON(line.encode()).headers == (("a", b"1"), ("a", b"\xff"))
+
+
+def test_what_consume_adds_is_accepted_and_left_to_the_broker() -> None:
+    assert JSON(b'{"topic": "t", "offset": 5, "value": "v"}') == InputRecord(value=b"v")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "no JSON"),
+        ("[]", "no JSON object"),
+        ('{"colour": 1}', "unknown field colour"),
+        ('{"partition": -1}', "partition -1"),
+        ('{"partition": true}', "partition True"),
+        ('{"timestamp": "soon"}', "'soon' is no time"),
+        ('{"timestamp": 1.5}', "timestamp 1.5"),
+        ('{"value_base64": "*"}', "no base64"),
+        ('{"value": "a", "value_base64": "YQ=="}', "both value and value_base64"),
+        ('{"headers": 3}', "headers are neither"),
+        ('{"headers": [{"value": "x"}]}', "a header has no key"),
+    ],
+)
+def test_a_json_line_that_makes_no_sense_is_refused_with_the_reason(line: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason.replace(".", r"\.")):
+        JSON(line.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "timestamp_ms"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T00:00:00.123", 123),
+        ("1970-01-01", 0),
+        ("1970-01-01T01:00:00+01:00", 0),
+    ],
+)
+def test_a_time_without_a_zone_is_utc(text: str, timestamp_ms: int) -> None:
+    assert parse_time_ms(text) == timestamp_ms

@@ -1,0 +1,77 @@
+import json
+
+import pytest
+
+from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.records import TimestampType
+from ottla.cli.input_record import line_parser
+from ottla.cli.output_record import OutputFormat, record_size_bytes, record_writer
+from ottla.client.record import ConsumerRecord
+
+RECORD = ConsumerRecord(
+    topic="t",
+    partition=3,
+    offset=Offset(7),
+    timestamp_ms=1_769_860_800_123,
+    key=b"k",
+    value=b"v",
+    headers=(("h", b"1"),),
+    timestamp_type=TimestampType.CREATE_TIME,
+    leader_epoch=LeaderEpoch(0),
+)
+TOMBSTONE = RECORD._replace(value=None, headers=())
+BINARY = RECORD._replace(key=b"\xff", value=b"\x00\xfe", headers=(("h", b"\xff"), ("h", None)))
+
+
+def test_values_are_written_as_they_are() -> None:
+    write = record_writer(OutputFormat.VALUE)
+    assert write(RECORD) == b"v\n"
+    assert write(BINARY) == b"\x00\xfe\n"
+    assert write(TOMBSTONE) == b"\n"
+
+
+def test_key_and_value_stand_around_the_separator() -> None:
+    assert record_writer(OutputFormat.KEY_VALUE)(RECORD) == b"k\tv\n"
+    assert record_writer(OutputFormat.KEY_VALUE, separator="::")(TOMBSTONE) == b"k::\n"
+
+
+def test_json_names_everything_that_a_record_has() -> None:
+    assert json.loads(record_writer(OutputFormat.JSON)(RECORD)) == {
+        "topic": "t",
+        "partition": 3,
+        "offset": 7,
+        "timestamp": 1_769_860_800_123,
+        "key": "k",
+        "value": "v",
+        "headers": [{"key": "h", "value": "1"}],
+    }
+
+
+@pytest.mark.parametrize("record", [RECORD, TOMBSTONE, BINARY])
+def test_what_is_written_as_json_can_be_produced_again(record: ConsumerRecord) -> None:
+    line = record_writer(OutputFormat.JSON)(record).rstrip(b"\n")
+    again = line_parser(key_separator=None, is_json=True)(line)
+    assert (again.key, again.value, again.headers) == (record.key, record.value, record.headers)
+    assert (again.partition, again.timestamp_ms) == (record.partition, record.timestamp_ms)
+
+
+def test_a_template_is_filled_with_readable_fields() -> None:
+    template = "{topic}-{partition}@{offset} {timestamp} {timestamp_ms} {key}={value} [{headers}]"
+    write = record_writer(OutputFormat.TEMPLATE, template=template)
+    assert write(RECORD) == (b"t-3@7 2026-01-31T12:00:00.123Z 1769860800123 k=v [h=1]\n")
+    assert write(BINARY).endswith(b"\\xff=\\x00\\xfe [h=\\xff,h=null]\n")
+
+
+@pytest.mark.parametrize("template", ["{colour}", "{0}", "{offset", "{key.x}"])
+def test_a_wrong_template_is_refused_before_anything_is_read(template: str) -> None:
+    with pytest.raises(ValueError, match="fields are topic, partition"):
+        record_writer(OutputFormat.TEMPLATE, template=template)
+
+
+def test_the_template_format_needs_a_template() -> None:
+    with pytest.raises(ValueError, match="--template"):
+        record_writer(OutputFormat.TEMPLATE)
+
+
+def test_a_records_size_is_that_of_key_and_value() -> None:
+    assert [record_size_bytes(record) for record in (RECORD, TOMBSTONE, BINARY)] == [2, 1, 3]

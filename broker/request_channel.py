@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVarTuple, Unpack
 
 import structlog
 
@@ -28,6 +28,8 @@ CONTROL_PLANE_APIS: Final = frozenset(
 )
 # Request bytes handled in one turn of the loop, so that timers and sockets get theirs.
 BATCH_BYTES: Final = 8 * MIB
+
+Arguments = TypeVarTuple("Arguments")
 
 log = structlog.get_logger(__name__)
 
@@ -110,9 +112,12 @@ class RequestChannel:
         handle: Callable[[Request], Reply],
         limits: NetworkLimits,
         metrics: NetworkMetrics | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
+        """Let `handle` answer all requests; `clock` gives seconds, the loop's unless given."""
         self.metrics = metrics or NetworkMetrics()
-        self._loop = loop
+        self.loop = loop
+        self.clock = clock or loop.time
         self._handle = handle
         self._max_requests = limits.queued_max_requests
         self._requests: deque[Request] = deque()
@@ -123,9 +128,9 @@ class RequestChannel:
         self._is_scheduled = False
 
     @property
-    def is_full(self) -> bool:
-        """Whether `submit` would exceed the limit."""
-        return len(self._requests) >= self._max_requests
+    def free_count(self) -> int:
+        """How many requests may be submitted before the limit is reached."""
+        return self._max_requests - len(self._requests)
 
     @property
     def is_empty(self) -> bool:
@@ -158,10 +163,15 @@ class RequestChannel:
         """Have `callback` called after each batch that leaves no request waiting."""
         self._on_empty.append(callback)
 
-    def attempt(self, connection: ServedConnection, step: Callable[[], None]) -> None:
+    def attempt(
+        self,
+        connection: ServedConnection,
+        step: Callable[[Unpack[Arguments]], None],
+        *arguments: *Arguments,
+    ) -> None:
         """Run one step for `connection`; if it fails, which is a bug, only that one is closed."""
         try:
-            step()
+            step(*arguments)
         except Exception:
             self.metrics.handler_failures += 1
             log.exception("connection.failed", client_host=connection.client_host)
@@ -169,30 +179,30 @@ class RequestChannel:
 
     def _schedule(self) -> None:
         self._is_scheduled = True
-        self._loop.call_soon(self._pump)
+        self.loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         """Handle a batch, then let each connection that became ready send once."""
-        self._handle_batch()
-        self._send_ready()
-        if self.is_empty:
-            for callback in self._on_empty:
-                callback()
-        while self._waiting and not self.is_full:
-            connection = self._waiting.popleft()
-            self.attempt(connection, connection.on_room)
-        self.metrics.queue_length = len(self._requests)
-        self._is_scheduled = False
-        if self._ready or not self.is_empty:
-            self._schedule()
+        # Marked as scheduled until the end, so that what handlers complete is sent below.
+        try:
+            self._handle_batch()
+            self._send_ready()
+            if self.is_empty:
+                for callback in self._on_empty:
+                    callback()
+            self._admit_waiting()
+        finally:
+            self.metrics.queue_length = len(self._requests)
+            self._is_scheduled = False
+            if self._ready or not self.is_empty:
+                self._schedule()
 
     def _handle_batch(self) -> None:
-        # Marked as scheduled all the while, so that what handlers complete is sent below.
         bytes_left = BATCH_BYTES
         while bytes_left > 0 and not self.is_empty:
             request = (self._control_requests or self._requests).popleft()
             bytes_left -= len(request.body)
-            self.attempt(request.connection, lambda request=request: self._handle_one(request))
+            self.attempt(request.connection, self._handle_one, request)
 
     def _handle_one(self, request: Request) -> None:
         try:
@@ -207,3 +217,8 @@ class RequestChannel:
         for connection in ready:
             connection.is_ready = False
             self.attempt(connection, connection.send_ready)
+
+    def _admit_waiting(self) -> None:
+        while self._waiting and self.free_count > 0:
+            connection = self._waiting.popleft()
+            self.attempt(connection, connection.on_room)

@@ -1,0 +1,319 @@
+"""One connection: requests in, responses out (edge).
+
+Frames are parsed where they were read and submitted to the request channel, several at a time;
+responses leave in request order, all that are complete in one write per turn of the loop.
+Invariants: at most `max_in_flight_requests_per_connection` are not answered; nothing more is read
+while that many are, while the channel or the receive memory is full, or while the client does not
+read its responses; after `connection_lost` nothing of the connection is held, and those who still
+work on an answer that can be abandoned have been told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, cast
+
+import structlog
+
+from broker.buffer_pool import BufferPool
+from broker.file_range import TruncatedRegionError
+from broker.frame_receiver import FrameReceiver
+from broker.network_limits import NetworkLimits
+from broker.network_metrics import NetworkMetrics
+from broker.receive_memory import ReceiveMemory, ReceiveMemoryExhaustedError
+from broker.reply import Reply, ReplyState
+from broker.request_channel import Request, RequestChannel
+from broker.response import Part, bytes_in_memory, encode_answer
+from broker.response_queue import ResponseQueue
+from broker.response_sender import WRITE_BATCH_BYTES, ResponseSender
+from kafkawire.errors import DecodeError
+from kafkawire.headers import decode_request_header
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What all connections of a broker share."""
+
+    channel: RequestChannel
+    pool: BufferPool
+    memory: ReceiveMemory
+    limits: NetworkLimits
+    metrics: NetworkMetrics
+    clock: Callable[[], float]
+
+
+class ConnectionOwner(Protocol):
+    """Who keeps the list of connections."""
+
+    def on_opened(self, connection: Processor) -> str | None:
+        """Take the connection into the list; or return why it must not be there."""
+
+    def on_closed(self, connection: Processor) -> None:
+        """Take it off the list."""
+
+
+class Processor(asyncio.BufferedProtocol):
+    """The protocol of one connection."""
+
+    def __init__(
+        self, network: Network, owner: ConnectionOwner, listener_name: str, is_control_plane: bool
+    ) -> None:
+        limits = network.limits
+        self.listener_name = listener_name
+        self.is_control_plane = is_control_plane
+        self.client_host = ""
+        self.is_ready = False
+        self.last_active_s = network.clock()
+        self._network = network
+        self._channel = network.channel
+        self._metrics = network.metrics
+        self._clock = network.clock
+        self._owner = owner
+        self._max_in_flight = limits.max_in_flight_requests_per_connection
+        self._receiver = FrameReceiver(
+            network.pool, network.memory, limits.socket_request_max_bytes
+        )
+        self._in_flight = ResponseQueue()
+        self._is_open = False
+        self._is_finishing = False
+        self._is_paused = False
+        self._is_in_line = False
+        self._is_noted = False
+        self._transport: asyncio.Transport
+        self._sender: ResponseSender
+        self._on_reply_done = partial(self._channel.mark_ready, self)
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        refusal = self._owner.on_opened(self)
+        if refusal is not None:
+            self._metrics.connections_refused += 1
+            log.warning("connection.refused", client_host=self.client_host, reason=refusal)
+            self._transport.abort()
+            return
+        self._is_open = True
+        self._metrics.connections_accepted += 1
+        self._metrics.connections_open += 1
+        self._sender = ResponseSender(self._transport, self._metrics)
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        return self._receiver.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._metrics.bytes_in += nbytes
+        self._receiver.on_received(nbytes)
+        self._submit_frames()
+
+    def pause_writing(self) -> None:
+        self._sender.is_blocked = True
+
+    def resume_writing(self) -> None:
+        self._sender.is_blocked = False
+        self._channel.mark_ready(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._is_finishing = True
+        self._metrics.connections_open -= 1
+        self._network.memory.stop_waiting(self._go_on_reading)
+        self._receiver.close()
+        self._sender.close()
+        self._abandon_in_flight()
+        self._owner.on_closed(self)
+
+    # What the request channel calls.
+
+    def on_handled(self, request: Request, reply: Reply) -> None:
+        """Take the reply of a request; it leaves when it is complete and its turn has come."""
+        request.reply = reply
+        if not self._is_open:
+            reply.cancel()
+        elif reply.is_done:
+            self._channel.mark_ready(self)
+        else:
+            reply.on_done(self._on_reply_done)
+
+    def send_ready(self) -> None:
+        """Send what is complete, as much as the socket takes, and go on reading if that helps."""
+        if not self._is_open:
+            return
+        try:
+            self._send_done()
+        except ConnectionError:
+            self._transport.abort()
+        except (TruncatedRegionError, OSError) as error:
+            self.drop(str(error))
+        self._after_send()
+
+    def on_room(self) -> None:
+        """Go on submitting: the channel has room again."""
+        self._is_in_line = False
+        self._go_on_reading()
+
+    def drop(self, reason: str) -> None:
+        """Close at once; what was not sent is lost."""
+        if self._is_open:
+            self._note_dropped(reason)
+            self._is_finishing = True
+            self._transport.abort()
+
+    # What the socket server calls.
+
+    def finish(self) -> None:
+        """Read no more, answer what was read, then close."""
+        self._is_finishing = True
+        if self._is_open:
+            self._set_reading()
+            self._channel.mark_ready(self)
+
+    def abort(self) -> None:
+        """Close at once, for the broker stops."""
+        self._is_finishing = True
+        self._transport.abort()
+
+    def drop_if_idle(self, max_idle_s: float) -> None:
+        """Close if the client has neither sent a whole request nor read a response for so long.
+
+        A client that waits for us is not idle. Half a request is no sign of life.
+        """
+        idle_s = self._clock() - self.last_active_s
+        if idle_s > max_idle_s and not self._in_flight.is_owed:
+            self.drop(f"idle for {idle_s:.3f} s")
+
+    def drop_if_stalled(self, max_age_s: float) -> None:
+        """Close if a request is half received for so long; called when memory is short."""
+        if self._receiver.is_assembling:
+            self.drop_if_idle(max_age_s)
+
+    # Input.
+
+    def _submit_frames(self) -> None:
+        """Submit the whole frames that are there, as far as there is room for them."""
+        room = self._room()
+        now_s = self._clock()
+        receiver = self._receiver
+        try:
+            while room > 0 and (frame := receiver.next_frame()) is not None:
+                self._submit(frame, now_s)
+                room -= 1
+            receiver.settle()
+        except (DecodeError, ReceiveMemoryExhaustedError) as error:
+            self._refuse_input(str(error))
+        if room <= 0 or self._is_paused or receiver.wanted_bytes:
+            self._set_reading()
+
+    def _submit(self, frame: memoryview, now_s: float) -> None:
+        release = self._receiver.release_frame
+        try:
+            header, body_start = decode_request_header(frame)
+        except DecodeError:
+            if release is not None:
+                release()
+            raise
+        request = Request(self, header, frame[body_start:], now_s, release)
+        self._in_flight.append(request)
+        self._channel.submit(request)
+        self.last_active_s = now_s
+
+    def _room(self) -> int:
+        """Requests that may be submitted now; none while the client does not read."""
+        if self._is_finishing or self._sender.is_blocked:
+            return 0
+        own = self._max_in_flight - len(self._in_flight)
+        return own if self.is_control_plane else min(own, self._channel.free_count)
+
+    def _refuse_input(self, reason: str) -> None:
+        """Close after the replies to what came before; nothing that follows is looked at."""
+        self._note_dropped(reason)
+        self._receiver.close()
+        self.finish()
+
+    def _set_reading(self) -> None:
+        """Pause or resume reading, and see to it that somebody calls when that may change."""
+        wanted_bytes = self._receiver.wanted_bytes
+        may_read = self._room() > 0 and not wanted_bytes
+        if may_read and self._is_paused:
+            self._transport.resume_reading()
+        elif not may_read and not self._is_paused:
+            self._metrics.read_pauses += 1
+            self._transport.pause_reading()
+        self._is_paused = not may_read
+        if wanted_bytes:
+            self._network.memory.wait(self._go_on_reading, wanted_bytes)
+        if self._channel.free_count <= 0 and not self._is_in_line:
+            self._is_in_line = True
+            self._channel.wait_for_room(self)
+
+    def _go_on_reading(self) -> None:
+        if self._is_open and self._is_paused and not self._is_finishing:
+            self._submit_frames()
+
+    # Output.
+
+    def _send_done(self) -> None:
+        """Send the next batch of what is complete, unless the previous one is not gone."""
+        sender = self._sender
+        sender.advance()
+        if sender.has_parts or sender.is_blocked:
+            return
+        parts: list[Part] = []
+        size_bytes = 0
+        now_s = self._clock()
+        while size_bytes < WRITE_BATCH_BYTES and (request := self._in_flight.take_done()):
+            assert request.reply is not None
+            if request.reply.state is ReplyState.CLOSE:
+                self._stop_answering(request.reply.close_reason)
+                break
+            if request.reply.state is ReplyState.MESSAGE:
+                answer = encode_answer(request.header, request.reply.message)
+                size_bytes += bytes_in_memory(answer)
+                parts += answer
+            self._metrics.of_api(request.header.api_key).on_answered(now_s - request.received_at_s)
+        if parts:
+            self.last_active_s = now_s
+            sender.send(parts)
+        if size_bytes >= WRITE_BATCH_BYTES:
+            self._channel.mark_ready(self)
+
+    def _stop_answering(self, reason: str) -> None:
+        """Close once the replies so far have left; the later ones are not wanted any more."""
+        self._note_dropped(reason)
+        self._is_finishing = True
+        self._set_reading()
+        self._abandon_in_flight()
+
+    def _after_send(self) -> None:
+        if not self._sender.has_parts and self._is_finishing and not self._in_flight:
+            self._transport.close()
+        elif self._sender.has_parts and not self._sender.is_blocked:
+            self._channel.mark_ready(self)
+        else:
+            self._go_on_reading()
+
+    def _abandon_in_flight(self) -> None:
+        for request in self._in_flight.clear():
+            if request.reply is not None:
+                self._channel.attempt(self, request.reply.cancel)
+
+    def _note_dropped(self, reason: str) -> None:
+        if self._is_noted:
+            return
+        self._is_noted = True
+        self._metrics.connections_dropped += 1
+        log.warning(
+            "connection.dropped",
+            listener_name=self.listener_name,
+            client_host=self.client_host,
+            reason=reason,
+        )

@@ -1,0 +1,130 @@
+"""Writes responses to one transport: bytes coalesced, file regions without a copy (edge).
+
+Owns what is encoded and not yet handed to the system. Invariants: bytes leave in order; while
+the transport holds unsent bytes it is given no more, and of files at most a batch is read at a
+time, so a client that does not read costs one batch; a region's file stays open until its last
+byte has left.
+
+`os.sendfile` needs the transport's own socket, so it is used only where there is one, without
+TLS, and while the transport's buffer is empty (uvloop has no `loop.sendfile`). Elsewhere, and for
+small regions, the file is read and written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from broker.file_range import FileRange
+from broker.network_limits import KIB, MIB
+from broker.network_metrics import NetworkMetrics
+from broker.response import Data, Part
+
+# Below it one write of header and data costs less than a write and a sendfile (fetch benchmark).
+SENDFILE_MIN_BYTES: Final = 64 * KIB
+WRITE_BATCH_BYTES: Final = 256 * KIB
+# What is read and left to the transport when the socket is full: it wakes us when that is sent.
+REMAINDER_BYTES: Final = 64 * KIB
+# What one connection sends in a turn of the loop, so that a fast reader does not keep others off.
+TURN_BYTES: Final = 4 * MIB
+
+
+class ResponseSender:
+    """The output of one connection."""
+
+    __slots__ = ("_metrics", "_parts", "_socket_descriptor", "_transport", "is_blocked")
+
+    def __init__(self, transport: asyncio.Transport, metrics: NetworkMetrics) -> None:
+        self._transport = transport
+        self._metrics = metrics
+        self._parts: deque[Data | FileRange] = deque()
+        self._socket_descriptor = _plain_socket_descriptor(transport)
+        # Whether the transport holds unsent bytes: set by the protocol's pause_writing, which
+        # these limits make it call as soon as the socket has not taken all.
+        self.is_blocked = False
+        transport.set_write_buffer_limits(high=0, low=0)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether something is left to give to the transport."""
+        return bool(self._parts)
+
+    def send(self, parts: Iterable[Part]) -> None:
+        """Send the parts of responses: what the socket takes now, the rest by `advance`.
+
+        Raises:
+            TruncatedRegionError: a file is shorter than promised; close the connection.
+            OSError: the connection is lost, or a file cannot be read.
+        """
+        self._parts.extend(
+            part if isinstance(part, bytes | bytearray | memoryview) else FileRange(part)
+            for part in parts
+        )
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on until all is sent, the socket is full or this turn's share is used up.
+
+        Raises: as `send`.
+        """
+        bytes_left = TURN_BYTES
+        while self._parts and not self.is_blocked and bytes_left > 0:
+            head = self._parts[0]
+            if isinstance(head, FileRange) and self._is_sent_as_file(head):
+                bytes_left -= self._send_file(head, bytes_left)
+            else:
+                bytes_left -= self._write_batch()
+
+    def close(self) -> None:
+        """Forget what was not sent, and with it the files."""
+        self._parts.clear()
+
+    def _is_sent_as_file(self, part: FileRange) -> bool:
+        return self._socket_descriptor >= 0 and part.size_bytes >= SENDFILE_MIN_BYTES
+
+    def _send_file(self, head: FileRange, limit_bytes: int) -> int:
+        """Send from a file; leave a piece to the transport if the socket is full."""
+        try:
+            count = head.send(self._socket_descriptor, limit_bytes)
+            self._metrics.bytes_out += count
+            self._metrics.sendfile_bytes += count
+        except BlockingIOError:
+            remainder = head.read(REMAINDER_BYTES)
+            count = len(remainder)
+            self._write(remainder)
+        if not head.bytes_left:
+            self._parts.popleft()
+        return count
+
+    def _write_batch(self) -> int:
+        """Write whole parts, and of a file that is not sent as such as much as fits."""
+        batch: list[Data] = []
+        size_bytes = 0
+        while self._parts and size_bytes < WRITE_BATCH_BYTES:
+            head = self._parts[0]
+            if not isinstance(head, FileRange):
+                chunk = head
+            elif self._is_sent_as_file(head):
+                break
+            else:
+                chunk = head.read(WRITE_BATCH_BYTES - size_bytes)
+            if not (isinstance(head, FileRange) and head.bytes_left):
+                self._parts.popleft()
+            batch.append(chunk)
+            size_bytes += len(chunk)
+        self._write(batch[0] if len(batch) == 1 else b"".join(batch))
+        return size_bytes
+
+    def _write(self, data: Data) -> None:
+        self._metrics.bytes_out += len(data)
+        self._transport.write(data)
+
+
+def _plain_socket_descriptor(transport: asyncio.Transport) -> int:
+    """The socket's descriptor, or -1: there is none, or it carries TLS."""
+    if transport.get_extra_info("sslcontext") is not None:
+        return -1
+    socket = transport.get_extra_info("socket")
+    return -1 if socket is None else int(socket.fileno())

@@ -244,7 +244,8 @@ def _build(declared: type[T], *, versions: tuple[int, int] | None, flexible: int
         if isinstance(value, _Declared):
             fields.append(value.complete(name))
             setattr(declared, name, dataclasses.field(default=fields[-1].default))
-    # The generated __eq__ and __repr__ would cost two thirds of a class's build time.
+    # What a dataclass would generate for these three costs four fifths of a class's build time.
+    declared.__doc__ = declared.__doc__ or "Part of a message."
     setattr(declared, "__eq__", _equals)  # noqa: B010
     setattr(declared, "__repr__", _describe)  # noqa: B010
     built = dataclass(slots=True, kw_only=True, eq=False, repr=False)(declared)

@@ -1,0 +1,175 @@
+"""`python -m coordination`: the coordinator as a daemon, and its offline commands (composition)."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from coordination import daemon
+from coordination.config import (
+    DEFAULT_PORT,
+    DEFAULT_TICK_MS,
+    Address,
+    CoordinatorConfig,
+    PasswordKind,
+    TlsConfig,
+)
+from coordination.data_dir import DataDir
+from coordination.errors import DataError
+from coordination.export import export_zookeeper
+from coordination.recovery import recover
+from coordination.repair import truncate_at
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+DEFAULT_DATA_DIR: Final = Path("coordinator-data")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line that `main` reads."""
+    parsed = argparse.ArgumentParser(prog="ottla coordinator", description=__doc__)
+    parsed.add_argument("--listen", default=f"127.0.0.1:{DEFAULT_PORT}", metavar="HOST:PORT")
+    parsed.add_argument("--data-dir", type=Path, default=DEFAULT_DATA_DIR)
+    parsed.add_argument("--tick", type=int, default=DEFAULT_TICK_MS, metavar="MS")
+    parsed.add_argument("--min-session-timeout", type=int, metavar="MS")
+    parsed.add_argument("--max-session-timeout", type=int, default=60_000, metavar="MS")
+    parsed.add_argument("--linger", type=int, default=250, metavar="MS")
+    parsed.add_argument("--max-connections", type=int, default=60_000)
+    parsed.add_argument("--server-id", type=int, default=1)
+    parsed.add_argument(
+        "--passwords", choices=[kind.value for kind in PasswordKind], default="keyed"
+    )
+    parsed.add_argument("--super-digest", metavar="USER:SHA1")
+    parsed.add_argument("--container-check-interval", type=int, default=60_000, metavar="MS")
+    parsed.add_argument("--wal-fsync", choices=["always", "off"], default="always")
+    parsed.add_argument("--tls-listen", metavar="HOST:PORT")
+    parsed.add_argument("--tls-cert", type=Path, metavar="FILE")
+    parsed.add_argument("--tls-key", type=Path, metavar="FILE")
+    parsed.add_argument("--tls-ca", type=Path, metavar="FILE")
+    parsed.add_argument("--truncate-at", metavar="FILE:OFFSET")
+    parsed.add_argument("--export-zookeeper", type=Path, metavar="DIR")
+    return parsed
+
+
+def config_from(options: argparse.Namespace) -> CoordinatorConfig:
+    """Return the configuration that the options describe.
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
+    least = options.min_session_timeout
+    return CoordinatorConfig(
+        listen=Address.parse(options.listen),
+        tls=_tls(options),
+        tick_ms=options.tick,
+        min_session_timeout_ms=2 * options.tick if least is None else least,
+        max_session_timeout_ms=options.max_session_timeout,
+        linger_ms=options.linger,
+        max_connections=options.max_connections,
+        container_check_interval_ms=options.container_check_interval,
+        server_id=options.server_id,
+        passwords=PasswordKind(options.passwords),
+        super_digest=options.super_digest,
+        does_sync=options.wal_fsync == "always",
+    )
+
+
+def _tls(options: argparse.Namespace) -> TlsConfig | None:
+    if options.tls_listen is None:
+        return None
+    if options.tls_cert is None or options.tls_key is None:
+        raise ValueError("--tls-listen needs --tls-cert and --tls-key")
+    return TlsConfig(
+        listen=Address.parse(options.tls_listen),
+        certificate_file=options.tls_cert,
+        key_file=options.tls_key,
+        ca_file=options.tls_ca,
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Run the daemon, or one offline command; return the exit code."""
+    options = parser().parse_args(argv)
+    _set_up_logging()
+    try:
+        if options.truncate_at is not None:
+            return _truncate(options.data_dir, options.truncate_at)
+        if options.export_zookeeper is not None:
+            return _export(options.data_dir, options.export_zookeeper)
+        config = config_from(options)
+    except ValueError as error:
+        return _complain(str(error), EXIT_USAGE)
+    except (DataError, OSError) as error:
+        return _complain(str(error), EXIT_FAILED)
+    return _run(config, options.data_dir)
+
+
+def _run(config: CoordinatorConfig, directory: Path) -> int:
+    def on_ready(port: int) -> None:
+        _say(f"ready {config.listen.host}:{port}")
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(daemon.run_until_signal(config, directory, on_ready))
+    except (DataError, OSError) as error:
+        return _complain(str(error), EXIT_FAILED)
+    return EXIT_OK
+
+
+def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+def _truncate(directory: Path, place: str) -> int:
+    data_dir = DataDir(directory)
+    try:
+        for path in truncate_at(data_dir, place):
+            _say(f"set aside: {path}")
+    finally:
+        data_dir.close()
+    return EXIT_OK
+
+
+def _export(directory: Path, target: Path) -> int:
+    data_dir = DataDir(directory)
+    try:
+        state = recover(data_dir.path, data_dir.identity).state
+        _say(f"written: {export_zookeeper(state, target)}")
+    finally:
+        data_dir.close()
+    return EXIT_OK
+
+
+def _set_up_logging() -> None:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _complain(text: str, code: int) -> int:
+    sys.stderr.write(f"ottla coordinator: {text}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,149 @@
+"""Who may do what (decision): schemes, identities, and the check of an access control list.
+
+Schemes: world, auth, digest, ip; `super` passes every check. An ACL inside the tree is a
+tuple that is shared by all nodes that have it.
+"""
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Iterable, Sequence
+from enum import IntFlag
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from coordination.errors import ErrorCode, OperationError
+from coordination.messages import OPEN_ACL, Acl
+
+
+class Permission(IntFlag):
+    """The bits of `Acl.perms`."""
+
+    READ = 1
+    WRITE = 2
+    CREATE = 4
+    DELETE = 8
+    ADMIN = 16
+    ALL = 31
+
+
+class Identity(NamedTuple):
+    """One thing that a connection has proven to be."""
+
+    scheme: str
+    id: str
+
+
+SUPER: Final = Identity("super", "")
+
+
+def digest_identity(credentials: bytes) -> Identity:
+    """Return the identity behind `user:password`."""
+    user = credentials.decode(errors="replace").partition(":")[0]
+    digest = base64.b64encode(hashlib.sha1(credentials, usedforsecurity=False).digest())
+    return Identity("digest", f"{user}:{digest.decode()}")
+
+
+def user_of(identity: Identity) -> str:
+    """Return the name to show for an identity, without its password digest."""
+    return identity.id.partition(":")[0] if identity.scheme == "digest" else identity.id
+
+
+def require(
+    acl: Sequence[Acl], permission: Permission, identities: Iterable[Identity], path: str
+) -> None:
+    """Check that somebody in `identities` has one of the bits of `permission`.
+
+    Raises:
+        OperationError: NO_AUTH.
+    """
+    if acl is OPEN_ACL:
+        return
+    if not _allows(acl, permission, identities):
+        raise OperationError.of(ErrorCode.NO_AUTH, path)
+
+
+def _allows(acl: Sequence[Acl], permission: int, identities: Iterable[Identity]) -> bool:
+    known = tuple(identities)
+    if SUPER in known:
+        return True
+    return any(
+        entry.perms & permission
+        and (
+            (entry.scheme == "world" and entry.id == "anyone")
+            or any(_matches(entry, identity) for identity in known)
+        )
+        for entry in acl
+    )
+
+
+def _matches(entry: Acl, identity: Identity) -> bool:
+    if entry.scheme != identity.scheme:
+        return False
+    if entry.scheme == "ip":
+        return _ip_matches(identity.id, entry.id or "")
+    return entry.id == identity.id
+
+
+def resolve(acl: Sequence[Acl], identities: Iterable[Identity], path: str) -> tuple[Acl, ...]:
+    """Return the ACL to store: without duplicates, with `auth` expanded to the caller's ids.
+
+    Raises:
+        OperationError: INVALID_ACL: empty, unknown scheme, malformed id, or `auth` from
+            somebody who has not authenticated.
+    """
+    if tuple(acl) == OPEN_ACL:
+        return OPEN_ACL
+    resolved: list[Acl] = []
+    for entry in dict.fromkeys(acl):
+        expanded = _expand(entry, identities)
+        if not expanded:
+            raise OperationError.of(ErrorCode.INVALID_ACL, path)
+        resolved.extend(expanded)
+    if not resolved:
+        raise OperationError.of(ErrorCode.INVALID_ACL, path)
+    return tuple(resolved)
+
+
+def _expand(entry: Acl, identities: Iterable[Identity]) -> list[Acl]:
+    match entry.scheme:
+        case "world" if entry.id == "anyone":
+            return [entry]
+        case "auth":
+            return [
+                Acl(entry.perms, identity.scheme, identity.id)
+                for identity in identities
+                if identity.scheme == "digest"
+            ]
+        case "digest" if entry.id is not None and len(entry.id.split(":")) == 2:
+            return [entry]
+        case "ip" if _network(entry.id or "") is not None:
+            return [entry]
+        case _:
+            return []
+
+
+def masked(acl: Sequence[Acl]) -> tuple[Acl, ...]:
+    """Return the ACL with password digests hidden, for readers who may not administer it."""
+    return tuple(
+        Acl(entry.perms, "digest", (entry.id or "").partition(":")[0] + ":x")
+        if entry.scheme == "digest"
+        else entry
+        for entry in acl
+    )
+
+
+@lru_cache(maxsize=1024)
+def _network(expression: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(expression, strict=False)
+    except ValueError:
+        return None
+
+
+def _ip_matches(address: str, expression: str) -> bool:
+    network = _network(expression)
+    try:
+        return network is not None and ipaddress.ip_address(address) in network
+    except ValueError:
+        return False

@@ -1,0 +1,234 @@
+"""One client's connection (edge): bytes to requests, and outputs in order to bytes.
+
+Outputs leave in the order in which they were made, and none before its transaction is on disk:
+the queue `_held` is empty, or its head waits for a sync.
+"""
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, cast
+
+from coordination import frames
+from coordination.acl import Identity
+from coordination.errors import JuteError
+from coordination.four_letter import COMMANDS
+from coordination.frames import FrameSplitter
+from coordination.sessions import Session
+
+if TYPE_CHECKING:
+    from coordination.server import Server
+
+_HEADER = struct.Struct(">ii")
+_COMMAND_BYTES: Final = 4
+WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
+WRITE_LOW_WATER_BYTES: Final = 256 * 1024
+
+
+class Connection(asyncio.Protocol):
+    """The server's side of one connection. Satisfies `service.Peer`."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._splitter = FrameSplitter(server.config.max_request_bytes)
+        self._head = b""
+        self._out: list[bytes] = []
+        self._held: deque[tuple[int, bytes | None]] = deque()
+        self._held_since_s = 0.0
+        self._last_zxid = 0
+        self._is_closed = False
+        self._is_fresh = True
+        self._is_reading = True
+        self._is_writable = True
+        self._transport: asyncio.Transport
+        self.session: Session | None = None
+        self.session_id = 0
+        self.identities: Sequence[Identity] = ()
+        self.opened_at_s = 0.0
+        self.received_count = 0
+        self.sent_count = 0
+        self.last_op = "NA"
+        self.peer_name = "?"
+
+    # -- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(
+            high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES
+        )
+        name = transport.get_extra_info("peername")
+        host, port = (name[0], name[1]) if isinstance(name, tuple) else ("127.0.0.1", 0)
+        self.peer_name = f"{host}:{port}"
+        self.identities = (Identity("ip", host),)
+        self.opened_at_s = self._server.loop.time()
+        self._server.on_connected(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        was_closed_here = self._is_closed
+        self._is_closed = True
+        self._held.clear()
+        self._out.clear()
+        self._server.on_disconnected(self, by_peer=not was_closed_here)
+
+    def eof_received(self) -> bool:
+        # A half-closed client cannot ping: treat it as gone.
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_writable = False
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._is_writable = True
+        self._update_reading()
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        if self._is_fresh:
+            data = self._first_bytes(data)
+        try:
+            self._take(self._splitter.feed(data))
+        except JuteError as error:
+            self._server.on_garbage(self, str(error))
+            self.close()
+        self._server.after_input()
+
+    def _first_bytes(self, data: bytes) -> bytes:
+        # On a fresh connection four letters are a command; as a length they would be too big.
+        self._head += data
+        if len(self._head) < _COMMAND_BYTES:
+            return b""
+        self._is_fresh = False
+        head, self._head = self._head, b""
+        if head[:_COMMAND_BYTES] not in COMMANDS:
+            return head
+        self._out.append(self._server.run_command(head[:_COMMAND_BYTES].decode(), self))
+        self.close()
+        return b""
+
+    # -- requests
+
+    def _take(self, payloads: list[bytes]) -> None:
+        server = self._server
+        if self.session is not None:
+            server.touch(self.session)
+        for payload in payloads:
+            if self._is_closed:
+                return
+            self.received_count += 1
+            server.metrics.received_count += 1
+            if self.session is None:
+                server.shake_hands(self, payload)
+                continue
+            if len(payload) < frames.REQUEST_HEADER_BYTES:
+                raise JuteError(f"a request of {len(payload)} bytes has no header")
+            xid, op = _HEADER.unpack_from(payload)
+            server.run_request(self, xid, op, payload)
+
+    # -- outputs
+
+    @property
+    def held_count(self) -> int:
+        """Outputs that wait for a sync."""
+        return len(self._held)
+
+    def deliver(self, event: bytes, tag: int) -> None:
+        """Queue an event packet."""
+        self._send(event, tag)
+
+    def reply(self, xid: int, err: int, body: bytes, tag: int) -> None:
+        """Queue the reply to a request."""
+        # Never a number that is not on disk: a client that has seen it would be
+        # refused after a crash. Never a smaller one than before.
+        self._last_zxid = zxid = max(self._last_zxid, tag, self._server.synced_zxid)
+        self._send(frames.encode_reply(xid, zxid, err, body), tag)
+
+    def send_handshake(self, packet: bytes, tag: int) -> None:
+        """Queue the answer to the handshake."""
+        self._send(packet, tag)
+
+    def close_after_outputs(self, tag: int) -> None:
+        """Close once everything queued so far is out."""
+        if self._held or tag > self._server.synced_zxid:
+            self._hold(tag, None)
+        else:
+            self.close()
+
+    def _send(self, packet: bytes, tag: int) -> None:
+        if self._is_closed:
+            return
+        if self._held or tag > self._server.synced_zxid:
+            self._hold(tag, packet)
+            return
+        if not self._out:
+            self._server.ready.append(self)
+        self._out.append(packet)
+
+    def _hold(self, tag: int, packet: bytes | None) -> None:
+        if not self._held:
+            self._held_since_s = self._server.loop.time()
+            self._server.holding[self] = None
+        self._held.append((tag, packet))
+        if len(self._held) == self._server.config.max_held_replies:
+            self._update_reading()
+
+    def release(self, synced_zxid: int) -> None:
+        """Send what waited for a transaction up to `synced_zxid`."""
+        held, out = self._held, self._out
+        was_full = len(held) >= self._server.config.max_held_replies
+        while held and held[0][0] <= synced_zxid:
+            packet = held.popleft()[1]
+            if packet is None:
+                self.close()
+                return
+            out.append(packet)
+        now_s = self._server.loop.time()
+        self._server.metrics.on_latency((now_s - self._held_since_s) * 1000)
+        self._held_since_s = now_s
+        self.flush()
+        if was_full:
+            self._update_reading()
+
+    def flush(self) -> None:
+        """Hand everything that may leave to the transport, in one write."""
+        out = self._out
+        if not out or self._transport.is_closing():
+            return
+        self.sent_count += len(out)
+        self._server.metrics.sent_count += len(out)
+        self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
+        if self._transport.get_write_buffer_size() > self._server.config.max_unsent_bytes:
+            # A client that does not read would fill our memory; its session lives on.
+            self._server.on_garbage(self, "the client does not read what it asked for")
+            self.abort()
+
+    def _update_reading(self) -> None:
+        wanted = self._is_writable and len(self._held) < self._server.config.max_held_replies
+        if wanted is self._is_reading or self._transport.is_closing():
+            return
+        self._is_reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # -- the end
+
+    def close(self) -> None:
+        """Send what may leave, then close."""
+        if self._is_closed:
+            return
+        self.flush()
+        self._is_closed = True
+        self._held.clear()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._is_closed = True
+        self._held.clear()
+        self._transport.abort()

@@ -1,0 +1,41 @@
+"""Which node paths are legal (decision). Source: ZooKeeper `PathUtils.validatePath`."""
+
+import re
+from typing import Final
+
+# Java counts UTF-16 units: a character beyond the basic plane is a surrogate pair, and refused.
+_ILLEGAL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]"
+    r"|//|/\.\.?(?:/|\Z)"
+)
+
+ROOT: Final = "/"
+SYSTEM: Final = "/zookeeper"
+QUOTA: Final = "/zookeeper/quota"
+CONFIG: Final = "/zookeeper/config"
+# They hold the tree together, so nobody may delete them.
+UNDELETABLE: Final = frozenset({"", ROOT, SYSTEM, QUOTA, CONFIG})
+
+
+def is_valid(path: str) -> bool:
+    """Whether a node may have this path."""
+    if path == ROOT:
+        return True
+    return path.startswith("/") and not path.endswith("/") and not _ILLEGAL.search(path)
+
+
+def parent_of(path: str) -> str:
+    """Return the part before the last slash: "" for children of the root."""
+    return path.rpartition("/")[0]
+
+
+def ancestors_of(path: str) -> list[str]:
+    """Return the proper ancestors of `path`, nearest first, the root last."""
+    found = []
+    parent = parent_of(path)
+    while parent:
+        found.append(parent)
+        parent = parent_of(parent)
+    if path != ROOT:
+        found.append(ROOT)
+    return found

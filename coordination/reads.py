@@ -1,0 +1,188 @@
+"""Answers to read requests (decision): the body of the reply, and how fresh it is.
+
+`tag` is the number of the last transaction that the answer reflects; the reply must not leave
+before that transaction is on disk. An error says something about the whole tree, so
+its tag is the last transaction of all.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, NamedTuple
+
+from coordination import acl as access
+from coordination import multi
+from coordination.acl import Permission
+from coordination.errors import ErrorCode, JuteError, OperationError
+from coordination.messages import (
+    AddWatchMode,
+    AddWatchRequest,
+    Children2Response,
+    ChildrenResponse,
+    ClientInfo,
+    CountResponse,
+    ErrorResponse,
+    GetAclResponse,
+    GetDataResponse,
+    GetEphemeralsRequest,
+    OpCode,
+    PathRequest,
+    PathResponse,
+    ReadRequest,
+    StatResponse,
+    WatcherType,
+    WatchesRequest,
+    WhoAmIResponse,
+)
+from coordination.multi import Op, Result
+from coordination.state import State
+from coordination.tree import Node
+from coordination.watches import Mode, W, Watches
+from coordination.writes import Caller
+
+
+class Answer(NamedTuple):
+    """A reply record (None: no body) and its tag."""
+
+    response: tuple[Any, ...] | None
+    tag: int
+
+
+class Reads(Generic[W]):
+    """Read operations over the state, and the watches that they leave behind."""
+
+    def __init__(self, state: State, watches: Watches[W]) -> None:
+        self._state = state
+        self._watches = watches
+        self._handlers: Final[dict[int, Callable[[Caller, W, Any], Answer]]] = {
+            OpCode.GET_DATA: self._get_data,
+            OpCode.EXISTS: self._exists,
+            OpCode.GET_CHILDREN: self._get_children,
+            OpCode.GET_CHILDREN2: self._get_children2,
+            OpCode.GET_ACL: self._get_acl,
+            OpCode.SYNC: self._sync,
+            OpCode.PING: self._nothing,
+            OpCode.GET_EPHEMERALS: self._get_ephemerals,
+            OpCode.GET_ALL_CHILDREN_NUMBER: self._count,
+            OpCode.WHO_AM_I: self._who_am_i,
+            OpCode.ADD_WATCH: self._add_watch,
+            OpCode.CHECK_WATCHES: self._check_watches,
+            OpCode.REMOVE_WATCHES: self._remove_watches,
+        }
+
+    def handles(self, op: int) -> bool:
+        """Whether `op` is a read."""
+        return op in self._handlers
+
+    def answer(self, caller: Caller, watcher: W, op: int, request: Any) -> Answer:
+        """Answer a read.
+
+        Raises:
+            OperationError: refused.
+            JuteError: an argument that the protocol does not know.
+        """
+        return self._handlers[op](caller, watcher, request)
+
+    def answer_many(self, caller: Caller, watcher: W, ops: list[Op]) -> tuple[list[Result], int]:
+        """Answer a multiRead; one failing read does not fail the others."""
+        results, tag = [], 0
+        for op in ops:
+            try:
+                answer = self._handlers[op.type](caller, watcher, op.request)
+                results.append(Result(op.type, answer.response))
+                tag = max(tag, answer.tag)
+            except OperationError as error:
+                results.append(multi.error_result(error.code))
+                tag = self._state.zxid
+        return results, tag
+
+    def _get_data(self, caller: Caller, watcher: W, request: ReadRequest) -> Answer:
+        node = self._readable(caller, request.path)
+        if request.watch:
+            self._watches.data.add(request.path, watcher, Mode.ONE_SHOT)
+        return Answer(GetDataResponse(node.data, node.stat()), node.changed_zxid)
+
+    def _exists(self, _caller: Caller, watcher: W, request: ReadRequest) -> Answer:
+        # Before the look: a watch on a missing node is the point of it.
+        if request.watch:
+            self._watches.data.add(request.path, watcher, Mode.ONE_SHOT)
+        node = self._must_find(request.path)
+        return Answer(StatResponse(node.stat()), node.changed_zxid)
+
+    def _get_children(self, caller: Caller, watcher: W, request: ReadRequest) -> Answer:
+        node = self._listed(caller, watcher, request)
+        return Answer(ChildrenResponse(tuple(node.children or ())), node.changed_zxid)
+
+    def _get_children2(self, caller: Caller, watcher: W, request: ReadRequest) -> Answer:
+        node = self._listed(caller, watcher, request)
+        return Answer(Children2Response(tuple(node.children or ()), node.stat()), node.changed_zxid)
+
+    def _listed(self, caller: Caller, watcher: W, request: ReadRequest) -> Node:
+        node = self._readable(caller, request.path)
+        if request.watch:
+            self._watches.children.add(request.path, watcher, Mode.ONE_SHOT)
+        return node
+
+    def _get_acl(self, caller: Caller, _watcher: W, request: PathRequest) -> Answer:
+        node = self._must_find(request.path)
+        who = caller.identities
+        access.require(node.acl, Permission.READ | Permission.ADMIN, who, request.path)
+        try:
+            access.require(node.acl, Permission.ADMIN, who, request.path)
+            shown = node.acl
+        except OperationError:
+            shown = access.masked(node.acl)
+        return Answer(GetAclResponse(shown, node.stat()), node.changed_zxid)
+
+    def _sync(self, _caller: Caller, _watcher: W, request: PathRequest) -> Answer:
+        return Answer(PathResponse(request.path), self._state.zxid)
+
+    def _nothing(self, _caller: Caller, _watcher: W, _request: None) -> Answer:
+        return Answer(None, 0)
+
+    def _get_ephemerals(self, caller: Caller, _watcher: W, request: GetEphemeralsRequest) -> Answer:
+        owned = self._state.tree.ephemerals.get(caller.session_id, {})
+        prefix = (request.prefix_path or "").strip()
+        everything = prefix in ("", "/")
+        found = tuple(path for path in owned if everything or path.startswith(prefix))
+        return Answer(ChildrenResponse(found), self._state.zxid)
+
+    def _count(self, caller: Caller, _watcher: W, request: PathRequest) -> Answer:
+        self._readable(caller, request.path)
+        return Answer(CountResponse(self._state.tree.count_below(request.path)), self._state.zxid)
+
+    def _who_am_i(self, caller: Caller, _watcher: W, _request: None) -> Answer:
+        known = tuple(ClientInfo(who.scheme, access.user_of(who)) for who in caller.identities)
+        return Answer(WhoAmIResponse(known), 0)
+
+    def _add_watch(self, _caller: Caller, watcher: W, request: AddWatchRequest) -> Answer:
+        if request.mode not in (AddWatchMode.PERSISTENT, AddWatchMode.PERSISTENT_RECURSIVE):
+            raise JuteError(f"no watch mode {request.mode}")
+        self._watches.add(request.path, watcher, AddWatchMode(request.mode))
+        return Answer(ErrorResponse(0), self._state.zxid)
+
+    def _check_watches(self, _caller: Caller, watcher: W, request: WatchesRequest) -> Answer:
+        if not self._watches.has(request.path, watcher, _watcher_type(request.type)):
+            raise OperationError.of(ErrorCode.NO_WATCHER, request.path)
+        return Answer(None, self._state.zxid)
+
+    def _remove_watches(self, _caller: Caller, watcher: W, request: WatchesRequest) -> Answer:
+        if not self._watches.remove(request.path, watcher, _watcher_type(request.type)):
+            raise OperationError.of(ErrorCode.NO_WATCHER, request.path)
+        return Answer(None, self._state.zxid)
+
+    def _readable(self, caller: Caller, path: str) -> Node:
+        node = self._must_find(path)
+        access.require(node.acl, Permission.READ, caller.identities, path)
+        return node
+
+    def _must_find(self, path: str) -> Node:
+        node = self._state.tree.nodes.get(path)
+        if node is None:
+            raise OperationError.of(ErrorCode.NO_NODE, path)
+        return node
+
+
+def _watcher_type(number: int) -> WatcherType:
+    try:
+        return WatcherType(number)
+    except ValueError:
+        raise JuteError(f"no watcher type {number}") from None

@@ -1,0 +1,41 @@
+"""Giving up damaged data on purpose (edge): `--truncate-at FILE:OFFSET`.
+
+Never runs by itself. What is cut off stays beside the log under `*.discarded`.
+"""
+
+import shutil
+from pathlib import Path
+
+from coordination import wal
+from coordination.data_dir import DataDir, segments_of
+from coordination.errors import DataError
+from coordination.wal import ALLOCATION_STEP_BYTES
+
+
+def truncate_at(data_dir: DataDir, place: str) -> list[Path]:
+    """Cut the log at FILE:OFFSET, which a refused start has named; return what was set aside.
+
+    Raises:
+        DataError: not such a place.
+    """
+    name, _, number = place.rpartition(":")
+    path = data_dir.path / name
+    if not number.isdigit() or path not in [found for _, found in segments_of(data_dir.path)]:
+        raise DataError(f"{place!r} is no FILE:OFFSET of a log segment in {data_dir.path}")
+    offset = max(int(number), wal.HEADER_BYTES)
+    later = [found for _, found in segments_of(data_dir.path) if found > path]
+    aside = [_set_aside(found) for found in later]
+    shutil.copy2(path, path.with_suffix(".log.discarded"))
+    with path.open("r+b") as file:
+        header = wal.decode_header(file.read(wal.HEADER_BYTES))
+        if header is None:
+            path.unlink()
+        else:
+            # Zeros up to a whole step: exactly how an open segment looks.
+            file.truncate(offset)
+            file.truncate(-(-offset // ALLOCATION_STEP_BYTES) * ALLOCATION_STEP_BYTES)
+    return [path.with_suffix(".log.discarded"), *aside]
+
+
+def _set_aside(path: Path) -> Path:
+    return path.rename(path.with_suffix(".log.discarded"))

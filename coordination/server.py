@@ -1,0 +1,314 @@
+"""The coordinator on a loop (edge): connections, session deadlines, the log.
+
+Uses only asyncio's own API, and takes the wall clock and the log from outside, so a whole
+cluster can run inside one simulated loop.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from coordination import acl, frames, jute
+from coordination.acl import SUPER
+from coordination.config import CoordinatorConfig
+from coordination.connection import Connection
+from coordination.errors import ErrorCode
+from coordination.four_letter import Report, answer
+from coordination.frames import Handshake
+from coordination.journal import GroupCommit, Log
+from coordination.messages import (
+    NO_PASSWORD,
+    AuthRequest,
+    ConnectRequest,
+    ConnectResponse,
+    OpCode,
+)
+from coordination.metrics import Metrics
+from coordination.service import Service
+from coordination.sessions import Passwords, Session
+
+LISTEN_BACKLOG: Final = 4096
+LINGER_PROTOCOL: Final = 1
+_OP_NAMES: Final = {int(op): op.name for op in OpCode}
+
+log = structlog.get_logger()
+
+
+class Server:
+    """One coordinator. `start`, then `stop`; nothing else is for users."""
+
+    def __init__(
+        self,
+        service: Service,
+        wal: Log,
+        config: CoordinatorConfig,
+        passwords: Passwords,
+        *,
+        wall_clock_ms: Callable[[], int],
+        on_fatal: Callable[[OSError], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.config = config
+        self.loop = asyncio.get_running_loop()
+        self.metrics = Metrics()
+        self.connections: dict[Connection, None] = {}
+        self._newcomers: dict[Connection, None] = {}
+        # Connections with outputs that may leave now, and with outputs that wait for a sync.
+        self.ready: list[Connection] = []
+        self.holding: dict[Connection, None] = {}
+        self.service = service
+        self.synced_zxid = service.state.zxid
+        self._wal = wal
+        self._passwords = passwords
+        self._wall_clock_ms = wall_clock_ms
+        self._tls = tls
+        self._commit = GroupCommit(
+            wal, synced_zxid=self.synced_zxid, on_synced=self._on_synced, on_failure=on_fatal
+        )
+        self._listeners: list[asyncio.Server] = []
+        self._is_stopping = False
+        self._idle = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._expected_tick_s = 0.0
+        self._housekeeping_at_s = 0.0
+        self.started_at_s = self.loop.time()
+
+    # -- life
+
+    async def start(self) -> None:
+        """Listen. Every session gets a full timeout from now on."""
+        self.service.adopt_sessions(self._now_ms())
+        self._housekeeping_at_s = self.loop.time() + self.config.container_check_interval_ms / 1000
+        self._schedule_tick()
+        listen = self.config.listen
+        self._listeners.append(await self._listen(listen.host, listen.port, None))
+        if self.config.tls is not None:
+            assert self._tls is not None, "a TLS listener needs a context"
+            address = self.config.tls.listen
+            self._listeners.append(await self._listen(address.host, address.port, self._tls))
+        log.info("coordinator.started", listen=self.bound_port, zxid=self.synced_zxid)
+
+    async def _listen(self, host: str, port: int, context: ssl.SSLContext | None) -> asyncio.Server:
+        return await self.loop.create_server(
+            lambda: Connection(self), host or None, port, backlog=LISTEN_BACKLOG, ssl=context
+        )
+
+    @property
+    def bound_port(self) -> int:
+        """The port of the plain listener."""
+        port: int = self._listeners[0].sockets[0].getsockname()[1]
+        return port
+
+    async def stop(self) -> None:
+        """Stop listening, sync what was accepted, answer it, and close.
+
+        Sessions stay: their clients come back to the next start.
+        """
+        self._is_stopping = True
+        for listener in self._listeners:
+            listener.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._commit.kick(self.service.entries)
+        while self._commit.is_busy:
+            self._idle.clear()
+            await self._idle.wait()
+        for connection in list(self.connections):
+            connection.close()
+        self._wal.close()
+        log.info("coordinator.stopped", zxid=self.synced_zxid)
+
+    # -- time
+
+    def _now_ms(self) -> int:
+        return int(self.loop.time() * 1000)
+
+    def _schedule_tick(self) -> None:
+        delay_ms = self.config.tick_ms
+        due_ms = self.service.sessions.next_check_ms()
+        if due_ms is not None:
+            delay_ms = max(1, min(delay_ms, due_ms - self._now_ms()))
+        self._expected_tick_s = self.loop.time() + delay_ms / 1000
+        self._timer = self.loop.call_at(self._expected_tick_s, self._tick)
+
+    def _tick(self) -> None:
+        late_ms = int((self.loop.time() - self._expected_tick_s) * 1000)
+        if late_ms > self.config.tick_ms:
+            # We were not running: nobody could be heard, so nobody may be blamed.
+            self.metrics.stall_count += 1
+            self.service.sessions.extend_all(late_ms)
+            log.warning("coordinator.stalled", duration_ms=late_ms)
+        for session in self.service.sessions.expired(self._now_ms()):
+            self._expire(session)
+        self._close_silent_newcomers()
+        if self.loop.time() >= self._housekeeping_at_s:
+            self._housekeeping_at_s += self.config.container_check_interval_ms / 1000
+            self.service.delete_spent_nodes(self._wall_clock_ms())
+        self.after_input()
+        self._schedule_tick()
+
+    def _expire(self, session: Session) -> None:
+        self.metrics.expired_count += 1
+        log.info(
+            "session.expired",
+            session_id=hex(session.session_id),
+            timeout_ms=session.timeout_ms,
+        )
+        self.service.close_session(session.session_id, cxid=0, wall_ms=self._wall_clock_ms())
+        if isinstance(session.connection, Connection):
+            session.connection.close()
+
+    def _close_silent_newcomers(self) -> None:
+        oldest_s = self.loop.time() - self.config.handshake_timeout_ms / 1000
+        # In the order of arrival, so the first young one ends the search.
+        for connection in list(self._newcomers):
+            if connection.opened_at_s >= oldest_s:
+                return
+            self.on_garbage(connection, "no handshake in time")
+            connection.close()
+            self._newcomers.pop(connection, None)
+
+    # -- connections
+
+    def on_connected(self, connection: Connection) -> None:
+        """A client is there."""
+        self.connections[connection] = self._newcomers[connection] = None
+        if len(self.connections) > self.config.max_connections or self._is_stopping:
+            self.on_garbage(connection, f"more than {self.config.max_connections} connections")
+            connection.abort()
+
+    def on_disconnected(self, connection: Connection, *, by_peer: bool) -> None:
+        """A client is gone; its session is not."""
+        self.connections.pop(connection, None)
+        self._newcomers.pop(connection, None)
+        self.holding.pop(connection, None)
+        self.service.forget_peer(connection)
+        session = connection.session
+        if session is None or session.connection is not connection:
+            return
+        session.connection = None
+        if by_peer and session.has_linger and not self._is_stopping:
+            self.service.sessions.shorten(session, self._now_ms() + self.config.linger_ms)
+
+    def on_garbage(self, connection: Connection, reason: str) -> None:
+        """A client broke the protocol or a limit."""
+        self.metrics.rejected_count += 1
+        log.warning("connection.rejected", peer=connection.peer_name, error=reason)
+
+    def touch(self, session: Session) -> None:
+        """A packet of this session arrived."""
+        self.service.sessions.touch(session, self._now_ms())
+
+    # -- requests
+
+    def shake_hands(self, connection: Connection, payload: bytes) -> None:
+        """Begin or continue a session."""
+        handshake = frames.decode_handshake(ConnectRequest, payload)
+        request = handshake.record
+        assert isinstance(request, ConnectRequest), "decoded as one"
+        if request.last_zxid_seen > self.service.state.zxid:
+            # It has seen the future, so it must go to another server. No answer, as ZooKeeper.
+            self.on_garbage(connection, f"has seen transaction {request.last_zxid_seen}")
+            connection.close()
+            return
+        self._newcomers.pop(connection, None)
+        session = self._session_for(connection, request)
+        self._answer_handshake(connection, handshake, session)
+
+    def _session_for(self, connection: Connection, request: ConnectRequest) -> Session | None:
+        limits = self.config
+        timeout_ms = min(
+            max(request.time_out, limits.min_session_timeout_ms), limits.max_session_timeout_ms
+        )
+        now_ms, wall_ms = self._now_ms(), self._wall_clock_ms()
+        if request.session_id == 0:
+            session = self.service.open_session(timeout_ms, now_ms=now_ms, wall_ms=wall_ms)
+        else:
+            found = self.service.sessions.find(request.session_id)
+            if found is None or not self._passwords.accept(request.session_id, request.passwd):
+                return None
+            session = found
+            if isinstance(session.connection, Connection):
+                session.connection.close()
+            self.service.reattach(session, timeout_ms, now_ms=now_ms, wall_ms=wall_ms)
+        session.connection = connection
+        session.has_linger = request.protocol_version == LINGER_PROTOCOL
+        connection.session, connection.session_id = session, session.session_id
+        return session
+
+    def _answer_handshake(
+        self, connection: Connection, handshake: Handshake, session: Session | None
+    ) -> None:
+        if session is None:
+            response = ConnectResponse(0, 0, 0, NO_PASSWORD)
+        else:
+            protocol = LINGER_PROTOCOL if session.has_linger else 0
+            password = self._passwords.issue(session.session_id)
+            response = ConnectResponse(protocol, session.timeout_ms, session.session_id, password)
+        read_only = None if handshake.read_only is None else False
+        tag = self.service.state.zxid
+        connection.send_handshake(frames.encode_handshake(Handshake(response, read_only)), tag)
+        if session is None:
+            connection.close_after_outputs(tag)
+
+    def run_request(self, connection: Connection, xid: int, op: int, payload: bytes) -> None:
+        """Run one request and queue its reply."""
+        if op == OpCode.AUTH:
+            self._authenticate(connection, xid, payload)
+            return
+        connection.last_op = _OP_NAMES.get(op, str(op))
+        reply = self.service.handle(
+            connection, xid, op, payload, frames.REQUEST_HEADER_BYTES, self._wall_clock_ms()
+        )
+        connection.reply(xid, reply.err, reply.body, reply.tag)
+        if reply.closes:
+            connection.close_after_outputs(reply.tag)
+
+    def _authenticate(self, connection: Connection, xid: int, payload: bytes) -> None:
+        request, _ = jute.decode(AuthRequest, payload, frames.REQUEST_HEADER_BYTES)
+        if request.scheme == "digest":
+            identity = acl.digest_identity(request.auth or b"")
+            proven = [identity]
+            if identity.id == self.config.super_digest:
+                proven.insert(0, SUPER)
+            connection.identities = tuple(dict.fromkeys([*proven, *connection.identities]))
+        elif request.scheme != "ip":
+            connection.reply(xid, ErrorCode.AUTH_FAILED, b"", 0)
+            connection.close_after_outputs(0)
+            return
+        connection.reply(xid, 0, b"", 0)
+
+    def run_command(self, command: str, connection: Connection) -> bytes:
+        """Answer a four-letter word."""
+        return answer(command, Report(self, self._wal_status()), connection).encode()
+
+    def _wal_status(self) -> dict[str, object]:
+        return {
+            "wal_sync_count": self._commit.sync_count,
+            "synced_zxid": self.synced_zxid,
+            "unsynced_count": self.service.state.zxid - self.synced_zxid,
+        }
+
+    # -- outputs
+
+    def after_input(self) -> None:
+        """Ship what may leave, and start a sync for the rest, after every batch of input."""
+        if self.ready:
+            ready, self.ready = self.ready, []
+            for connection in ready:
+                connection.flush()
+        self._commit.kick(self.service.entries)
+
+    def _on_synced(self, zxid: int) -> None:
+        self.synced_zxid = zxid
+        # First the next batch, so that the disk works while we write to sockets.
+        self._commit.kick(self.service.entries)
+        for connection in list(self.holding):
+            connection.release(zxid)
+            if not connection.held_count:
+                self.holding.pop(connection, None)
+        if not self._commit.is_busy:
+            self._idle.set()

@@ -1,0 +1,306 @@
+"""The coordinator's decisions (decision): a request in; reply, events and log entries out.
+
+No socket, file, clock or task. The server feeds it packets and time, ships its outputs, and
+keeps each output back until the transaction it is tagged with is on disk.
+
+Invariants: entries leave in the order of their numbers; the events of a change are delivered
+before the reply that reflects it; a failed multi changes nothing.
+"""
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Final, NamedTuple, Protocol
+
+from coordination import frames, jute, multi
+from coordination.errors import ErrorCode, JuteError, OperationError
+from coordination.messages import (
+    SHAPES,
+    Create2Response,
+    EventType,
+    OpCode,
+    PathResponse,
+    SetWatches2Request,
+    SetWatchesRequest,
+    StatResponse,
+)
+from coordination.multi import Op, Result
+from coordination.reads import Reads
+from coordination.sessions import Session, SessionTable
+from coordination.state import State
+from coordination.tree import Node, Undo
+from coordination.txns import (
+    CloseTxn,
+    CreateTxn,
+    DeleteTxn,
+    Entry,
+    MultiTxn,
+    NodeTxn,
+    SessionTxn,
+    Txn,
+    ttl_of_owner,
+)
+from coordination.watches import Mode, Watches
+from coordination.writes import Caller, prepare
+
+_WRITES: Final = frozenset(
+    {
+        OpCode.CREATE,
+        OpCode.CREATE2,
+        OpCode.CREATE_CONTAINER,
+        OpCode.CREATE_TTL,
+        OpCode.DELETE,
+        OpCode.DELETE_CONTAINER,
+        OpCode.SET_DATA,
+        OpCode.SET_ACL,
+    }
+)
+
+
+class Peer(Caller, Hashable, Protocol):
+    """A client's connection, as the service sees it."""
+
+    def deliver(self, event: bytes, tag: int) -> None:
+        """Send an event packet once transaction `tag` is on disk, before any later reply."""
+
+
+class Reply(NamedTuple):
+    """The answer to a request; it may leave when transaction `tag` is on disk."""
+
+    err: int
+    body: bytes
+    tag: int
+    closes: bool = False
+
+
+class Service:
+    """One coordinator without its edges."""
+
+    def __init__(self, state: State, next_session_id: int) -> None:
+        self.state = state
+        self.sessions = SessionTable()
+        self.watches: Watches[Peer] = Watches()
+        self.entries: list[Entry] = []
+        self._reads = Reads(state, self.watches)
+        self._next_session_id = next_session_id
+
+    # -- sessions
+
+    def adopt_sessions(self, now_ms: int) -> None:
+        """Give every session that was recovered a full timeout from now on."""
+        for session_id, timeout_ms in self.state.timeouts_ms.items():
+            self.sessions.add(session_id, timeout_ms, now_ms)
+
+    def open_session(self, timeout_ms: int, *, now_ms: int, wall_ms: int) -> Session:
+        """Begin a session; it exists for others once the last entry is on disk."""
+        while self._next_session_id in self.state.timeouts_ms:
+            self._next_session_id += 1
+        session_id = self._next_session_id
+        self._next_session_id += 1
+        self._log(session_id, 0, wall_ms, SessionTxn(timeout_ms))
+        self.state.timeouts_ms[session_id] = timeout_ms
+        return self.sessions.add(session_id, timeout_ms, now_ms)
+
+    def reattach(self, session: Session, timeout_ms: int, *, now_ms: int, wall_ms: int) -> None:
+        """Continue a session over a new connection, perhaps with another timeout."""
+        if session.timeout_ms != timeout_ms:
+            self._log(session.session_id, 0, wall_ms, SessionTxn(timeout_ms))
+            self.state.timeouts_ms[session.session_id] = timeout_ms
+        self.sessions.change_timeout(session, timeout_ms, now_ms)
+
+    def close_session(self, session_id: int, *, cxid: int, wall_ms: int) -> None:
+        """End a session: its ephemeral nodes go in one transaction, and their watchers hear."""
+        owned = tuple(self.state.tree.ephemerals.get(session_id, ()))
+        zxid = self._log(session_id, cxid, wall_ms, CloseTxn(owned))
+        for path in owned:
+            self.state.tree.delete(path, zxid)
+        for path in owned:
+            self._fire(DeleteTxn(path), zxid)
+        self.state.timeouts_ms.pop(session_id, None)
+        self.sessions.remove(session_id)
+
+    # -- requests
+
+    def handle(
+        self, peer: Peer, xid: int, op: int, payload: bytes, start: int, wall_ms: int
+    ) -> Reply:
+        """Run one request whose body begins at `start` of `payload`."""
+        try:
+            if op in _WRITES:
+                return self._write(peer, xid, OpCode(op), _body(op, payload, start), wall_ms)
+            if self._reads.handles(op):
+                answer = self._reads.answer(peer, peer, op, _body(op, payload, start))
+                body = b"" if answer.response is None else jute.encode(answer.response)
+                return Reply(0, body, answer.tag)
+            if op == OpCode.MULTI:
+                return self._multi(peer, xid, multi.decode_ops(payload, start), wall_ms)
+            return self._other(peer, xid, op, payload, start, wall_ms)
+        except OperationError as error:
+            return Reply(error.code, b"", self.state.zxid)
+        except JuteError:
+            return Reply(ErrorCode.MARSHALLING_ERROR, b"", self.state.zxid)
+
+    def _other(
+        self, peer: Peer, xid: int, op: int, payload: bytes, start: int, wall_ms: int
+    ) -> Reply:
+        if op == OpCode.MULTI_READ:
+            ops = multi.decode_ops(payload, start)
+            results, tag = self._reads.answer_many(peer, peer, ops)
+            return Reply(0, multi.encode_results(results), tag)
+        if op in (OpCode.SET_WATCHES, OpCode.SET_WATCHES2):
+            self._set_watches(peer, _body(op, payload, start))
+            return Reply(0, b"", self.state.zxid)
+        if op == OpCode.CLOSE_SESSION:
+            self.close_session(peer.session_id, cxid=xid, wall_ms=wall_ms)
+            return Reply(0, b"", self.state.zxid, closes=True)
+        # A check by itself, reconfig, and everything unknown. ZooKeeper closes after unknown ones.
+        closes = op not in (OpCode.CHECK, OpCode.RECONFIG)
+        return Reply(ErrorCode.UNIMPLEMENTED, b"", self.state.zxid, closes=closes)
+
+    def _write(
+        self, peer: Peer, xid: int, op: OpCode, request: tuple[Any, ...], wall_ms: int
+    ) -> Reply:
+        txn = prepare(self.state.tree, peer, op, request)
+        assert txn is not None, "only a check changes nothing, and it is not a write"
+        zxid = self._log(peer.session_id, xid, wall_ms, txn)
+        self.state.tree.apply(txn, zxid, wall_ms)
+        self._fire(txn, zxid)
+        response = self._response(op, txn)
+        return Reply(0, b"" if response is None else jute.encode(response), zxid)
+
+    def _multi(self, peer: Peer, xid: int, ops: list[Op], wall_ms: int) -> Reply:
+        undo: Undo = []
+        txns: list[NodeTxn] = []
+        results: list[Result] = []
+        zxid = self.state.zxid + 1
+        for index, op in enumerate(ops):
+            try:
+                txn = prepare(self.state.tree, peer, op.type, op.request)
+            except OperationError as error:
+                for take_back in reversed(undo):
+                    take_back()
+                return self._failed_multi(len(ops), index, error.code)
+            if txn is not None:
+                self.state.tree.apply(txn, zxid, wall_ms, undo)
+                txns.append(txn)
+            results.append(self._result(op.type, txn))
+        if txns:
+            self._log(peer.session_id, xid, wall_ms, MultiTxn(tuple(txns)))
+            for txn in txns:
+                self._fire(txn, zxid)
+        return Reply(0, multi.encode_results(results), self.state.zxid)
+
+    def _failed_multi(self, count: int, failed: int, code: ErrorCode) -> Reply:
+        codes = [ErrorCode.OK] * failed + [code]
+        codes += [ErrorCode.RUNTIME_INCONSISTENCY] * (count - failed - 1)
+        body = multi.encode_results([multi.error_result(each) for each in codes])
+        return Reply(0, body, self.state.zxid)
+
+    def _result(self, op: OpCode, txn: NodeTxn | None) -> Result:
+        # 3.8 answers every kind of create inside a multi with the path alone.
+        if isinstance(txn, CreateTxn):
+            return Result(OpCode.CREATE, PathResponse(txn.path))
+        return Result(op, None if txn is None else self._response(op, txn))
+
+    def _response(self, op: OpCode, txn: NodeTxn) -> tuple[Any, ...] | None:
+        if isinstance(txn, DeleteTxn):
+            return None
+        if op == OpCode.CREATE:
+            return PathResponse(txn.path)
+        stat = self.state.tree.nodes[txn.path].stat()
+        return Create2Response(txn.path, stat) if isinstance(txn, CreateTxn) else StatResponse(stat)
+
+    def _log(self, session_id: int, cxid: int, wall_ms: int, txn: Txn) -> int:
+        zxid = self.state.zxid + 1
+        self.state.zxid = zxid
+        self.entries.append(Entry(zxid, wall_ms, session_id, cxid, txn))
+        return zxid
+
+    # -- watches
+
+    def forget_peer(self, peer: Peer) -> None:
+        """A connection is gone, and its watches with it."""
+        self.watches.remove_watcher(peer)
+
+    def _fire(self, txn: NodeTxn, zxid: int) -> None:
+        for kind, path, peers in self.watches.fire(txn):
+            # One packet for all of them: a node may have thousands of watchers.
+            packet = frames.encode_event(kind, path)
+            for peer in peers:
+                peer.deliver(packet, zxid)
+
+    def _set_watches(self, peer: Peer, request: SetWatchesRequest | SetWatches2Request) -> None:
+        since = request.relative_zxid
+        for path in request.data_watches:
+            node = self._node(path)
+            changed = node is not None and node.mzxid > since
+            self._rearm(peer, path, node, changed, EventType.NODE_DATA_CHANGED)
+        for path in request.exist_watches:
+            if self._node(path) is not None:
+                self._tell(peer, EventType.NODE_CREATED, path)
+            else:
+                self.watches.data.add(path, peer, Mode.ONE_SHOT)
+        for path in request.child_watches:
+            node = self._node(path)
+            changed = node is not None and node.pzxid > since
+            self._rearm(peer, path, node, changed, EventType.NODE_CHILDREN_CHANGED)
+        if isinstance(request, SetWatches2Request):
+            self._rearm_persistent(peer, request)
+
+    def _rearm(
+        self, peer: Peer, path: str, node: Node | None, changed: bool, event: EventType
+    ) -> None:
+        if node is None:
+            self._tell(peer, EventType.NODE_DELETED, path)
+        elif changed:
+            self._tell(peer, event, path)
+        elif event is EventType.NODE_DATA_CHANGED:
+            self.watches.data.add(path, peer, Mode.ONE_SHOT)
+        else:
+            self.watches.children.add(path, peer, Mode.ONE_SHOT)
+
+    def _rearm_persistent(self, peer: Peer, request: SetWatches2Request) -> None:
+        for path in request.persistent_watches:
+            self.watches.data.add(path, peer, Mode.PERSISTENT)
+            self.watches.children.add(path, peer, Mode.PERSISTENT)
+        for path in request.persistent_recursive_watches:
+            self.watches.data.add(path, peer, Mode.RECURSIVE)
+
+    def _tell(self, peer: Peer, event: EventType, path: str) -> None:
+        peer.deliver(frames.encode_event(event, path), self.state.zxid)
+
+    def _node(self, path: str) -> Node | None:
+        return self.state.tree.nodes.get(path)
+
+    # -- housekeeping
+
+    def delete_spent_nodes(self, wall_ms: int) -> int:
+        """Delete empty containers and TTL nodes whose time is up; return how many."""
+        spent = [*self._spent_containers(), *self._spent_ttls(wall_ms)]
+        for path in spent:
+            txn = DeleteTxn(path)
+            zxid = self._log(0, 0, wall_ms, txn)
+            self.state.tree.apply(txn, zxid, wall_ms)
+            self._fire(txn, zxid)
+        return len(spent)
+
+    def _spent_containers(self) -> Iterable[str]:
+        nodes = self.state.tree.nodes
+        # A counter above 0: one that has not had its first child yet is kept.
+        return [
+            path
+            for path in self.state.tree.containers
+            if not nodes[path].children and nodes[path].cversion > 0
+        ]
+
+    def _spent_ttls(self, wall_ms: int) -> Iterable[str]:
+        nodes = self.state.tree.nodes
+        return [
+            path
+            for path in self.state.tree.ttls
+            if not nodes[path].children
+            and wall_ms - nodes[path].mtime > ttl_of_owner(nodes[path].owner)
+        ]
+
+
+def _body(op: int, payload: bytes, start: int) -> Any:
+    kind = SHAPES[op].request
+    return None if kind is None else jute.decode(kind, payload, start)[0]

@@ -1,0 +1,98 @@
+"""Snapshots without pausing anybody (edge): a child process replays what is closed.
+
+The child runs the recovery code on the files and writes the state that it gets, so recovery is
+exercised all the time. `python -m coordination.snapshotter DIRECTORY` is that child.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import aiofiles.os  # type: ignore[import-untyped,unused-ignore]
+import structlog
+
+from coordination import snapshot
+from coordination.data_dir import Identity, snapshot_path, snapshots_of, spent_files
+from coordination.errors import DataError
+from coordination.packing import unpack
+from coordination.recovery import recover
+
+NICENESS: Final = 19
+
+log = structlog.get_logger()
+
+
+class Snapshotter:
+    """Runs one child at a time, then deletes the files that nobody needs any more."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Take a snapshot of the closed segments, unless one is being taken."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="snapshot")
+
+    async def wait(self) -> None:
+        """Wait for the snapshot that is being taken."""
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "coordination.snapshotter",
+            str(self._directory),
+            stdin=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            code = await child.wait()
+        except asyncio.CancelledError:
+            child.kill()
+            await child.wait()
+            raise
+        if code != 0:
+            # The log is whole, so nothing is lost; the next roll tries again.
+            log.error("snapshot.failed", exit_code=code)
+            return
+        await delete_spent_files(self._directory)
+
+
+async def delete_spent_files(directory: Path) -> None:
+    """Delete what two newer snapshots make superfluous."""
+    for path in spent_files(directory):
+        await aiofiles.os.remove(path)
+        log.info("file.deleted", file=path.name)
+
+
+def take_snapshot(directory: Path) -> int | None:
+    """Write a snapshot of everything that is in closed segments; return its zxid if it is new."""
+    store_id, secret = unpack((directory / "store").read_bytes())
+    recovered = recover(directory, Identity(store_id, secret), closed_only=True)
+    zxid = recovered.state.zxid
+    newest = snapshots_of(directory)
+    if newest and newest[0][0] >= zxid:
+        return None
+    snapshot.write(snapshot_path(directory, zxid), recovered.state, store_id, recovered.last_crc)
+    return zxid
+
+
+def main(argv: list[str]) -> int:
+    """The child's entry point."""
+    os.nice(NICENESS)
+    try:
+        zxid = take_snapshot(Path(argv[0]))
+    except (DataError, OSError) as error:
+        log.error("snapshot.failed", error=str(error))
+        return 1
+    if zxid is not None:
+        log.info("snapshot.written", zxid=zxid)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

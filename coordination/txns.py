@@ -1,0 +1,184 @@
+"""What a write did (decision): the transactions that are logged and replayed.
+
+A transaction carries results, never conditions, so replaying it is a plain assignment. On disk it
+is the msgpack array `[zxid, time_ms, session_id, cxid, type, *fields]`; see `wal`.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from coordination.errors import JuteError
+from coordination.messages import OPEN_ACL, Acl
+
+CONTAINER_OWNER: Final = -(1 << 63)
+TTL_OWNER_BITS: Final = 0xFF << 56
+MAX_TTL_MS: Final = (1 << 40) - 1
+
+
+class TxnType(IntEnum):
+    """The tag of a transaction on disk: never reuse a number."""
+
+    CREATE = 1
+    SET_DATA = 2
+    DELETE = 3
+    SET_ACL = 4
+    MULTI = 5
+    SESSION = 6
+    CLOSE = 7
+
+
+class CreateTxn(NamedTuple):
+    """A node came into being. `parent_cversion` is the parent's counter afterwards."""
+
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...]
+    owner: int
+    parent_cversion: int
+
+
+class SetDataTxn(NamedTuple):
+    """A node has new data and this version."""
+
+    path: str
+    data: bytes | None
+    version: int
+
+
+class DeleteTxn(NamedTuple):
+    """A node is gone."""
+
+    path: str
+
+
+class SetAclTxn(NamedTuple):
+    """A node has a new ACL and this ACL version."""
+
+    path: str
+    acl: tuple[Acl, ...]
+    aversion: int
+
+
+class MultiTxn(NamedTuple):
+    """Several at once, under one zxid."""
+
+    txns: tuple["NodeTxn", ...]
+
+
+class SessionTxn(NamedTuple):
+    """A session began, or negotiated another timeout."""
+
+    timeout_ms: int
+
+
+class CloseTxn(NamedTuple):
+    """A session ended and took these ephemeral nodes with it."""
+
+    paths: tuple[str, ...]
+
+
+NodeTxn: TypeAlias = CreateTxn | SetDataTxn | DeleteTxn | SetAclTxn
+Txn: TypeAlias = NodeTxn | MultiTxn | SessionTxn | CloseTxn
+
+
+class Entry(NamedTuple):
+    """A transaction with its number, its time and whose request it was."""
+
+    zxid: int
+    time_ms: int
+    session_id: int
+    cxid: int
+    txn: Txn
+
+
+class OwnerKind(IntEnum):
+    """What a node's stored owner field means."""
+
+    NOBODY = 0
+    SESSION = 1
+    CONTAINER = 2
+    TTL = 3
+
+
+def kind_of_owner(owner: int) -> OwnerKind:
+    """Tell what the stored owner field of a node stands for."""
+    if owner == 0:
+        return OwnerKind.NOBODY
+    if owner == CONTAINER_OWNER:
+        return OwnerKind.CONTAINER
+    if (owner & TTL_OWNER_BITS) == TTL_OWNER_BITS:
+        return OwnerKind.TTL
+    return OwnerKind.SESSION
+
+
+def ttl_owner(ttl_ms: int) -> int:
+    """Return the owner field of a node that lives `ttl_ms` after its last change."""
+    return (TTL_OWNER_BITS | ttl_ms) - (1 << 64)
+
+
+def ttl_of_owner(owner: int) -> int:
+    """Return the time to live that `ttl_owner` stored, in ms."""
+    return owner & MAX_TTL_MS
+
+
+def pack_entry(entry: Entry) -> list[Any]:
+    """Return what msgpack writes for an entry."""
+    return [entry.zxid, entry.time_ms, entry.session_id, entry.cxid, *_pack(entry.txn)]
+
+
+def unpack_entry(fields: Sequence[Any]) -> Entry:
+    """Return the entry that `pack_entry` described.
+
+    Raises:
+        JuteError: a type that this version does not know.
+    """
+    return Entry(fields[0], fields[1], fields[2], fields[3], _unpack(fields[4:]))
+
+
+def _pack(txn: Txn) -> list[Any]:
+    match txn:
+        case CreateTxn(path, data, acl, owner, cversion):
+            return [TxnType.CREATE.value, path, data, pack_acl(acl), owner, cversion]
+        case SetDataTxn():
+            return [TxnType.SET_DATA.value, *txn]
+        case DeleteTxn():
+            return [TxnType.DELETE.value, *txn]
+        case SetAclTxn(path, acl, aversion):
+            return [TxnType.SET_ACL.value, path, pack_acl(acl), aversion]
+        case MultiTxn(txns):
+            return [TxnType.MULTI.value, [_pack(each) for each in txns]]
+        case SessionTxn():
+            return [TxnType.SESSION.value, *txn]
+        case CloseTxn(paths):
+            return [TxnType.CLOSE.value, paths]
+
+
+def _unpack(fields: Sequence[Any]) -> Txn:
+    kind = fields[0]
+    if kind == TxnType.SET_DATA:
+        return SetDataTxn(*fields[1:])
+    if kind == TxnType.CREATE:
+        _, path, data, acl, owner, cversion = fields
+        return CreateTxn(path, data, unpack_acl(acl), owner, cversion)
+    if kind == TxnType.DELETE:
+        return DeleteTxn(fields[1])
+    if kind == TxnType.SET_ACL:
+        return SetAclTxn(fields[1], unpack_acl(fields[2]), fields[3])
+    if kind == TxnType.MULTI:
+        return MultiTxn(tuple(_unpack(each) for each in fields[1]))  # type: ignore[misc]
+    if kind == TxnType.SESSION:
+        return SessionTxn(fields[1])
+    if kind == TxnType.CLOSE:
+        return CloseTxn(tuple(fields[1]))
+    raise JuteError(f"transaction type {kind} is from another version of this program")
+
+
+def pack_acl(acl: tuple[Acl, ...]) -> tuple[Acl, ...] | None:
+    """Return the form of an ACL on disk: nil for the open one, which nearly all nodes have."""
+    return None if acl is OPEN_ACL or acl == OPEN_ACL else acl
+
+
+def unpack_acl(packed: Sequence[Sequence[Any]] | None) -> tuple[Acl, ...]:
+    """Return the ACL that `pack_acl` described."""
+    return OPEN_ACL if packed is None else tuple(Acl(*entry) for entry in packed)

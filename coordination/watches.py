@@ -1,0 +1,176 @@
+"""Who wants to hear of which path (decision).
+
+A watcher is any hashable object (a connection). Two tables, as in ZooKeeper: data watches
+(exists, getData) and child watches (getChildren). A one-shot watch dies when it fires or with
+its connection; a persistent one only with its connection. Recursive watches live in the data
+table and hear of every descendant, but never of "children changed".
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from enum import IntFlag
+from typing import Generic, TypeVar
+
+from coordination import paths
+from coordination.messages import AddWatchMode, EventType, WatcherType
+from coordination.txns import CreateTxn, DeleteTxn, NodeTxn, SetDataTxn
+
+W = TypeVar("W", bound=Hashable)
+
+
+class Mode(IntFlag):
+    """How a watcher watches a path; several at once are possible."""
+
+    ONE_SHOT = 1
+    PERSISTENT = 2
+    RECURSIVE = 4
+
+
+class WatchTable(Generic[W]):
+    """One of the two tables. Invariant: `_by_path` and `_by_watcher` mirror each other."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, dict[W, Mode]] = {}
+        self._by_watcher: dict[W, set[str]] = {}
+        self._recursive_count = 0
+
+    @property
+    def watch_count(self) -> int:
+        """How many (watcher, path) pairs there are."""
+        return sum(len(found) for found in self._by_watcher.values())
+
+    def add(self, path: str, watcher: W, mode: Mode) -> None:
+        """Add `mode` to what `watcher` has on `path`."""
+        modes = self._by_path.setdefault(path, {})
+        before = modes.get(watcher, Mode(0))
+        if mode & ~before & Mode.RECURSIVE:
+            self._recursive_count += 1
+        modes[watcher] = before | mode
+        self._by_watcher.setdefault(watcher, set()).add(path)
+
+    def has(self, path: str, watcher: W) -> bool:
+        """Whether `watcher` has any watch on `path` here."""
+        return watcher in self._by_path.get(path, ())
+
+    def remove(self, path: str, watcher: W) -> bool:
+        """Forget what `watcher` has on `path`; return whether there was anything."""
+        if not self.has(path, watcher):
+            return False
+        self._set_mode(path, watcher, Mode(0))
+        return True
+
+    def remove_watcher(self, watcher: W) -> None:
+        """Forget a watcher: its connection is gone."""
+        for path in list(self._by_watcher.get(watcher, ())):
+            self._set_mode(path, watcher, Mode(0))
+
+    def fire(self, path: str) -> list[W]:
+        """Return who hears of a change at `path`; one-shot watches are used up."""
+        hearers: list[W] = []
+        direct = self._by_path.get(path)
+        if direct:
+            hearers = list(direct)
+            for watcher, mode in list(direct.items()):
+                if mode & Mode.ONE_SHOT:
+                    self._set_mode(path, watcher, mode & ~Mode.ONE_SHOT)
+        if self._recursive_count:
+            hearers += [
+                watcher for watcher in self._recursive_above(path) if watcher not in hearers
+            ]
+        return list(dict.fromkeys(hearers))
+
+    def _recursive_above(self, path: str) -> Iterator[W]:
+        for ancestor in paths.ancestors_of(path):
+            for watcher, mode in self._by_path.get(ancestor, {}).items():
+                if mode & Mode.RECURSIVE:
+                    yield watcher
+
+    def _set_mode(self, path: str, watcher: W, mode: Mode) -> None:
+        modes = self._by_path[path]
+        if modes[watcher] & ~mode & Mode.RECURSIVE:
+            self._recursive_count -= 1
+        if mode:
+            modes[watcher] = mode
+            return
+        del modes[watcher]
+        if not modes:
+            del self._by_path[path]
+        watched = self._by_watcher[watcher]
+        watched.discard(path)
+        if not watched:
+            del self._by_watcher[watcher]
+
+    def by_path(self) -> dict[str, dict[W, Mode]]:
+        """Return the table for `wchp`; read only."""
+        return self._by_path
+
+    def by_watcher(self) -> dict[W, set[str]]:
+        """Return the table for `wchc`; read only."""
+        return self._by_watcher
+
+
+class Watches(Generic[W]):
+    """Both tables, and which of them a transaction fires, in which order."""
+
+    def __init__(self) -> None:
+        self.data: WatchTable[W] = WatchTable()
+        self.children: WatchTable[W] = WatchTable()
+
+    def add(self, path: str, watcher: W, mode: AddWatchMode) -> None:
+        """Add a persistent watch."""
+        if mode is AddWatchMode.PERSISTENT_RECURSIVE:
+            self.data.add(path, watcher, Mode.RECURSIVE)
+        else:
+            self.data.add(path, watcher, Mode.PERSISTENT)
+            self.children.add(path, watcher, Mode.PERSISTENT)
+
+    def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Whether `watcher` has a watch of `kind` on `path`."""
+        return any(table.has(path, watcher) for table in self._tables(kind))
+
+    def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
+        """Remove watches of `kind`; return whether there were any."""
+        removed = [table.remove(path, watcher) for table in self._tables(kind)]
+        return any(removed)
+
+    def remove_watcher(self, watcher: W) -> None:
+        """Forget a connection."""
+        self.data.remove_watcher(watcher)
+        self.children.remove_watcher(watcher)
+
+    def _tables(self, kind: WatcherType) -> Iterable[WatchTable[W]]:
+        if kind is WatcherType.DATA:
+            return (self.data,)
+        if kind is WatcherType.CHILDREN:
+            return (self.children,)
+        return (self.data, self.children)
+
+    def fire(self, txn: NodeTxn) -> list[tuple[EventType, str, list[W]]]:
+        """Return the events of one change, in the order in which they must leave."""
+        if isinstance(txn, SetDataTxn):
+            return self._event(EventType.NODE_DATA_CHANGED, txn.path, self.data)
+        if isinstance(txn, CreateTxn):
+            return [
+                *self._event(EventType.NODE_CREATED, txn.path, self.data),
+                *self._parent_event(txn.path),
+            ]
+        if isinstance(txn, DeleteTxn):
+            return self._deleted(txn.path)
+        return []
+
+    def _deleted(self, path: str) -> list[tuple[EventType, str, list[W]]]:
+        told = self.data.fire(path)
+        # One connection hears of a deletion once, even with a watch in both tables.
+        others = [watcher for watcher in self.children.fire(path) if watcher not in told]
+        hearers = told + others
+        event = [(EventType.NODE_DELETED, path, hearers)] if hearers else []
+        return [*event, *self._parent_event(path)]
+
+    def _event(
+        self, kind: EventType, path: str, table: WatchTable[W]
+    ) -> list[tuple[EventType, str, list[W]]]:
+        hearers = table.fire(path)
+        return [(kind, path, hearers)] if hearers else []
+
+    def _parent_event(self, path: str) -> list[tuple[EventType, str, list[W]]]:
+        parent = paths.parent_of(path) or paths.ROOT
+        return self._event(EventType.NODE_CHILDREN_CHANGED, parent, self.children)

@@ -1,0 +1,128 @@
+"""Runs kazoo's own test suite, unchanged, against our coordinator or a real ZooKeeper.
+
+    python tests/interop/coordination/kazoo_suite.py [--subset] [--server ours|zookeeper]
+
+Needs the network once: the source distribution of kazoo and its test dependencies go to
+`--work-dir` (default `.interop/kazoo`). The suite's own harness starts and stops the server. Seven tests
+cannot pass on any stand-alone server, ZooKeeper's included; they are deselected by name.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+KAZOO = "kazoo-2.11.0"
+REQUIREMENTS = [
+    "pytest",
+    "pytest-timeout",
+    "objgraph",
+    "gevent>=1.2",
+    "eventlet>=0.17.1",
+    "pyjks",
+    "pyopenssl<24",
+]
+NEEDS_AN_ENSEMBLE = [
+    "test_client.py::TestClient::test_update_host_list",
+    "test_eventlet_handler.py::TestEventletClient::test_update_host_list",
+    "test_gevent_handler.py::TestGeventClient::test_update_host_list",
+    "test_client.py::TestReconfig::test_add_remove_observer",
+    "test_client.py::TestReconfig::test_bad_input",
+    "test_client.py::TestReconfig::test_no_super_auth",
+    "test_connection.py::TestReadOnlyMode::test_read_only",
+]
+# Under a minute: the client, its transactions, locks, elections and a server that stops.
+SUBSET = [
+    "test_client.py::TestClient",
+    "test_client.py::TestClientTransactions",
+    "test_client.py::TestAuthentication",
+    "test_client.py::TestSSLClient",
+    "test_connection.py::TestConnectionDrop",
+    "test_connection.py::TestConnectionHandler",
+    "test_counter.py",
+    "test_election.py",
+    "test_queue.py",
+    "test_party.py",
+    "test_barrier.py",
+]
+ZOOKEEPER_CLASSPATH = "/usr/share/java/zookeeper.jar:/usr/share/java/*"
+
+
+def main(argv: list[str]) -> int:
+    options = parse(argv)
+    work_dir = options.work_dir.resolve()
+    python = prepare(work_dir)
+    suite = work_dir / KAZOO / "kazoo" / "tests"
+    chosen = [str(suite / name) for name in SUBSET] if options.subset else [str(suite)]
+    skipped = [
+        f"--deselect={suite.relative_to(suite.parents[1]) / name}" for name in NEEDS_AN_ENSEMBLE
+    ]
+    command = [str(python), "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
+    command += ["-o", "log_cli=false", "-o", "addopts=", "-W", "ignore", *skipped, *chosen]
+    return subprocess.run(
+        command + options.extra,
+        cwd=work_dir / KAZOO,
+        env=environment(options.server, work_dir, python, options.port),
+        check=False,
+    ).returncode
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--subset", action="store_true")
+    parser.add_argument("--server", choices=["ours", "zookeeper"], default="ours")
+    parser.add_argument("--work-dir", type=Path, default=ROOT / ".interop" / "kazoo")
+    parser.add_argument("--port", type=int, default=24000)
+    options, options.extra = parser.parse_known_args(argv)
+    return options
+
+
+def prepare(work_dir: Path) -> Path:
+    """Fetch and install what is missing; return the Python to run the suite with."""
+    work_dir.mkdir(parents=True, exist_ok=True)
+    archive = work_dir / f"{KAZOO}.tar.gz"
+    if not archive.exists():
+        name, _, version = KAZOO.rpartition("-")
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        subprocess.run(
+            [*pip, "--no-binary", name, f"{name}=={version}", "-d", str(work_dir)], check=True
+        )
+    if not (work_dir / KAZOO).exists():
+        with tarfile.open(archive) as file:
+            file.extractall(work_dir, filter="data")
+    python = work_dir / "venv" / "bin" / "python"
+    if not python.exists():
+        venv.create(work_dir / "venv", with_pip=True)
+        install = [str(python), "-m", "pip", "install", "--quiet"]
+        subprocess.run([*install, *REQUIREMENTS, str(work_dir / KAZOO)], check=True)
+    return python
+
+
+def environment(server: str, work_dir: Path, python: Path, port: int) -> dict[str, str]:
+    """Return the variables of kazoo's harness; ours puts a script named `java` first."""
+    variables = dict(
+        os.environ,
+        ZOOKEEPER_CLASSPATH=ZOOKEEPER_CLASSPATH,
+        ZOOKEEPER_CLUSTER_SIZE="1",
+        ZOOKEEPER_VERSION="3.8.0",
+        ZOOKEEPER_PORT_OFFSET=str(port),
+        COORDINATOR_PYTHON=sys.executable,
+        COORDINATOR_ROOT=str(ROOT),
+    )
+    if server == "ours":
+        shims = work_dir / "shims"
+        shims.mkdir(exist_ok=True)
+        shim = shims / "java"
+        module = Path(__file__).with_name("java_shim.py")
+        shim.write_text(f'#!/bin/sh\nexec "{python}" "{module}" "$@"\n')
+        shim.chmod(0o755)
+        variables["PATH"] = f"{shims}{os.pathsep}{variables['PATH']}"
+    return variables
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

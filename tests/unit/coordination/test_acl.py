@@ -1,0 +1,71 @@
+"""Access control lists: who passes, what is stored, what is shown."""
+
+import pytest
+
+from coordination import acl
+from coordination.acl import SUPER, Identity, Permission, digest_identity
+from coordination.errors import ErrorCode, OperationError
+from coordination.messages import OPEN_ACL, Acl, OpCode, PathRequest, ReadRequest
+from tests.unit.coordination.fakes import peer, service
+
+BOB = digest_identity(b"bob:secret")
+LOCAL = Identity("ip", "10.1.2.3")
+
+
+def test_a_digest_is_zookeepers() -> None:
+    # The digest that ZooKeeper's documentation and kazoo's harness give for this password.
+    assert digest_identity(b"super:test").id == "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
+
+
+@pytest.mark.parametrize(
+    ("entry", "who", "allowed"),
+    [
+        pytest.param(Acl(31, "world", "anyone"), (), True, id="world"),
+        pytest.param(Acl(30, "world", "anyone"), (), False, id="world without READ"),
+        pytest.param(Acl(1, "digest", BOB.id), (BOB,), True, id="right digest"),
+        pytest.param(Acl(1, "digest", "bob:other"), (BOB,), False, id="wrong digest"),
+        pytest.param(Acl(1, "ip", "10.1.2.3"), (LOCAL,), True, id="address"),
+        pytest.param(Acl(1, "ip", "10.1.0.0/16"), (LOCAL,), True, id="network"),
+        pytest.param(Acl(1, "ip", "10.2.0.0/16"), (LOCAL,), False, id="other network"),
+        pytest.param(Acl(0, "digest", "x:y"), (SUPER,), True, id="super"),
+    ],
+)
+def test_read_permission(entry: Acl, who: tuple[Identity, ...], allowed: bool) -> None:
+    if allowed:
+        acl.require((entry,), Permission.READ, who, "/a")
+    else:
+        with pytest.raises(OperationError) as caught:
+            acl.require((entry,), Permission.READ, who, "/a")
+        assert caught.value.code is ErrorCode.NO_AUTH
+
+
+def test_auth_expands_to_what_the_caller_has_proven() -> None:
+    assert acl.resolve((Acl(31, "auth", ""),), (BOB, LOCAL), "/a") == (Acl(31, "digest", BOB.id),)
+
+
+def test_duplicates_are_stored_once() -> None:
+    entry = Acl(31, "ip", "10.0.0.1")
+    assert acl.resolve((entry, entry), (), "/a") == (entry,)
+    assert acl.resolve(tuple(OPEN_ACL), (), "/a") is OPEN_ACL
+
+
+def test_readers_without_admin_see_masked_digests() -> None:
+    client = peer(service())
+    client.identities = (BOB, LOCAL)
+    own = (Acl(31, "digest", BOB.id), Acl(1, "world", "anyone"))
+    client.create("/mine", b"", acl=own)
+    other = peer(client.service)
+    assert client.ask(OpCode.GET_ACL, PathRequest("/mine")).acl == own
+    assert other.ask(OpCode.GET_ACL, PathRequest("/mine")).acl == (
+        Acl(31, "digest", "bob:x"),
+        Acl(1, "world", "anyone"),
+    )
+
+
+def test_an_unreadable_node_can_be_seen_to_exist_but_not_read() -> None:
+    client = peer(service())
+    client.create("/locked", b"x", acl=(Acl(31, "digest", BOB.id),))
+    assert client.ask(OpCode.GET_DATA, ReadRequest("/locked", False)) == ErrorCode.NO_AUTH
+    assert client.ask(OpCode.GET_CHILDREN, ReadRequest("/locked", False)) == ErrorCode.NO_AUTH
+    assert client.ask(OpCode.GET_ACL, PathRequest("/locked")) == ErrorCode.NO_AUTH
+    assert client.ask(OpCode.EXISTS, ReadRequest("/locked", False)).stat.data_length == 1

@@ -1,0 +1,238 @@
+"""Requests through the whole decision core: multi, sessions, tags, housekeeping, bad input."""
+
+import pytest
+
+from coordination import jute, multi
+from coordination.errors import ErrorCode
+from coordination.messages import (
+    OPEN_ACL,
+    CheckRequest,
+    CreateFlag,
+    CreateRequest,
+    CreateTtlRequest,
+    DeleteRequest,
+    EventType,
+    GetEphemeralsRequest,
+    OpCode,
+    PathRequest,
+    ReadRequest,
+    SetAclRequest,
+    SetDataRequest,
+)
+from coordination.multi import Op
+from coordination.state import State
+from coordination.txns import CloseTxn, MultiTxn
+from tests.unit.coordination.fakes import WALL_MS, FakePeer, peer, service
+
+
+def create_op(path: str, flags: int = 0) -> Op:
+    return Op(OpCode.CREATE, CreateRequest(path, b"", OPEN_ACL, flags))
+
+
+def set_op(path: str, version: int = -1) -> Op:
+    return Op(OpCode.SET_DATA, SetDataRequest(path, b"x", version))
+
+
+def delete_op(path: str) -> Op:
+    return Op(OpCode.DELETE, DeleteRequest(path, -1))
+
+
+def check_op(path: str, version: int) -> Op:
+    return Op(OpCode.CHECK, CheckRequest(path, version))
+
+
+def snapshot(client: FakePeer) -> dict[str, object]:
+    tree = client.service.state.tree
+    return {path: (node.data, node.acl, node.stat()) for path, node in tree.nodes.items()}
+
+
+def test_later_operations_of_a_multi_see_the_earlier_ones() -> None:
+    client = peer(service())
+    results = client.multi(
+        create_op("/m"), set_op("/m", 0), create_op("/m/c"), delete_op("/m/c"), check_op("/m", 1)
+    )
+    assert [result.type for result in results] == [
+        OpCode.CREATE,
+        OpCode.SET_DATA,
+        OpCode.CREATE,
+        OpCode.DELETE,
+        OpCode.CHECK,
+    ]
+    node = client.service.state.tree.nodes["/m"]
+    assert (node.czxid, node.mzxid, node.pzxid) == (client.service.state.zxid,) * 3
+
+
+@pytest.mark.parametrize("last", [check_op("/kept", 9), create_op("/kept"), delete_op("/none")])
+def test_a_failed_multi_changes_nothing_at_all(last: Op) -> None:
+    client = peer(service())
+    client.create("/kept", b"old")
+    client.create("/kept/eph", b"", CreateFlag.EPHEMERAL)
+    client.create("/doomed")
+    client.ask(OpCode.CREATE_CONTAINER, CreateRequest("/box", b"", OPEN_ACL, 4))
+    client.ask(OpCode.EXISTS, ReadRequest("/new", True))
+    before, entries = snapshot(client), len(client.service.entries)
+    owned = {key: dict(value) for key, value in client.service.state.tree.ephemerals.items()}
+    results = client.multi(
+        set_op("/kept"),
+        create_op("/new", CreateFlag.EPHEMERAL),
+        delete_op("/kept/eph"),
+        delete_op("/doomed"),
+        delete_op("/box"),
+        last,
+        set_op("/kept"),
+    )
+    failed = results[5].err
+    assert [r.err for r in results] == [0] * 5 + [failed, ErrorCode.RUNTIME_INCONSISTENCY]
+    assert failed < -100
+    assert snapshot(client) == before
+    assert len(client.service.entries) == entries
+    assert client.service.state.tree.ephemerals == owned
+    assert list(client.service.state.tree.containers) == ["/box"]
+    assert client.seen == []
+
+
+def test_a_multi_is_one_transaction_and_fires_per_operation_in_order() -> None:
+    client = peer(service())
+    client.ask(OpCode.EXISTS, ReadRequest("/a", True))
+    client.ask(OpCode.GET_CHILDREN, ReadRequest("/", True))
+    before = client.service.state.zxid
+    client.multi(create_op("/a"), set_op("/a"), create_op("/b"))
+    assert client.service.state.zxid == before + 1
+    assert isinstance(client.service.entries[-1].txn, MultiTxn)
+    assert client.seen == [
+        (EventType.NODE_CREATED, "/a"),
+        (EventType.NODE_CHILDREN_CHANGED, "/"),
+    ]
+
+
+def test_create2_in_a_multi_is_answered_with_the_path_alone() -> None:
+    client = peer(service())
+    op = Op(OpCode.CREATE2, CreateRequest("/a", b"", OPEN_ACL, 0))
+    assert client.multi(op)[0].type == OpCode.CREATE
+
+
+def test_an_empty_multi_is_fine_and_logs_nothing() -> None:
+    client = peer(service())
+    entries = len(client.service.entries)
+    assert client.multi() == []
+    assert len(client.service.entries) == entries
+
+
+def test_reads_and_writes_do_not_mix_in_a_multi() -> None:
+    client = peer(service())
+    mixed = multi.encode_ops([create_op("/a"), Op(OpCode.GET_DATA, ReadRequest("/", False))])
+    assert client.raw(OpCode.MULTI, mixed).err == ErrorCode.MARSHALLING_ERROR
+    assert "/a" not in client.service.state.tree.nodes
+
+
+def test_multi_read_answers_each_by_itself() -> None:
+    client = peer(service())
+    client.create("/a", b"1")
+    ops = [
+        Op(OpCode.GET_DATA, ReadRequest("/a", False)),
+        Op(OpCode.GET_DATA, ReadRequest("/none", False)),
+        Op(OpCode.GET_CHILDREN, ReadRequest("/", False)),
+    ]
+    reply = client.raw(OpCode.MULTI_READ, multi.encode_ops(ops))
+    results = multi.decode_results(reply.body)
+    assert [result.err for result in results] == [0, ErrorCode.NO_NODE, 0]
+
+
+@pytest.mark.parametrize("op", [OpCode.CHECK, OpCode.RECONFIG])
+def test_what_we_do_not_do_is_refused_and_the_connection_lives(op: OpCode) -> None:
+    reply = peer(service()).raw(op, jute.encode(CheckRequest("/", -1)))
+    assert (reply.err, reply.closes) == (ErrorCode.UNIMPLEMENTED, False)
+
+
+def test_an_unknown_operation_is_refused_and_the_connection_closed() -> None:
+    reply = peer(service()).raw(9999, b"")
+    assert (reply.err, reply.closes) == (ErrorCode.UNIMPLEMENTED, True)
+
+
+def test_a_malformed_body_is_a_marshalling_error() -> None:
+    client = peer(service())
+    for op in (OpCode.CREATE, OpCode.GET_DATA, OpCode.MULTI, OpCode.SET_WATCHES2):
+        assert client.raw(op, b"\x7f\xff\xff\xff").err == ErrorCode.MARSHALLING_ERROR
+
+
+def test_a_read_is_as_fresh_as_its_node_and_an_error_as_the_whole_tree() -> None:
+    client = peer(service())
+    client.create("/old")
+    touched = client.service.state.zxid
+    client.create("/new")
+    fresh = client.raw(OpCode.GET_DATA, jute.encode(ReadRequest("/old", False)))
+    missing = client.raw(OpCode.GET_DATA, jute.encode(ReadRequest("/none", False)))
+    assert (fresh.tag, missing.tag) == (touched, touched + 1)
+    client.ask(OpCode.SET_ACL, SetAclRequest("/old", OPEN_ACL, -1))
+    changed = client.raw(OpCode.GET_ACL, jute.encode(PathRequest("/old")))
+    assert changed.tag == touched + 2
+
+
+def test_a_closed_session_takes_its_nodes_in_one_transaction() -> None:
+    client = peer(service())
+    client.create("/a", b"", CreateFlag.EPHEMERAL)
+    client.create("/b", b"", CreateFlag.EPHEMERAL)
+    reply = client.raw(OpCode.CLOSE_SESSION, b"")
+    assert reply.closes
+    assert client.service.entries[-1].txn == CloseTxn(("/a", "/b"))
+    assert client.service.state.timeouts_ms == {}
+    assert client.service.sessions.find(client.session_id) is None
+
+
+def test_ephemerals_are_listed_for_their_owner_only() -> None:
+    owner = peer(service())
+    owner.create("/a", b"", CreateFlag.EPHEMERAL)
+    owner.create("/b", b"", CreateFlag.EPHEMERAL)
+    other = peer(owner.service)
+    everything = owner.ask(OpCode.GET_EPHEMERALS, GetEphemeralsRequest(None)).children
+    assert sorted(everything) == ["/a", "/b"]
+    assert owner.ask(OpCode.GET_EPHEMERALS, GetEphemeralsRequest("/a")).children == ("/a",)
+    assert other.ask(OpCode.GET_EPHEMERALS, GetEphemeralsRequest("")).children == ()
+
+
+def test_descendants_are_counted_at_any_depth() -> None:
+    client = peer(service())
+    for path in ("/a", "/a/b", "/a/b/c", "/ab"):
+        client.create(path)
+    count = client.ask(OpCode.GET_ALL_CHILDREN_NUMBER, PathRequest("/a"))
+    everything = client.ask(OpCode.GET_ALL_CHILDREN_NUMBER, PathRequest("/"))
+    assert (count.total_number, everything.total_number) == (2, 7)
+
+
+def test_containers_go_when_their_last_child_has_gone_but_not_before_the_first() -> None:
+    client = peer(service())
+    for path in ("/used", "/unused"):
+        client.ask(OpCode.CREATE_CONTAINER, CreateRequest(path, b"", OPEN_ACL, 4))
+    client.create("/used/x")
+    assert client.service.delete_spent_nodes(WALL_MS) == 0
+    client.ask(OpCode.DELETE, DeleteRequest("/used/x", -1))
+    assert client.service.delete_spent_nodes(WALL_MS) == 1
+    assert "/used" not in client.service.state.tree.nodes
+    assert "/unused" in client.service.state.tree.nodes
+
+
+def test_a_ttl_node_goes_when_its_time_is_up_unless_it_has_children() -> None:
+    client = peer(service())
+    for path in ("/t", "/u"):
+        client.ask(OpCode.CREATE_TTL, CreateTtlRequest(path, b"", OPEN_ACL, 5, 1000))
+    client.create("/u/x")
+    assert client.service.delete_spent_nodes(WALL_MS + 1000) == 0
+    assert client.service.delete_spent_nodes(WALL_MS + 1001) == 1
+    assert "/t" not in client.service.state.tree.nodes
+
+
+def test_replaying_the_entries_gives_the_same_state() -> None:
+    client = peer(service())
+    client.create("/a", b"1")
+    client.multi(create_op("/a/b", CreateFlag.EPHEMERAL), set_op("/a"))
+    client.ask(OpCode.CREATE_TTL, CreateTtlRequest("/t", b"", OPEN_ACL, 5, 1000))
+    client.ask(OpCode.DELETE, DeleteRequest("/t", -1))
+    replayed = State()
+    for entry in client.service.entries:
+        replayed.apply(entry)
+    expected = client.service.state
+    assert replayed.zxid == expected.zxid
+    assert replayed.timeouts_ms == expected.timeouts_ms
+    assert {path: node.stat() for path, node in replayed.tree.nodes.items()} == {
+        path: node.stat() for path, node in expected.tree.nodes.items()
+    }

@@ -38,6 +38,8 @@ _INT64_BITS: Final = 64
 _MAX_INT32: Final = 2**31 - 1
 _MIN_INT64: Final = -(2**63)
 _MAX_INT64: Final = 2**63 - 1
+# One less than fits, so that its distance from a base timestamp of -1 fits too.
+MAX_TIMESTAMP_MS: Final = 2**63 - 2
 
 
 class Survey(NamedTuple):
@@ -194,21 +196,23 @@ def _read_headers(section: bytes, position: int) -> tuple[Headers, int]:
         raise CorruptBatchError(f"impossible count of headers {count}")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
-        key_bytes, position = _read_length(section, position)
+        key_bytes, start = _read_length(section, position)
         if key_bytes < 0:
             raise CorruptBatchError(f"negative length of a header's key {key_bytes}")
-        key_end = position + key_bytes
-        value_bytes, start = _read_length(section, key_end)
-        value_end = start + max(0, value_bytes)
+        position = start + key_bytes
         # Kafka's readers replace what is not UTF-8 too, rather than losing the record.
-        key = section[position:key_end].decode(errors="replace")
-        headers.append((key, None if value_bytes < 0 else section[start:value_end]))
-        position = value_end
+        key = section[start:position].decode(errors="replace")
+        value_bytes, start = _read_length(section, position)
+        position = start + max(0, value_bytes)
+        headers.append((key, None if value_bytes < 0 else section[start:position]))
     return tuple(headers), position
 
 
 def _read_length(section: bytes, position: int) -> tuple[int, int]:
-    number, position = _read_varint(section, position, _INT32_BITS)
+    number = section[position]
+    position += 1
+    if number > 0x7F:
+        number, position = _read_varint(section, position - 1, _INT32_BITS)
     return number >> 1 ^ -(number & 1), position
 
 
@@ -284,10 +288,10 @@ class RecordBuffer:
         record is always taken.
 
         Raises:
-            EncodeError: the timestamp is negative and not -1 (none), or no buffer can hold more.
+            EncodeError: the timestamp is below -1 (none) or too large, or no buffer can hold more.
         """
-        if not _NO_TIMESTAMP <= timestamp_ms <= _MAX_INT64:
-            raise EncodeError(f"a timestamp must be within -1..{_MAX_INT64}, got {timestamp_ms}")
+        if not _NO_TIMESTAMP <= timestamp_ms <= MAX_TIMESTAMP_MS:
+            raise EncodeError(f"timestamp {timestamp_ms} is not within -1..{MAX_TIMESTAMP_MS}")
         count = self.record_count
         timestamp_delta = timestamp_ms - self.base_timestamp_ms if count else 0
 
@@ -323,7 +327,7 @@ class RecordBuffer:
             )
         )
         size = len(body)
-        length = _VARINTS[size] if size < _VARINTS_END else _write_varint(size)
+        length = _encode_length(size)
         end = len(self._bytes) + len(length) + size
         if end > self._limit_bytes and count:
             return -1
@@ -348,13 +352,17 @@ class RecordBuffer:
 
 
 def _encode_headers(headers: HeadersLike) -> bytes:
-    parts = [_write_varint(len(headers))]
+    parts = [_encode_length(len(headers))]
     for key, value in headers:
         encoded_key = key.encode()
-        parts += (_write_varint(len(encoded_key)), encoded_key)
+        parts += (_encode_length(len(encoded_key)), encoded_key)
         if value is None:
             parts.append(_NULL)
         else:
-            encoded_value = bytes(memoryview(value))
-            parts += (_write_varint(len(encoded_value)), encoded_value)
+            encoded_value = value if type(value) is bytes else bytes(memoryview(value))
+            parts += (_encode_length(len(encoded_value)), encoded_value)
     return b"".join(parts)
+
+
+def _encode_length(size: int) -> bytes:
+    return _VARINTS[size] if size < _VARINTS_END else _write_varint(size)

@@ -1,0 +1,551 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Decision: the compiled twin of `records_loops`: the same names, results and errors.
+
+Built at install time where Cython and a C compiler are present; `records_scanner` falls back to
+the plain loops without it. What the functions promise is written there, and
+tests/property/kafkawire/test_records_twins.py holds the two together.
+
+Invariant: no byte outside the section is read, whatever the section says about itself.
+"""
+
+from os import environ
+
+# Here, because kafkawire itself reads no environment.
+if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
+    raise ImportError("OTTLA_PURE_PYTHON asks for the plain loops")
+
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_CheckExact,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
+
+from kafkawire.errors import CorruptBatchError, EncodeError
+from kafkawire.records_loops import MAX_TIMESTAMP_MS, Survey
+
+INTERFACE_VERSION = 1
+
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX >= 0x030E0000
+    /* Tuples cache their hash since 3.14, and tp_alloc leaves a 0 there. */
+    #define OTTLA_FORGET_HASH(row) (((PyTupleObject *)(row))->ob_hash = -1)
+    #else
+    #define OTTLA_FORGET_HASH(row) ((void)0)
+    #endif
+    #if defined(__GNUC__) || defined(__clang__)
+    #define OTTLA_ADD_OVERFLOWS(a, b, sum) __builtin_add_overflow((a), (b), (sum))
+    #else
+    static int OTTLA_ADD_OVERFLOWS(int64_t a, int64_t b, int64_t *sum) {
+        *sum = (int64_t)((uint64_t)a + (uint64_t)b);
+        return (b >= 0) ? (*sum < a) : (*sum >= a);
+    }
+    #endif
+    """
+    void OTTLA_FORGET_HASH(PyObject *row) noexcept nogil
+    bint OTTLA_ADD_OVERFLOWS(int64_t a, int64_t b, int64_t *sum) noexcept nogil
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        PyObject *(*tp_alloc)(PyTypeObject *, Py_ssize_t) except NULL
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+
+cdef enum:
+    MIN_RECORD_BYTES = 7
+    NO_TIMESTAMP = -1
+
+# What may be wrong with a record, as `walk_record` answers.
+cdef enum Fault:
+    NO_FAULT
+    PAST_THE_END
+    LONG_VARINT
+    NEGATIVE_LENGTH
+    WRONG_LENGTH
+    BAD_HEADERS
+
+cdef tuple FAULT_TEXTS = (
+    "no fault",
+    "a record runs past the end",
+    "a varint has too many bits",
+    "a record or a header's key has a negative length",
+    "a record does not end where its length says",
+    "impossible count of headers",
+)
+
+# A record in place: pointers into the section, and sizes of -1 for null.
+cdef struct Record:
+    int64_t timestamp_delta
+    int32_t offset_delta
+    int32_t key_bytes
+    int32_t value_bytes
+    int32_t header_count
+    const uint8_t *key
+    const uint8_t *value
+    const uint8_t *headers
+
+
+cdef inline Fault read_varlong(
+    const uint8_t **cursor, const uint8_t *end, int64_t *result
+) noexcept nogil:
+    cdef const uint8_t *at = cursor[0]
+    cdef uint64_t number = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while True:
+        if at >= end:
+            return PAST_THE_END
+        byte = at[0]
+        at += 1
+        # The tenth byte has room for one bit.
+        if shift == 63 and byte > 1:
+            return LONG_VARINT
+        number |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    cursor[0] = at
+    result[0] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
+    return NO_FAULT
+
+
+cdef inline Fault read_varint(
+    const uint8_t **cursor, const uint8_t *end, int32_t *result
+) noexcept nogil:
+    cdef const uint8_t *at = cursor[0]
+    cdef uint32_t number = 0
+    cdef int shift = 0
+    cdef uint8_t byte
+    while True:
+        if at >= end:
+            return PAST_THE_END
+        byte = at[0]
+        at += 1
+        # The fifth byte has room for four bits.
+        if shift == 28 and byte > 0x0F:
+            return LONG_VARINT
+        number |= <uint32_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    cursor[0] = at
+    result[0] = <int32_t>(number >> 1) ^ -<int32_t>(number & 1)
+    return NO_FAULT
+
+
+cdef inline Fault read_span(
+    const uint8_t **cursor, const uint8_t *end, const uint8_t **span, int32_t *size
+) noexcept nogil:
+    """Read a length and step over as many bytes; a negative length means null."""
+    cdef Fault fault = read_varint(cursor, end, size)
+    if fault != NO_FAULT:
+        return fault
+    span[0] = cursor[0]
+    if size[0] > 0:
+        if size[0] > end - cursor[0]:
+            return PAST_THE_END
+        cursor[0] += size[0]
+    return NO_FAULT
+
+
+cdef inline Fault walk_record(
+    const uint8_t **cursor, const uint8_t *end, Record *record
+) noexcept nogil:
+    """Step over the record at `cursor`, and say where its parts lie."""
+    cdef int32_t size
+    cdef const uint8_t *record_end
+    cdef Fault fault = read_varint(cursor, end, &size)
+    if fault != NO_FAULT:
+        return fault
+    if size < 0:
+        return NEGATIVE_LENGTH
+    if size > end - cursor[0]:
+        return PAST_THE_END
+    if size < MIN_RECORD_BYTES - 1:
+        return WRONG_LENGTH
+    record_end = cursor[0] + size
+    # The attributes, which no version uses.
+    cursor[0] += 1
+    fault = read_varlong(cursor, record_end, &record.timestamp_delta)
+    if fault == NO_FAULT:
+        fault = read_varint(cursor, record_end, &record.offset_delta)
+    if fault == NO_FAULT:
+        fault = read_span(cursor, record_end, &record.key, &record.key_bytes)
+    if fault == NO_FAULT:
+        fault = read_span(cursor, record_end, &record.value, &record.value_bytes)
+    if fault == NO_FAULT:
+        fault = read_varint(cursor, record_end, &record.header_count)
+    if fault != NO_FAULT:
+        return fault
+    record.headers = cursor[0]
+    if record.header_count:
+        fault = walk_headers(cursor, record_end, record.header_count)
+        if fault != NO_FAULT:
+            return fault
+    return NO_FAULT if cursor[0] == record_end else WRONG_LENGTH
+
+
+cdef Fault walk_headers(
+    const uint8_t **cursor, const uint8_t *end, int32_t count
+) noexcept nogil:
+    cdef const uint8_t *span
+    cdef int32_t size
+    cdef Fault fault
+    if count < 0 or count > end - cursor[0]:
+        return BAD_HEADERS
+    for _ in range(count):
+        fault = read_span(cursor, end, &span, &size)
+        if fault == NO_FAULT:
+            if size < 0:
+                return NEGATIVE_LENGTH
+            fault = read_span(cursor, end, &span, &size)
+        if fault != NO_FAULT:
+            return fault
+    return NO_FAULT
+
+
+cdef object corrupt(Fault fault, Py_ssize_t index):
+    return CorruptBatchError(f"{FAULT_TEXTS[<int>fault]}, record {index}")
+
+
+cdef inline bytes copy_span(const uint8_t *span, int32_t size):
+    return PyBytes_FromStringAndSize(<const char *>span, size)
+
+
+cdef tuple copy_headers(const Record *record, const uint8_t *end):
+    """The headers of a record that `walk_record` has found sound."""
+    cdef const uint8_t *cursor = record.headers
+    cdef const uint8_t *span = NULL
+    cdef int32_t size = 0
+    cdef list headers = []
+    cdef object key
+    for _ in range(record.header_count):
+        read_span(&cursor, end, &span, &size)
+        key = PyUnicode_DecodeUTF8(<const char *>span, size, "replace")
+        read_span(&cursor, end, &span, &size)
+        headers.append((key, None if size < 0 else copy_span(span, size)))
+    return tuple(headers)
+
+
+def read_rows(
+    data,
+    Py_ssize_t count,
+    int64_t base_offset,
+    int64_t base_timestamp_ms,
+    append_timestamp_ms,
+    row_type,
+    tuple before not None,
+    tuple after not None,
+):
+    """See `records_loops.read_rows`."""
+    # tp_alloc below makes an object that only a tuple class can have asked for.
+    if not (isinstance(row_type, type) and issubclass(row_type, tuple)):
+        raise TypeError(f"row_type must be a tuple class, not {row_type!r}")
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if count > view.len // MIN_RECORD_BYTES:
+            raise CorruptBatchError(f"{view.len} bytes cannot hold {count} records")
+        return read_section(
+            <const uint8_t *>view.buf,
+            <const uint8_t *>view.buf + view.len,
+            count,
+            base_offset,
+            base_timestamp_ms,
+            append_timestamp_ms,
+            row_type,
+            before,
+            after,
+        )
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef list read_section(
+    const uint8_t *cursor,
+    const uint8_t *end,
+    Py_ssize_t count,
+    int64_t base_offset,
+    int64_t base_timestamp_ms,
+    object append_timestamp_ms,
+    object row_type,
+    tuple before,
+    tuple after,
+):
+    cdef Py_ssize_t fields_start = len(before)
+    cdef Py_ssize_t after_start = fields_start + 5
+    cdef Py_ssize_t after_count = len(after)
+    cdef Py_ssize_t width = after_start + after_count
+    cdef bint is_plain = row_type is tuple
+    cdef bint has_append_time = append_timestamp_ms is not None
+    cdef object timestamp = append_timestamp_ms if has_append_time else base_timestamp_ms
+    cdef int64_t timestamp_ms
+    cdef int64_t last_timestamp_ms = base_timestamp_ms
+    cdef list rows = []
+    cdef Record record
+    cdef Py_ssize_t index, column
+    cdef Fault fault
+    cdef tuple row
+    for index in range(count):
+        fault = walk_record(&cursor, end, &record)
+        if fault != NO_FAULT:
+            raise corrupt(fault, index)
+        if not has_append_time:
+            if OTTLA_ADD_OVERFLOWS(base_timestamp_ms, record.timestamp_delta, &timestamp_ms):
+                raise CorruptBatchError("a timestamp leaves 64 bits")
+            # Records of one batch often share a millisecond, and so may share the number.
+            if timestamp_ms != last_timestamp_ms:
+                timestamp = timestamp_ms
+                last_timestamp_ms = timestamp_ms
+        row = PyTuple_New(width) if is_plain else new_row(row_type, width)
+        for column in range(fields_start):
+            put(row, column, before[column])
+        put(row, fields_start, <int64_t>(base_offset + record.offset_delta))
+        put(row, fields_start + 1, timestamp)
+        put(
+            row,
+            fields_start + 2,
+            None if record.key_bytes < 0 else copy_span(record.key, record.key_bytes),
+        )
+        put(
+            row,
+            fields_start + 3,
+            None if record.value_bytes < 0 else copy_span(record.value, record.value_bytes),
+        )
+        put(row, fields_start + 4, copy_headers(&record, end) if record.header_count else ())
+        for column in range(after_count):
+            put(row, after_start + column, after[column])
+        rows.append(row)
+    if cursor != end:
+        raise CorruptBatchError(f"{count} records end {end - cursor} bytes too early")
+    return rows
+
+
+cdef inline tuple new_row(object row_type, Py_ssize_t width):
+    """An empty tuple of a subclass, as tuple.__new__ makes it, but not by way of another tuple."""
+    cdef PyTypeObject *kind = <PyTypeObject *>row_type
+    cdef PyObject *row = kind.tp_alloc(kind, width)
+    OTTLA_FORGET_HASH(row)
+    result = <tuple>row
+    # The cast has counted the reference once more.
+    Py_DECREF(result)
+    return result
+
+
+cdef inline void put(tuple row, Py_ssize_t column, object field):
+    # PyTuple_SET_ITEM takes over a reference that Cython does not know to be gone.
+    Py_INCREF(field)
+    PyTuple_SET_ITEM(row, column, field)
+
+
+def survey_records(data, Py_ssize_t count, int64_t base_timestamp_ms):
+    """See `records_loops.survey_records`."""
+    cdef Py_buffer view
+    cdef const uint8_t *cursor
+    cdef const uint8_t *end
+    cdef int64_t timestamp_ms
+    cdef int64_t earliest_ms = NO_TIMESTAMP
+    cdef int64_t latest_ms = NO_TIMESTAMP
+    cdef bint has_time = False
+    cdef bint overflows = False
+    cdef Py_ssize_t without_key = -1
+    cdef Py_ssize_t out_of_place = -1
+    cdef Py_ssize_t index = 0
+    cdef Record record
+    cdef Fault fault = NO_FAULT
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if count > view.len // MIN_RECORD_BYTES:
+            raise CorruptBatchError(f"{view.len} bytes cannot hold {count} records")
+        cursor = <const uint8_t *>view.buf
+        end = cursor + view.len
+        for index in range(count):
+            fault = walk_record(&cursor, end, &record)
+            if fault != NO_FAULT:
+                raise corrupt(fault, index)
+            if OTTLA_ADD_OVERFLOWS(base_timestamp_ms, record.timestamp_delta, &timestamp_ms):
+                raise CorruptBatchError("a timestamp leaves 64 bits")
+            if timestamp_ms != NO_TIMESTAMP:
+                if not has_time or timestamp_ms < earliest_ms:
+                    earliest_ms = timestamp_ms
+                    has_time = True
+                if timestamp_ms > latest_ms:
+                    latest_ms = timestamp_ms
+            if record.key_bytes < 0 and without_key < 0:
+                without_key = index
+            if record.offset_delta != index and out_of_place < 0:
+                out_of_place = index
+        if cursor != end:
+            raise CorruptBatchError(f"{count} records end {end - cursor} bytes too early")
+    finally:
+        PyBuffer_Release(&view)
+    return Survey(earliest_ms, latest_ms, without_key, out_of_place)
+
+
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
+    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+
+
+cdef inline int varint_bytes(int64_t value) noexcept nogil:
+    cdef uint64_t number = zigzag(value)
+    cdef int size = 1
+    while number > 0x7F:
+        number >>= 7
+        size += 1
+    return size
+
+
+cdef inline uint8_t *write_varint(uint8_t *at, int64_t value) noexcept nogil:
+    cdef uint64_t number = zigzag(value)
+    while number > 0x7F:
+        at[0] = <uint8_t>(number & 0x7F | 0x80)
+        at += 1
+        number >>= 7
+    at[0] = <uint8_t>number
+    return at + 1
+
+
+cdef inline uint8_t *write_span(uint8_t *at, const char *span, Py_ssize_t size) noexcept nogil:
+    """Write a length and the bytes; null if the size is -1."""
+    at = write_varint(at, size)
+    if size <= 0:
+        return at
+    memcpy(at, span, size)
+    return at + size
+
+
+cdef inline Py_ssize_t span_bytes(Py_ssize_t size) noexcept nogil:
+    return varint_bytes(size) + (size if size > 0 else 0)
+
+
+cdef inline object exact_bytes(object value):
+    """`value` if it is bytes or None, else a copy of its bytes."""
+    if value is None or PyBytes_CheckExact(value):
+        return value
+    return bytes(memoryview(value))
+
+
+cdef class RecordBuffer:
+    """See `records_loops.RecordBuffer`."""
+
+    cdef uint8_t *_bytes
+    cdef Py_ssize_t _capacity
+    cdef Py_ssize_t _limit_bytes
+    cdef Py_ssize_t _reserved_bytes
+    cdef readonly Py_ssize_t size_bytes
+    cdef readonly Py_ssize_t record_count
+    cdef readonly int64_t base_timestamp_ms
+    cdef readonly int64_t max_timestamp_ms
+
+    def __init__(self, Py_ssize_t reserved_bytes=0, Py_ssize_t limit_bytes=INT32_MAX):
+        if not 0 <= reserved_bytes <= INT32_MAX:
+            raise ValueError(f"cannot reserve {reserved_bytes} bytes")
+        self._reserve(reserved_bytes)
+        memset(self._bytes, 0, reserved_bytes)
+        self.size_bytes = self._reserved_bytes = reserved_bytes
+        self._limit_bytes = limit_bytes
+        self.record_count = 0
+        self.base_timestamp_ms = self.max_timestamp_ms = NO_TIMESTAMP
+
+    def __dealloc__(self):
+        free(self._bytes)
+
+    cdef int _reserve(self, Py_ssize_t size) except -1:
+        """Have room for `size` bytes in all."""
+        cdef Py_ssize_t capacity = self._capacity or 512
+        cdef uint8_t *grown
+        while capacity < size:
+            capacity *= 2
+        if capacity != self._capacity:
+            grown = <uint8_t *>realloc(self._bytes, capacity)
+            if grown == NULL:
+                raise MemoryError(f"no memory for a batch of {capacity} bytes")
+            self._bytes = grown
+            self._capacity = capacity
+        return 0
+
+    def append(self, timestamp_ms, key, value, headers=()):
+        """See `records_loops.RecordBuffer.append`."""
+        cdef int overflow = 0
+        cdef int64_t time = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
+        if overflow or time < NO_TIMESTAMP or time == INT64_MAX:
+            raise EncodeError(f"timestamp {timestamp_ms} is not within -1..{MAX_TIMESTAMP_MS}")
+        key = exact_bytes(key)
+        value = exact_bytes(value)
+        cdef Py_ssize_t key_bytes = -1 if key is None else PyBytes_GET_SIZE(key)
+        cdef Py_ssize_t value_bytes = -1 if value is None else PyBytes_GET_SIZE(value)
+        cdef bytes encoded_headers = encode_headers(headers) if headers else b"\0"
+        cdef Py_ssize_t count = self.record_count
+        cdef int64_t timestamp_delta = time - self.base_timestamp_ms if count else 0
+        cdef Py_ssize_t size = (
+            1
+            + varint_bytes(timestamp_delta)
+            + varint_bytes(count)
+            + span_bytes(key_bytes)
+            + span_bytes(value_bytes)
+            + PyBytes_GET_SIZE(encoded_headers)
+        )
+        cdef Py_ssize_t end = self.size_bytes + varint_bytes(size) + size
+        if end > self._limit_bytes and count:
+            return -1
+        if end > INT32_MAX:
+            raise EncodeError(f"a batch holds at most {INT32_MAX} bytes, not {end}")
+        self._reserve(end)
+
+        cdef uint8_t *at = write_varint(self._bytes + self.size_bytes, size)
+        at[0] = 0
+        at = write_varint(at + 1, timestamp_delta)
+        at = write_varint(at, count)
+        at = write_span(at, NULL if key is None else PyBytes_AS_STRING(key), key_bytes)
+        at = write_span(at, NULL if value is None else PyBytes_AS_STRING(value), value_bytes)
+        memcpy(at, PyBytes_AS_STRING(encoded_headers), PyBytes_GET_SIZE(encoded_headers))
+
+        self.size_bytes = end
+        if not count:
+            self.base_timestamp_ms = time
+        if time > self.max_timestamp_ms:
+            self.max_timestamp_ms = time
+        self.record_count = count + 1
+        return count
+
+    def to_bytearray(self):
+        """A copy of everything, the reserved bytes in front."""
+        return PyByteArray_FromStringAndSize(<const char *>self._bytes, self.size_bytes)
+
+    def records(self):
+        """A copy of the records alone."""
+        return PyBytes_FromStringAndSize(
+            <const char *>self._bytes + self._reserved_bytes,
+            self.size_bytes - self._reserved_bytes,
+        )
+
+
+cdef bytes encode_headers(object headers):
+    """The count of headers and the headers; two passes, so that the size is known."""
+    cdef list pairs = [(key, exact_bytes(value)) for key, value in headers]
+    cdef Py_ssize_t size = varint_bytes(len(pairs))
+    cdef Py_ssize_t key_bytes
+    cdef const char *text
+    for key, value in pairs:
+        PyUnicode_AsUTF8AndSize(key, &key_bytes)
+        size += span_bytes(key_bytes)
+        size += span_bytes(-1 if value is None else PyBytes_GET_SIZE(value))
+    cdef bytes encoded = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t *at = write_varint(<uint8_t *>PyBytes_AS_STRING(encoded), len(pairs))
+    for key, value in pairs:
+        text = PyUnicode_AsUTF8AndSize(key, &key_bytes)
+        at = write_span(at, text, key_bytes)
+        if value is None:
+            at = write_span(at, NULL, -1)
+        else:
+            at = write_span(at, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+    return encoded

@@ -123,11 +123,11 @@ class Api:
     advertised: Versions | None = None
 
     @cached_property
-    def request(self) -> type:
+    def request(self) -> type[object]:
         return self._message("Request")
 
     @cached_property
-    def response(self) -> type:
+    def response(self) -> type[object]:
         return self._message("Response")
 
     @cached_property
@@ -138,9 +138,14 @@ class Api:
     def flexible_from(self) -> int | None:
         return flexible_from(self.request)
 
-    def _message(self, suffix: str) -> type:
+    @cached_property
+    def response_header_flexible_from(self) -> int | None:
+        """Never for ApiVersions: its response is read before the client knows what we speak."""
+        return None if self.key is ApiKey.API_VERSIONS else self.flexible_from
+
+    def _message(self, suffix: str) -> type[object]:
         module = import_module(f"kafkawire.messages.{self.module}")
-        return cast(type, getattr(module, self.name + suffix))
+        return cast(type[object], getattr(module, self.name + suffix))
 
 
 _ROWS: Final = (
@@ -209,13 +214,8 @@ def request_header_version(api_key: ApiKey, version: int) -> int:
 def response_header_version(api_key: ApiKey, version: int) -> int:
     """Return the version of the header before this response: 1 is flexible.
 
-    That of ApiVersions never is: a client must be able to read it before it knows what the
-    broker speaks.
-
     Raises:
         KeyError: the messages of this API are not declared.
     """
-    if api_key == ApiKey.API_VERSIONS:
-        return 0
-    first_flexible = APIS[api_key].flexible_from
+    first_flexible = APIS[api_key].response_header_flexible_from
     return 1 if first_flexible is not None and version >= first_flexible else 0

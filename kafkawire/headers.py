@@ -159,6 +159,8 @@ def _sized(frame: bytearray) -> bytes:
 def _sized_parts(parts: Parts) -> Parts:
     head = parts[0]
     assert isinstance(head, bytearray), "the header comes first"
-    size_bytes = sum(records_size_bytes(part) for part in parts) - _SIZE.size
+    size_bytes = len(head) - _SIZE.size
+    for part in parts[1:]:
+        size_bytes += records_size_bytes(part)
     _SIZE.pack_into(head, 0, size_bytes)
     return parts

@@ -137,7 +137,7 @@ def records_size_bytes(records: Records) -> int:
     """Return how many bytes `records` puts on the wire."""
     if isinstance(records, memoryview):
         return records.nbytes
-    if isinstance(records, bytes | bytearray):
+    if isinstance(records, (bytes, bytearray)):
         return len(records)
     return records.size_bytes
 

@@ -10,13 +10,14 @@ IndexError, ValueError or struct.error, which `schema.decode` makes one DecodeEr
 """
 
 from collections.abc import Callable
-from struct import Struct
-from typing import Final, TypeAlias
+from struct import Struct, calcsize
+from typing import Final, TypeAlias, cast
 
 from kafkawire import primitives
 from kafkawire.declaration import Field, Kind, Layout, WireType
 from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.primitives import Buffer
+from kafkawire.source import LENGTH_CODE, Source
 
 Reader: TypeAlias = Callable[[Buffer], object]
 
@@ -31,16 +32,13 @@ _HELPERS: Final[dict[str, object]] = {
 
 def compile_reader(layout: Layout, version: int) -> Reader:
     """Return the function that reads the whole of its input as this message and version."""
-    source = _Source(layout, version)
-    code = compile(source.text(), f"<reader of {layout.type.__name__} v{version}>", "exec")
-    exec(code, source.namespace)
-    reader: Reader = source.namespace["read"]  # type: ignore[assignment]
-    return reader
+    title = f"reader of {layout.type.__name__} v{version}"
+    return cast(Reader, _ReaderSource(layout, version).compile("read", title))
 
 
 def reader_source(layout: Layout, version: int) -> str:
     """Return the Python source that `compile_reader` compiles."""
-    return _Source(layout, version).text()
+    return _ReaderSource(layout, version).text()
 
 
 def min_size_bytes(wire: WireType[object], version: int, *, flexible: bool) -> int:
@@ -62,52 +60,49 @@ def min_size_bytes(wire: WireType[object], version: int, *, flexible: bool) -> i
     return 1 if flexible else _LENGTH_BYTES[wire.kind]
 
 
-_LENGTH_CODE: Final = {Kind.STRING: "h", Kind.BYTES: "i", Kind.RECORDS: "i", Kind.ARRAY: "i"}
-_LENGTH_BYTES: Final = {Kind.STRING: 2, Kind.BYTES: 4, Kind.RECORDS: 4, Kind.ARRAY: 4}
+_LENGTH_BYTES: Final = {kind: calcsize(">" + code) for kind, code in LENGTH_CODE.items()}
 
 
-class _Source:
-    """Writes one reader. `_run` holds the fixed-size fields not yet read: (target, code)."""
+class _ReaderSource(Source):
+    """Writes one reader.
+
+    `_run` holds the fixed-size fields that are due, as (target, code), and `_after_run` the lines
+    that turn what was read into values.
+    """
 
     def __init__(self, layout: Layout, version: int) -> None:
-        assert layout.versions is not None, f"{layout.type.__name__} is part of messages, not one"
-        self.namespace = dict(_HELPERS)
+        super().__init__(_HELPERS)
         self._version = version
         self._flexible = layout.is_flexible_in(version)
-        self._lines: list[str] = []
-        self._depth = 0
-        self._names = 0
         self._run: list[tuple[str, str]] = []
+        self._after_run: list[str] = []
         self._message(layout)
 
-    def text(self) -> str:
-        return "\n".join(self._lines) + "\n"
-
     def _message(self, layout: Layout) -> None:
-        self._open("def read(buf):")
+        self.open("def read(buf):")
         if _holds_records(layout, self._version):
-            self._emit("if type(buf) is not memoryview: buf = memoryview(buf)")
+            self.emit("if type(buf) is not memoryview: buf = memoryview(buf)")
         else:
             # Slices of bytes are cheaper than those of a memoryview, and these messages are small.
-            self._emit("if type(buf) is not bytes: buf = bytes(buf)")
-        self._emit("end = len(buf)")
-        self._emit("p = 0")
+            self.emit("if type(buf) is not bytes: buf = bytes(buf)")
+        self.emit("end = len(buf)")
+        self.emit("p = 0")
         result = self._struct(layout)
         self._flush()
-        self._emit("if p != end: raise trailing(end - p)")
-        self._emit(f"return {result}")
+        self.emit("if p != end: raise trailing(end - p)")
+        self.emit(f"return {result}")
 
     def _struct(self, layout: Layout) -> str:
         """Read all fields of a struct into a new object; return the variable that holds it."""
-        target = self._name("m")
-        self._emit(f"{target} = new({self._constant(layout.type.__name__, layout.type)})")
+        target = self.name("m")
+        self.emit(f"{target} = new({self.constant(layout.type.__name__, layout.type)})")
         tagged: list[Field] = []
         for each in layout.fields:
             place = f"{target}.{each.name}"
             if not each.is_in(self._version):
-                self._emit(f"{place} = {self._default(layout, each)}")
+                self.emit(f"{place} = {self._default(layout, each)}")
             elif each.tag is not None:
-                self._emit(f"{place} = {self._default(layout, each)}")
+                self.emit(f"{place} = {self._default(layout, each)}")
                 tagged.append(each)
             else:
                 self._value(each.wire, place, each.name, each.is_nullable_in(self._version))
@@ -120,41 +115,40 @@ class _Source:
             return "ZERO_UUID"
         if isinstance(each.default, int | float | str | bytes | tuple | None):
             return repr(each.default)
-        return self._constant(f"{layout.type.__name__}_{each.name}", each.default)
+        return self.constant(f"{layout.type.__name__}_{each.name}", each.default)
 
     def _tags(self, target: str, tagged: list[Field]) -> None:
-        count = self._name("n")
+        count = self.name("n")
         self._fixed(count, "B")
         self._flush()
         if not tagged:
-            self._emit(f"if {count}: p = skip_tags(buf, p, {count}, end)")
+            self.emit(f"if {count}: p = skip_tags(buf, p, {count}, end)")
             return
-        self._open(f"if {count}:")
-        self._emit(f"if {count} > 127: {count}, p = continue_uvarint({count}, buf, p)")
-        self._open(f"for _ in range({count}):")
-        tag, size, stop = self._name("tag"), self._name("size"), self._name("stop")
-        self._emit(f"{tag}, p = read_uvarint(buf, p)")
-        self._emit(f"{size}, p = read_uvarint(buf, p)")
-        self._emit(f"{stop} = p + {size}")
-        self._emit(f'if {stop} > end: raise short(f"tagged field {{{tag}}}", {size}, end - p)')
+        self.open(f"if {count}:")
+        self.emit(f"if {count} > 127: {count}, p = continue_uvarint({count}, buf, p)")
+        self.open(f"for _ in range({count}):")
+        tag, size, stop = self.name("tag"), self.name("size"), self.name("stop")
+        self.emit(f"{tag}, p = read_uvarint(buf, p)")
+        self.emit(f"{size}, p = read_uvarint(buf, p)")
+        self.emit(f"{stop} = p + {size}")
+        self.emit(f'if {stop} > end: raise short(f"tagged field {{{tag}}}", {size}, end - p)')
         for position, each in enumerate(tagged):
-            self._open(f"{'el' if position else ''}if {tag} == {each.tag}:")
+            self.open(f"{'el' if position else ''}if {tag} == {each.tag}:")
             place = f"{target}.{each.name}"
             self._value(each.wire, place, each.name, each.is_nullable_in(self._version))
             self._flush()
-            self._emit(f"if p != {stop}: raise bad_tag_size({tag}, p, {stop})")
-            self._close()
-        self._emit(f"else: p = {stop}")
-        self._close(2)
+            self.emit(f"if p != {stop}: raise bad_tag_size({tag}, p, {stop})")
+            self.close()
+        self.emit(f"else: p = {stop}")
+        self.close(2)
 
     def _value(self, wire: WireType[object], target: str, label: str, nullable: bool) -> None:
         if wire.kind is Kind.FIXED:
             self._fixed(target, wire.code)
         elif wire.kind is Kind.UUID:
-            raw = self._name("id")
+            raw = self.name("id")
             self._fixed(raw, wire.code)
-            self._flush()
-            self._emit(f"{target} = uuid_from_bytes({raw})")
+            self._after_run.append(f"{target} = uuid_from_bytes({raw})")
         elif wire.layout is not None:
             self._single_struct(wire.layout, target, nullable)
         else:
@@ -162,77 +156,78 @@ class _Source:
 
     def _single_struct(self, layout: Layout, target: str, nullable: bool) -> None:
         if not nullable:
-            self._emit(f"{target} = {self._struct(layout)}")
+            self.emit(f"{target} = {self._struct(layout)}")
             return
-        present = self._name("n")
+        present = self.name("n")
         self._fixed(present, "b")
         self._flush()
-        self._open(f"if {present} < 0: {target} = None\n{self._indent()}else:")
+        self.emit(f"if {present} < 0: {target} = None")
+        self.open("else:")
         value = self._struct(layout)
         self._flush()
-        self._emit(f"{target} = {value}")
-        self._close()
+        self.emit(f"{target} = {value}")
+        self.close()
 
     def _sized(self, wire: WireType[object], target: str, label: str, nullable: bool) -> None:
         """Read what starts with its length: a string, bytes, records or an array."""
-        length = self._name("n")
+        length = self.name("n")
         if self._flexible:
             self._fixed(length, "B")
             self._flush()
-            self._open(f"if {length} > 127:")
-            self._emit(f"{length}, p = continue_uvarint({length}, buf, p)")
+            self.open(f"if {length} > 127:")
+            self.emit(f"{length}, p = continue_uvarint({length}, buf, p)")
             if wire.kind is Kind.STRING:
                 limit = primitives.MAX_STRING_BYTES + 1
-                self._emit(f"if {length} > {limit}: raise long_string({label!r}, {length} - 1)")
-            self._close()
-            self._emit(f"{length} -= 1")
+                self.emit(f"if {length} > {limit}: raise long_string({label!r}, {length} - 1)")
+            self.close()
+            self.emit(f"{length} -= 1")
         else:
-            self._fixed(length, _LENGTH_CODE[wire.kind])
+            self._fixed(length, LENGTH_CODE[wire.kind])
             self._flush()
-        self._open(f"if {length} >= 0:")
+        self.open(f"if {length} >= 0:")
         if wire.element is not None:
             self._array(wire.element, target, label, length)
         else:
             self._slice(wire, target, label, length)
-        self._close()
+        self.close()
         if nullable:
-            self._emit(f"elif {length} == -1: {target} = None")
-        self._emit(f"else: raise bad_length({label!r}, {length})")
+            self.emit(f"elif {length} == -1: {target} = None")
+        self.emit(f"else: raise bad_length({label!r}, {length})")
 
     def _slice(self, wire: WireType[object], target: str, label: str, length: str) -> None:
-        stop = self._name("e")
-        self._emit(f"{stop} = p + {length}")
-        self._emit(f"if {stop} > end: raise short({label!r}, {length}, end - p)")
+        stop = self.name("e")
+        self.emit(f"{stop} = p + {length}")
+        self.emit(f"if {stop} > end: raise short({label!r}, {length}, end - p)")
         value = {
             Kind.STRING: f'str(buf[p:{stop}], "utf-8")',
             Kind.BYTES: f"bytes(buf[p:{stop}])",
             Kind.RECORDS: f"buf[p:{stop}]",
         }[wire.kind]
-        self._emit(f"{target} = {value}")
-        self._emit(f"p = {stop}")
+        self.emit(f"{target} = {value}")
+        self.emit(f"p = {stop}")
 
     def _array(self, element: WireType[object], target: str, label: str, count: str) -> None:
         size_bytes = min_size_bytes(element, self._version, flexible=self._flexible)
         check = count if size_bytes == 1 else f"{count} * {size_bytes}"
-        self._emit(f"if {check} > end - p: raise too_many({label!r}, {count}, end - p)")
+        self.emit(f"if {check} > end - p: raise too_many({label!r}, {count}, end - p)")
         if element.code in primitives.NUMBER_CODES:
-            read = self._constant(
+            read = self.constant(
                 f"read_{element.name}s", primitives.number_array_reader(element.code)
             )
-            self._emit(f"{target} = {read}(buf, p, {count})")
-            self._emit(f"p += {check}")
+            self.emit(f"{target} = {read}(buf, p, {count})")
+            self.emit(f"p += {check}")
             return
-        items = self._name("a")
-        self._emit(f"{target} = {items} = []")
-        self._open(f"for _ in range({count}):")
-        item = self._name("v")
+        items = self.name("a")
+        self.emit(f"{target} = {items} = []")
+        self.open(f"for _ in range({count}):")
+        item = self.name("v")
         if element.layout is not None:
             item = self._struct(element.layout)
         else:
             self._value(element, item, label, nullable=False)
         self._flush()
-        self._emit(f"{items}.append({item})")
-        self._close()
+        self.emit(f"{items}.append({item})")
+        self.close()
 
     def _fixed(self, target: str, code: str) -> None:
         self._run.append((target, code))
@@ -245,35 +240,17 @@ class _Source:
         codes = "".join(code for _, code in self._run)
         self._run.clear()
         if codes == "B":
-            self._emit(f"{targets} = buf[p]")
-            self._emit("p += 1")
+            self.emit(f"{targets} = buf[p]")
+            self.emit("p += 1")
             return
         shape = Struct(">" + codes)
-        unpack = self._constant("unpack_" + codes.replace("?", "t"), shape.unpack_from)
+        unpack = self.constant("unpack_" + codes.replace("?", "t"), shape.unpack_from)
         comma = "" if "," in targets else ","
-        self._emit(f"{targets}{comma} = {unpack}(buf, p)")
-        self._emit(f"p += {shape.size}")
-
-    def _constant(self, name: str, value: object) -> str:
-        self.namespace[name] = value
-        return name
-
-    def _name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names}"
-
-    def _indent(self) -> str:
-        return "    " * self._depth
-
-    def _emit(self, line: str) -> None:
-        self._lines.append(self._indent() + line)
-
-    def _open(self, line: str) -> None:
-        self._emit(line)
-        self._depth += 1
-
-    def _close(self, levels: int = 1) -> None:
-        self._depth -= levels
+        self.emit(f"{targets}{comma} = {unpack}(buf, p)")
+        self.emit(f"p += {shape.size}")
+        for line in self._after_run:
+            self.emit(line)
+        self._after_run.clear()
 
 
 def _holds_records(layout: Layout, version: int) -> bool:

@@ -28,6 +28,7 @@ from kafkawire.declaration import (
     struct,
 )
 from kafkawire.errors import DecodeError, EncodeError, WireError
+from kafkawire.misfit import find_misfit
 from kafkawire.primitives import Buffer, Records, RecordsRegion
 from kafkawire.reader import Reader, compile_reader, reader_source
 from kafkawire.writer import Parts, Writer, compile_writer, writer_source
@@ -128,7 +129,8 @@ def _write(out: bytearray, message: object, version: int, parts: Parts | None) -
         return write(out, message, parts)
     except (EncodeError, *_MISFIT) as error:
         del out[size_before:]
-        raise EncodeError(f"{message_type.__name__} v{version}: {error}") from error
+        reason = find_misfit(layout_of(message_type), message, version) or error
+        raise EncodeError(f"{message_type.__name__} v{version}: {reason}") from error
 
 
 def _new_reader(message_type: type, version: int) -> Reader:

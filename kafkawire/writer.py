@@ -11,13 +11,14 @@ value is not copied but put into `parts`, after the bytes before it, and a new b
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from kafkawire import primitives
 from kafkawire.declaration import Field, Kind, Layout, WireType
 from kafkawire.errors import EncodeError
 from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.primitives import Records
+from kafkawire.source import LENGTH_CODE, Source
 
 Parts: TypeAlias = list[Records]
 Writer: TypeAlias = Callable[[bytearray, object, Parts | None], bytearray]
@@ -36,43 +37,31 @@ _HELPERS: Final[dict[str, object]] = {
     "ZERO_UUID": ZERO_TOPIC_ID,
 }
 
-_LENGTH_CODE: Final = {Kind.STRING: "h", Kind.BYTES: "i", Kind.RECORDS: "i", Kind.ARRAY: "i"}
-
 
 def compile_writer(layout: Layout, version: int) -> Writer:
     """Return the function that appends a message in this version to a bytearray."""
-    source = _Source(layout, version)
-    code = compile(source.text(), f"<writer of {layout.type.__name__} v{version}>", "exec")
-    exec(code, source.namespace)
-    writer: Writer = source.namespace["write"]  # type: ignore[assignment]
-    return writer
+    title = f"writer of {layout.type.__name__} v{version}"
+    return cast(Writer, _WriterSource(layout, version).compile("write", title))
 
 
 def writer_source(layout: Layout, version: int) -> str:
     """Return the Python source that `compile_writer` compiles."""
-    return _Source(layout, version).text()
+    return _WriterSource(layout, version).text()
 
 
-class _Source:
+class _WriterSource(Source):
     """Writes one writer. `_run` holds what is due: (expression, code), or (None, "x") for a 0."""
 
     def __init__(self, layout: Layout, version: int) -> None:
-        assert layout.versions is not None, f"{layout.type.__name__} is part of messages, not one"
-        self.namespace = dict(_HELPERS)
+        super().__init__(_HELPERS)
         self._version = version
         self._flexible = layout.is_flexible_in(version)
         self._out = "out"
-        self._lines: list[str] = []
-        self._depth = 0
-        self._names = 0
         self._run: list[tuple[str | None, str]] = []
-        self._open("def write(out, m, parts):")
+        self.open("def write(out, m, parts):")
         self._struct(layout, "m")
         self._flush()
-        self._emit("return out")
-
-    def text(self) -> str:
-        return "\n".join(self._lines) + "\n"
+        self.emit("return out")
 
     def _struct(self, layout: Layout, source: str) -> None:
         tagged: list[Field] = []
@@ -91,7 +80,7 @@ class _Source:
     def _refuse(self, layout: Layout, each: Field, place: str) -> None:
         test = self._differs(layout, each, place)
         label = f"{layout.type.__name__}.{each.name}"
-        self._emit(f"if {test}: raise absent({label!r}, {self._version})")
+        self.emit(f"if {test}: raise absent({label!r}, {self._version})")
 
     def _differs(self, layout: Layout, each: Field, place: str) -> str:
         """Return a test for a value other than the default."""
@@ -103,7 +92,7 @@ class _Source:
             return f"{place} != ZERO_UUID"
         if each.wire.kind is Kind.STRUCT:
             # Hardly ever set, so that the shared default itself is what is found.
-            default = self._constant(f"{layout.type.__name__}_{each.name}", each.default)
+            default = self.constant(f"{layout.type.__name__}_{each.name}", each.default)
             return f"{place} is not {default} and {place} != {default}"
         return f"{place} != {each.default!r}"
 
@@ -113,25 +102,25 @@ class _Source:
             return
         self._flush()
         tests = [self._differs(layout, each, f"{source}.{each.name}") for each in tagged]
-        self._open(f"if {' or '.join(f'({test})' for test in tests)}:")
+        self.open(f"if {' or '.join(f'({test})' for test in tests)}:")
         count = " + ".join(f"bool({test})" for test in tests)
-        self._emit(f"{self._out}.append({count})")
+        self.emit(f"{self._out}.append({count})")
         for each, test in sorted(
             zip(tagged, tests, strict=True), key=lambda pair: pair[0].tag or 0
         ):
-            self._open(f"if {test}:")
+            self.open(f"if {test}:")
             self._tagged_value(each, f"{source}.{each.name}")
-            self._close()
-        self._close()
-        self._emit(f"else: {self._out}.append(0)")
+            self.close()
+        self.close()
+        self.emit(f"else: {self._out}.append(0)")
 
     def _tagged_value(self, each: Field, place: str) -> None:
-        outer, self._out = self._out, self._name("tagged")
-        self._emit(f"{self._out} = bytearray()")
+        outer, self._out = self._out, self.name("tagged")
+        self.emit(f"{self._out} = bytearray()")
         self._value(each.wire, place, nullable=each.is_nullable_in(self._version))
         self._flush()
         inner, self._out = self._out, outer
-        self._emit(f"{outer} += uvarint({each.tag}) + uvarint(len({inner})) + {inner}")
+        self.emit(f"{outer} += uvarint({each.tag}) + uvarint(len({inner})) + {inner}")
 
     def _value(self, wire: WireType[object], place: str, *, nullable: bool) -> None:
         if wire.kind is Kind.FIXED:
@@ -146,84 +135,84 @@ class _Source:
             self._bytes(wire, place, nullable)
 
     def _single_struct(self, layout: Layout, place: str, nullable: bool) -> None:
-        value = self._name("v")
-        self._emit(f"{value} = {place}")
+        value = self.name("v")
+        self.emit(f"{value} = {place}")
         if not nullable:
             self._struct(layout, value)
             return
         self._flush()
-        self._emit(f'if {value} is None: {self._out} += b"\\xff"')
-        self._open("else:")
+        self.emit(f'if {value} is None: {self._out} += b"\\xff"')
+        self.open("else:")
         self._run.append(("1", "b"))
         self._struct(layout, value)
         self._flush()
-        self._close()
+        self.close()
 
     def _bytes(self, wire: WireType[object], place: str, nullable: bool) -> None:
         """Write a string, bytes or records, the length first."""
-        value, length = self._name("v"), self._name("n")
-        self._emit(f"{value} = {place}")
+        value, length = self.name("v"), self.name("n")
+        self.emit(f"{value} = {place}")
         if nullable:
             null_length = 0 if self._flexible else -1
-            self._open(f"if {value} is None:")
-            self._emit(f'{value} = b""')
-            self._emit(f"{length} = {null_length}")
-            self._close()
-            self._open("else:")
+            self.open(f"if {value} is None:")
+            self.emit(f'{value} = b""')
+            self.emit(f"{length} = {null_length}")
+            self.close()
+            self.open("else:")
         if wire.kind is Kind.STRING:
-            self._emit(f"{value} = {value}.encode()")
+            self.emit(f"{value} = {value}.encode()")
         size = f"records_size_bytes({value})" if wire.kind is Kind.RECORDS else f"len({value})"
-        self._emit(f"{length} = {size}{' + 1' if self._flexible else ''}")
+        self.emit(f"{length} = {size}{' + 1' if self._flexible else ''}")
         if nullable:
-            self._close()
-        self._length(length, _LENGTH_CODE[wire.kind], is_string=wire.kind is Kind.STRING)
+            self.close()
+        self._length(length, LENGTH_CODE[wire.kind], is_string=wire.kind is Kind.STRING)
         if wire.kind is Kind.RECORDS:
             self._records(value, length)
         else:
-            self._emit(f"{self._out} += {value}")
+            self.emit(f"{self._out} += {value}")
 
     def _records(self, value: str, length: str) -> None:
         assert self._out == "out", "records stand in no tagged field"
-        self._open(f"if parts is not None and {length} > {1 if self._flexible else 0}:")
-        self._emit("parts.append(out)")
-        self._emit(f"parts.append({value})")
-        self._emit("out = bytearray()")
-        self._close()
-        self._emit(f"elif {length} > {1 if self._flexible else 0}: out += {value}")
+        self.open(f"if parts is not None and {length} > {1 if self._flexible else 0}:")
+        self.emit("parts.append(out)")
+        self.emit(f"parts.append({value})")
+        self.emit("out = bytearray()")
+        self.close()
+        self.emit(f"elif {length} > {1 if self._flexible else 0}: out += {value}")
 
     def _array(self, wire: WireType[object], place: str, nullable: bool) -> None:
         assert wire.element is not None
-        items = self._name("a")
-        self._emit(f"{items} = {place}")
+        items = self.name("a")
+        self.emit(f"{items} = {place}")
         if wire.element.code in primitives.NUMBER_CODES and not nullable:
             self._flush()
             write = self._number_array(wire.element)
-            self._emit(f"{self._out} += {write}({items})")
+            self.emit(f"{self._out} += {write}({items})")
             return
-        length = self._name("n")
+        length = self.name("n")
         extra = " + 1" if self._flexible else ""
         if nullable:
-            self._open(f"if {items} is None:")
-            self._emit(f"{items} = ()")
-            self._emit(f"{length} = {0 if self._flexible else -1}")
-            self._close()
-            self._emit(f"else: {length} = len({items}){extra}")
+            self.open(f"if {items} is None:")
+            self.emit(f"{items} = ()")
+            self.emit(f"{length} = {0 if self._flexible else -1}")
+            self.close()
+            self.emit(f"else: {length} = len({items}){extra}")
         else:
-            self._emit(f"{length} = len({items}){extra}")
+            self.emit(f"{length} = len({items}){extra}")
         self._length(length, "i", is_string=False)
-        item = self._name("m")
-        self._open(f"for {item} in {items}:")
+        item = self.name("m")
+        self.open(f"for {item} in {items}:")
         if wire.element.layout is not None:
             self._struct(wire.element.layout, item)
         else:
             self._value(wire.element, item, nullable=False)
         self._flush()
-        self._close()
+        self.close()
 
     def _number_array(self, element: WireType[object]) -> str:
         name = f"write_{'compact_' if self._flexible else ''}{element.name}s"
         writer = primitives.number_array_writer(element.code, compact=self._flexible)
-        return self._constant(name, writer)
+        return self.constant(name, writer)
 
     def _length(self, length: str, code: str, *, is_string: bool) -> None:
         """Write a length, together with the fixed-size fields before it."""
@@ -233,17 +222,17 @@ class _Source:
             return
         long = f"{'string_length' if is_string else 'uvarint'}({length})"
         if not self._run:
-            self._emit(f"if {length} < 128: {self._out}.append({length})")
-            self._emit(f"else: {self._out} += {long}")
+            self.emit(f"if {length} < 128: {self._out}.append({length})")
+            self.emit(f"else: {self._out} += {long}")
             return
         before = self._pack(self._run)
         together = self._pack([*self._run, (length, "B")])
         self._run.clear()
-        self._emit(f"{self._out} += {together} if {length} < 128 else {before} + {long}")
+        self.emit(f"{self._out} += {together} if {length} < 128 else {before} + {long}")
 
     def _flush(self) -> None:
         if self._run:
-            self._emit(f"{self._out} += {self._pack(self._run)}")
+            self.emit(f"{self._out} += {self._pack(self._run)}")
             self._run.clear()
 
     def _pack(self, run: list[tuple[str | None, str]]) -> str:
@@ -252,23 +241,5 @@ class _Source:
         codes = "".join(code for _, code in run)
         if not values:
             return repr(bytes(len(codes)))
-        pack = self._constant("pack_" + codes.replace("?", "t"), Struct(">" + codes).pack)
+        pack = self.constant("pack_" + codes.replace("?", "t"), Struct(">" + codes).pack)
         return f"{pack}({', '.join(values)})"
-
-    def _constant(self, name: str, value: object) -> str:
-        self.namespace[name] = value
-        return name
-
-    def _name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names}"
-
-    def _emit(self, line: str) -> None:
-        self._lines.append("    " * self._depth + line)
-
-    def _open(self, line: str) -> None:
-        self._emit(line)
-        self._depth += 1
-
-    def _close(self) -> None:
-        self._depth -= 1

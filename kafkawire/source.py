@@ -1,0 +1,52 @@
+"""Decision: what the two compilers share, Python source that is written line by line.
+
+The generated functions refer to constants (classes, `struct` methods, helpers) by name; `namespace`
+is where those names are looked up when the function runs.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafkawire.declaration import Kind
+
+LENGTH_CODE: Final = {Kind.STRING: "h", Kind.BYTES: "i", Kind.RECORDS: "i", Kind.ARRAY: "i"}
+"""The `struct` format of a length in versions that are not flexible."""
+
+
+class Source:
+    """Lines of source at a depth of indentation, and fresh names."""
+
+    def __init__(self, helpers: Mapping[str, object]) -> None:
+        self.namespace: dict[str, object] = dict(helpers)
+        self._lines: list[str] = []
+        self._depth = 0
+        self._names = 0
+
+    def text(self) -> str:
+        return "\n".join(self._lines) + "\n"
+
+    def compile(self, function: str, title: str) -> object:
+        """Run the source and return the function of this name; `title` shows in tracebacks."""
+        exec(compile(self.text(), f"<{title}>", "exec"), self.namespace)
+        return self.namespace[function]
+
+    def emit(self, line: str) -> None:
+        self._lines.append("    " * self._depth + line)
+
+    def open(self, line: str) -> None:
+        """Emit a line that ends with a colon; what follows is inside."""
+        self.emit(line)
+        self._depth += 1
+
+    def close(self, levels: int = 1) -> None:
+        self._depth -= levels
+
+    def name(self, prefix: str) -> str:
+        """Return a variable name that nothing else uses."""
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def constant(self, name: str, value: object) -> str:
+        """Make `value` known to the source under `name`, and return the name."""
+        self.namespace[name] = value
+        return name

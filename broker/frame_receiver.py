@@ -129,7 +129,8 @@ class FrameReceiver:
         self.wanted_bytes = 0
         rest_bytes = self._end - self._start
         if not rest_bytes:
-            self._drop_rest()
+            if not is_in_arena:
+                self._drop_rest()
         elif not self._try_assemble(rest_bytes) and is_in_arena:
             self._keep(rest_bytes)
 

@@ -6,6 +6,7 @@ two; whoever reports them reads the attributes.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -70,11 +71,5 @@ class NetworkMetrics:
         # Gauges: what there is now.
         self.connections_open = 0
         self.queue_length = 0
-        self.requests: dict[int, RequestMetrics] = {}
-
-    def of_api(self, api_key: int) -> RequestMetrics:
-        """Return the counters of one API."""
-        metrics = self.requests.get(api_key)
-        if metrics is None:
-            metrics = self.requests[api_key] = RequestMetrics()
-        return metrics
+        # By API key.
+        self.requests: defaultdict[int, RequestMetrics] = defaultdict(RequestMetrics)

@@ -25,7 +25,7 @@ from broker.network_limits import NetworkLimits
 from broker.network_metrics import NetworkMetrics
 from broker.receive_memory import ReceiveMemory, ReceiveMemoryExhaustedError
 from broker.reply import Reply, ReplyState
-from broker.request_channel import Request, RequestChannel
+from broker.request_channel import NOT_HANDLED, Request, RequestChannel
 from broker.response import Part, bytes_in_memory, encode_answer
 from broker.response_queue import ResponseQueue
 from broker.response_sender import WRITE_BATCH_BYTES, ResponseSender
@@ -129,20 +129,17 @@ class Processor(asyncio.BufferedProtocol):
         self._network.memory.stop_waiting(self._go_on_reading)
         self._receiver.close()
         self._sender.close()
-        self._abandon_in_flight()
+        self._channel.attempt(self, self._abandon_in_flight)
         self._owner.on_closed(self)
 
     # What the request channel calls.
 
-    def on_handled(self, request: Request, reply: Reply) -> None:
-        """Take the reply of a request; it leaves when it is complete and its turn has come."""
-        request.reply = reply
-        if not self._is_open:
-            reply.cancel()
-        elif reply.is_done:
-            self._channel.mark_ready(self)
-        else:
+    def on_pending(self, reply: Reply) -> None:
+        """Send a reply once it is complete; or give it up if nobody is there to take it."""
+        if self._is_open:
             reply.on_done(self._on_reply_done)
+        else:
+            reply.cancel()
 
     def send_ready(self) -> None:
         """Send what is complete, as much as the socket takes, and go on reading if that helps."""
@@ -154,7 +151,8 @@ class Processor(asyncio.BufferedProtocol):
             self._transport.abort()
         except (TruncatedRegionError, OSError) as error:
             self.drop(str(error))
-        self._after_send()
+        if self._is_paused or self._is_finishing or self._sender.parts:
+            self._after_send()
 
     def on_room(self) -> None:
         """Go on submitting: the channel has room again."""
@@ -203,28 +201,24 @@ class Processor(asyncio.BufferedProtocol):
         room = self._room()
         now_s = self._clock()
         receiver = self._receiver
+        release = None
         try:
             while room > 0 and (frame := receiver.next_frame()) is not None:
-                self._submit(frame, now_s)
+                release = receiver.release_frame
+                header, body_start = decode_request_header(frame)
+                request = Request(self, header, frame[body_start:], now_s, release)
+                release = None
+                self._in_flight.append(request)
+                self._channel.submit(request)
+                self.last_active_s = now_s
                 room -= 1
             receiver.settle()
         except (DecodeError, ReceiveMemoryExhaustedError) as error:
+            if release is not None:
+                release()
             self._refuse_input(str(error))
         if room <= 0 or self._is_paused or receiver.wanted_bytes:
             self._set_reading()
-
-    def _submit(self, frame: memoryview, now_s: float) -> None:
-        release = self._receiver.release_frame
-        try:
-            header, body_start = decode_request_header(frame)
-        except DecodeError:
-            if release is not None:
-                release()
-            raise
-        request = Request(self, header, frame[body_start:], now_s, release)
-        self._in_flight.append(request)
-        self._channel.submit(request)
-        self.last_active_s = now_s
 
     def _room(self) -> int:
         """Requests that may be submitted now; none while the client does not read."""
@@ -264,25 +258,31 @@ class Processor(asyncio.BufferedProtocol):
     def _send_done(self) -> None:
         """Send the next batch of what is complete, unless the previous one is not gone."""
         sender = self._sender
-        sender.advance()
-        if sender.has_parts or sender.is_blocked:
+        if sender.parts:
+            sender.advance()
+        if sender.parts or sender.is_blocked:
             return
         parts: list[Part] = []
-        size_bytes = 0
+        size_bytes, has_regions = 0, False
         now_s = self._clock()
+        requests = self._metrics.requests
         while size_bytes < WRITE_BATCH_BYTES and (request := self._in_flight.take_done()):
-            assert request.reply is not None
-            if request.reply.state is ReplyState.CLOSE:
-                self._stop_answering(request.reply.close_reason)
-                break
-            if request.reply.state is ReplyState.MESSAGE:
-                answer = encode_answer(request.header, request.reply.message)
+            header, reply = request.header, request.reply
+            if reply.state is ReplyState.MESSAGE:
+                answer = encode_answer(header, reply.message)
+                has_regions |= len(answer) > 1
                 size_bytes += bytes_in_memory(answer)
                 parts += answer
-            self._metrics.of_api(request.header.api_key).on_answered(now_s - request.received_at_s)
+            elif reply.state is ReplyState.CLOSE:
+                self._stop_answering(reply.close_reason)
+                break
+            requests[header.api_key].on_answered(now_s - request.received_at_s)
         if parts:
             self.last_active_s = now_s
-            sender.send(parts)
+            if has_regions:
+                sender.send(parts)
+            else:
+                sender.send_bytes(b"".join(parts))  # type: ignore[arg-type]
         if size_bytes >= WRITE_BATCH_BYTES:
             self._channel.mark_ready(self)
 
@@ -291,20 +291,22 @@ class Processor(asyncio.BufferedProtocol):
         self._note_dropped(reason)
         self._is_finishing = True
         self._set_reading()
-        self._abandon_in_flight()
+        self._channel.attempt(self, self._abandon_in_flight)
 
     def _after_send(self) -> None:
-        if not self._sender.has_parts and self._is_finishing and not self._in_flight:
+        if self._sender.parts:
+            if not self._sender.is_blocked:
+                self._channel.mark_ready(self)
+        elif self._is_finishing and not self._in_flight:
             self._transport.close()
-        elif self._sender.has_parts and not self._sender.is_blocked:
-            self._channel.mark_ready(self)
-        else:
-            self._go_on_reading()
+        self._go_on_reading()
 
     def _abandon_in_flight(self) -> None:
-        for request in self._in_flight.clear():
-            if request.reply is not None:
-                self._channel.attempt(self, request.reply.cancel)
+        """Tell those who still work on an answer that nobody waits for it."""
+        while self._in_flight:
+            reply = self._in_flight.popleft().reply
+            if reply is not NOT_HANDLED:
+                reply.cancel()
 
     def _note_dropped(self, reason: str) -> None:
         if self._is_noted:

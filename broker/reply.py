@@ -42,7 +42,7 @@ class EncodedMessage:
 class Reply:
     """What is sent back, now or later; see the module's invariants."""
 
-    __slots__ = ("_on_cancel", "_on_done", "close_reason", "message", "state")
+    __slots__ = ("_on_cancel", "_on_done", "close_reason", "is_done", "message", "state")
 
     def __init__(self, message: object | None = None) -> None:
         """Make a reply that holds `message`, or waits for it.
@@ -50,7 +50,9 @@ class Reply:
         A message is a response of kafkawire, or an `EncodedMessage`.
         """
         self.message = message
-        self.state = _PENDING if message is None else _MESSAGE
+        # Whether it can leave: it has a message, or is known to need none.
+        self.is_done = message is not None
+        self.state = _MESSAGE if self.is_done else _PENDING
         self.close_reason = ""
         self._on_done: Callable[[], None] | None = None
         self._on_cancel: list[Callable[[], None]] | None = None
@@ -59,21 +61,16 @@ class Reply:
     def none(cls) -> Reply:
         """Return the reply that sends nothing (acks=0) and keeps its place in the order."""
         reply = cls()
-        reply.state = ReplyState.NO_RESPONSE
+        reply.is_done, reply.state = True, ReplyState.NO_RESPONSE
         return reply
 
     @classmethod
     def close(cls, reason: str) -> Reply:
         """Return the reply that closes the connection, after the replies before it have left."""
         reply = cls()
-        reply.state = ReplyState.CLOSE
+        reply.is_done, reply.state = True, ReplyState.CLOSE
         reply.close_reason = reason
         return reply
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it can leave: it has a message, or is known to need none."""
-        return self.state is not _PENDING and self.state is not _CANCELLED
 
     @property
     def cancelled(self) -> bool:
@@ -134,7 +131,7 @@ class Reply:
         if self.state is _CANCELLED:
             return False
         assert self.state is _PENDING, f"a reply completes once; this one is {self.state.value}"
-        self.state = state
+        self.is_done, self.state = True, state
         self._on_cancel = None
         return True
 

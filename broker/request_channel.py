@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVarTuple, Unpack
+from typing import Final, Protocol
 
 import structlog
 
@@ -26,10 +26,10 @@ from kafkawire.headers import RequestHeader
 CONTROL_PLANE_APIS: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
+# The reply of a request that no handler has seen.
+NOT_HANDLED: Final = Reply()
 # Request bytes handled in one turn of the loop, so that timers and sockets get theirs.
 BATCH_BYTES: Final = 8 * MIB
-
-Arguments = TypeVarTuple("Arguments")
 
 log = structlog.get_logger(__name__)
 
@@ -53,8 +53,8 @@ class ServedConnection(Connection, Protocol):
     is_ready: bool
     """Whether it waits for its turn to send: set and cleared by the channel only."""
 
-    def on_handled(self, request: Request, reply: Reply) -> None:
-        """Take the reply of a request."""
+    def on_pending(self, reply: Reply) -> None:
+        """Wait for a reply that its handler could not complete at once."""
 
     def send_ready(self) -> None:
         """Send what is complete, in request order."""
@@ -88,8 +88,8 @@ class Request:
         self.body = body
         self.received_at_s = received_at_s
         self.message: object = None
-        # Of the network layer: the reply once there is one, and who gets the buffer back.
-        self.reply: Reply | None = None
+        # Of the network layer: its reply, and who gets the buffer back.
+        self.reply = NOT_HANDLED
         self.release = release
 
     @property
@@ -122,10 +122,14 @@ class RequestChannel:
         self._max_requests = limits.queued_max_requests
         self._requests: deque[Request] = deque()
         self._control_requests: deque[Request] = deque()
-        self._ready: list[ServedConnection] = []
+        self._ready: deque[ServedConnection] = deque()
+        self._sending: deque[ServedConnection] = deque()
         self._waiting: deque[ServedConnection] = deque()
         self._on_empty: list[Callable[[], None]] = []
         self._is_scheduled = False
+        # Of the step that runs: who fails if it does, and what is left of its share.
+        self._current: ServedConnection | None = None
+        self._batch_bytes_left = 0
 
     @property
     def free_count(self) -> int:
@@ -163,19 +167,31 @@ class RequestChannel:
         """Have `callback` called after each batch that leaves no request waiting."""
         self._on_empty.append(callback)
 
-    def attempt(
-        self,
-        connection: ServedConnection,
-        step: Callable[[Unpack[Arguments]], None],
-        *arguments: *Arguments,
-    ) -> None:
-        """Run one step for `connection`; if it fails, which is a bug, only that one is closed."""
-        try:
-            step(*arguments)
-        except Exception:
-            self.metrics.handler_failures += 1
-            log.exception("connection.failed", client_host=connection.client_host)
-            connection.drop("a step of the broker failed")
+    def attempt(self, connection: ServedConnection, step: Callable[[], None]) -> None:
+        """Run `step` for `connection`; if it fails, which is a bug, only that one is closed.
+
+        A step that fails is run again, to go on behind what it failed at.
+        """
+        outer, self._current = self._current, connection
+        self._run(step)
+        self._current = outer
+
+    def _run(self, step: Callable[[], None]) -> None:
+        """Run a step to its end. It takes each item off its queue before it works on it."""
+        is_done = False
+        while not is_done:
+            try:
+                step()
+                is_done = True
+            except Exception:
+                self._fail_current()
+
+    def _fail_current(self) -> None:
+        connection = self._current
+        assert connection is not None
+        self.metrics.handler_failures += 1
+        log.exception("connection.failed", client_host=connection.client_host)
+        connection.drop("a step of the broker failed")
 
     def _schedule(self) -> None:
         self._is_scheduled = True
@@ -184,41 +200,44 @@ class RequestChannel:
     def _pump(self) -> None:
         """Handle a batch, then let each connection that became ready send once."""
         # Marked as scheduled until the end, so that what handlers complete is sent below.
-        try:
-            self._handle_batch()
-            self._send_ready()
-            if self.is_empty:
-                for callback in self._on_empty:
-                    callback()
-            self._admit_waiting()
-        finally:
-            self.metrics.queue_length = len(self._requests)
-            self._is_scheduled = False
-            if self._ready or not self.is_empty:
-                self._schedule()
+        self._batch_bytes_left = BATCH_BYTES
+        self._run(self._handle_batch)
+        self._sending, self._ready = self._ready, self._sending
+        self._run(self._send_ready)
+        if self.is_empty:
+            for callback in self._on_empty:
+                callback()
+        if self._waiting:
+            self._run(self._admit_waiting)
+        self.metrics.queue_length = len(self._requests)
+        self._current = None
+        self._is_scheduled = False
+        if self._ready or self._requests or self._control_requests:
+            self._schedule()
 
     def _handle_batch(self) -> None:
-        bytes_left = BATCH_BYTES
-        while bytes_left > 0 and not self.is_empty:
-            request = (self._control_requests or self._requests).popleft()
-            bytes_left -= len(request.body)
-            self.attempt(request.connection, self._handle_one, request)
-
-    def _handle_one(self, request: Request) -> None:
-        try:
-            reply = self._handle(request)
-        finally:
-            if request.release is not None:
-                request.release()
-        request.connection.on_handled(request, reply)
+        control_requests, requests, handle = self._control_requests, self._requests, self._handle
+        while (control_requests or requests) and self._batch_bytes_left > 0:
+            request = (control_requests or requests).popleft()
+            self._batch_bytes_left -= len(request.body)
+            self._current = connection = request.connection
+            try:
+                request.reply = reply = handle(request)
+            finally:
+                if request.release is not None:
+                    request.release()
+            if reply.is_done:
+                self.mark_ready(connection)
+            else:
+                connection.on_pending(reply)
 
     def _send_ready(self) -> None:
-        ready, self._ready = self._ready, []
-        for connection in ready:
+        while self._sending:
+            self._current = connection = self._sending.popleft()
             connection.is_ready = False
-            self.attempt(connection, connection.send_ready)
+            connection.send_ready()
 
     def _admit_waiting(self) -> None:
         while self._waiting and self.free_count > 0:
-            connection = self._waiting.popleft()
-            self.attempt(connection, connection.on_room)
+            self._current = connection = self._waiting.popleft()
+            connection.on_room()

@@ -12,6 +12,8 @@ from kafkawire.headers import RequestHeader, encode_response_parts
 
 Data = bytes | bytearray | memoryview
 Part = Data | Region
+# As a tuple: isinstance() takes five times as long with a union.
+DATA_TYPES: Final = (bytes, bytearray, memoryview)
 
 _SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 _CORRELATION_ID_BYTES: Final = 4
@@ -35,7 +37,11 @@ def encode_answer(header: RequestHeader, message: object) -> list[Part]:
 
 def bytes_in_memory(parts: list[Part]) -> int:
     """Return the size of those parts that are not regions of files."""
-    return sum(len(part) for part in parts if isinstance(part, bytes | bytearray | memoryview))
+    size_bytes = 0
+    for part in parts:
+        if isinstance(part, DATA_TYPES):
+            size_bytes += len(part)
+    return size_bytes
 
 
 def _frame_around(header: RequestHeader, body: bytes) -> bytes:

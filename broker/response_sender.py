@@ -20,7 +20,7 @@ from typing import Final
 from broker.file_range import FileRange
 from broker.network_limits import KIB, MIB
 from broker.network_metrics import NetworkMetrics
-from broker.response import Data, Part
+from broker.response import DATA_TYPES, Data, Part
 
 # Below it one write of header and data costs less than a write and a sendfile (fetch benchmark).
 SENDFILE_MIN_BYTES: Final = 64 * KIB
@@ -34,22 +34,23 @@ TURN_BYTES: Final = 4 * MIB
 class ResponseSender:
     """The output of one connection."""
 
-    __slots__ = ("_metrics", "_parts", "_socket_descriptor", "_transport", "is_blocked")
+    __slots__ = ("_metrics", "_socket_descriptor", "_transport", "is_blocked", "parts")
 
     def __init__(self, transport: asyncio.Transport, metrics: NetworkMetrics) -> None:
         self._transport = transport
         self._metrics = metrics
-        self._parts: deque[Data | FileRange] = deque()
+        # What is left to give to the transport.
+        self.parts: deque[Data | FileRange] = deque()
         self._socket_descriptor = _plain_socket_descriptor(transport)
         # Whether the transport holds unsent bytes: set by the protocol's pause_writing, which
         # these limits make it call as soon as the socket has not taken all.
         self.is_blocked = False
         transport.set_write_buffer_limits(high=0, low=0)
 
-    @property
-    def has_parts(self) -> bool:
-        """Whether something is left to give to the transport."""
-        return bool(self._parts)
+    def send_bytes(self, data: bytes) -> None:
+        """Send responses that have no regions; `parts` are empty and nothing is blocked."""
+        self._metrics.bytes_out += len(data)
+        self._transport.write(data)
 
     def send(self, parts: Iterable[Part]) -> None:
         """Send the parts of responses: what the socket takes now, the rest by `advance`.
@@ -58,10 +59,8 @@ class ResponseSender:
             TruncatedRegionError: a file is shorter than promised; close the connection.
             OSError: the connection is lost, or a file cannot be read.
         """
-        self._parts.extend(
-            part if isinstance(part, bytes | bytearray | memoryview) else FileRange(part)
-            for part in parts
-        )
+        for part in parts:
+            self.parts.append(part if isinstance(part, DATA_TYPES) else FileRange(part))
         self.advance()
 
     def advance(self) -> None:
@@ -70,8 +69,8 @@ class ResponseSender:
         Raises: as `send`.
         """
         bytes_left = TURN_BYTES
-        while self._parts and not self.is_blocked and bytes_left > 0:
-            head = self._parts[0]
+        while self.parts and not self.is_blocked and bytes_left > 0:
+            head = self.parts[0]
             if isinstance(head, FileRange) and self._is_sent_as_file(head):
                 bytes_left -= self._send_file(head, bytes_left)
             else:
@@ -79,7 +78,7 @@ class ResponseSender:
 
     def close(self) -> None:
         """Forget what was not sent, and with it the files."""
-        self._parts.clear()
+        self.parts.clear()
 
     def _is_sent_as_file(self, part: FileRange) -> bool:
         return self._socket_descriptor >= 0 and part.size_bytes >= SENDFILE_MIN_BYTES
@@ -95,23 +94,26 @@ class ResponseSender:
             count = len(remainder)
             self._write(remainder)
         if not head.bytes_left:
-            self._parts.popleft()
+            self.parts.popleft()
         return count
 
     def _write_batch(self) -> int:
         """Write whole parts, and of a file that is not sent as such as much as fits."""
         batch: list[Data] = []
+        chunk: Data
         size_bytes = 0
-        while self._parts and size_bytes < WRITE_BATCH_BYTES:
-            head = self._parts[0]
+        parts = self.parts
+        while parts and size_bytes < WRITE_BATCH_BYTES:
+            head = parts[0]
             if not isinstance(head, FileRange):
                 chunk = head
+                parts.popleft()
             elif self._is_sent_as_file(head):
                 break
             else:
                 chunk = head.read(WRITE_BATCH_BYTES - size_bytes)
-            if not (isinstance(head, FileRange) and head.bytes_left):
-                self._parts.popleft()
+                if not head.bytes_left:
+                    parts.popleft()
             batch.append(chunk)
             size_bytes += len(chunk)
         self._write(batch[0] if len(batch) == 1 else b"".join(batch))

@@ -1,0 +1,106 @@
+"""The format of `server.properties`: Java's (decision).
+
+Source: java.util.Properties.load, "line-oriented format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from broker.errors import ConfigError
+
+ENCODING: Final = "latin-1"
+_BLANK: Final = " \t\f"
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_UNICODE_DIGITS: Final = 4
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Return the keys and values of `text`; a key given twice keeps its last value.
+
+    Raises:
+        ConfigError: a \\u escape without four hexadecimal digits.
+    """
+    return dict(_split(line) for line in _logical_lines(text))
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    """Return the keys and values of `overrides`, each "key=value" as on a command line.
+
+    Raises:
+        ConfigError: one of them has no key or no "=".
+    """
+    result = {}
+    for override in overrides:
+        key, separator, value = override.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError("--override", override, "must have the form key=value")
+        result[key.strip()] = value.strip()
+    return result
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Yield lines without comments, with the continued ones joined."""
+    parts: list[str] = []
+    for raw in _natural_lines(text):
+        line = raw.lstrip(_BLANK)
+        if not parts and (not line or line[0] in "#!"):
+            continue
+        if _is_continued(line):
+            parts.append(line[:-1])
+            continue
+        yield "".join((*parts, line))
+        parts.clear()
+    if parts:
+        yield "".join(parts)
+
+
+def _natural_lines(text: str) -> list[str]:
+    # Not str.splitlines(): it also splits at characters that Java keeps.
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def _is_continued(line: str) -> bool:
+    backslashes = len(line) - len(line.rstrip("\\"))
+    return backslashes % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Split at the first "=", ":" or blank that no backslash precedes."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANK:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANK)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANK)
+    return _unescape(line[:end]), _unescape(rest)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    result: list[str] = []
+    position = 0
+    while position < len(text):
+        if text[position] != "\\":
+            result.append(text[position])
+            position += 1
+            continue
+        code = text[position + 1 : position + 2]
+        position += 2
+        if code == "u":
+            result.append(_unicode(text[position : position + _UNICODE_DIGITS]))
+            position += _UNICODE_DIGITS
+        else:
+            result.append(_ESCAPES.get(code, code))
+    return "".join(result)
+
+
+def _unicode(digits: str) -> str:
+    try:
+        if len(digits) == _UNICODE_DIGITS:
+            return chr(int(digits, 16))
+    except ValueError:
+        pass
+    raise ConfigError("server.properties", f"\\u{digits}", "must have four hexadecimal digits")

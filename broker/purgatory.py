@@ -1,0 +1,140 @@
+"""Where requests wait for a condition or a deadline.
+
+`Waiting` is the decision: which operation waits for which key, without a clock or a loop.
+`Purgatory` is the edge: a timer per operation, and the loop's turn in which the woken ones are
+looked at. Invariants: an operation completes once; a completed, expired or cancelled one is
+watched nowhere; nobody's operation is ever run inside the stack of the one who woke it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+KeyIn = TypeVar("KeyIn", bound=Hashable, contravariant=True)
+
+
+class Operation(Protocol[KeyIn]):
+    """A request that waits."""
+
+    def is_satisfied(self, changed: KeyIn | None) -> bool:
+        """Whether to stop waiting; `changed` is what has changed, None for "look at all"."""
+
+    def complete(self) -> None:
+        """Answer with what there is. Called once, also when the time is over."""
+
+
+class Waiting(Generic[Key]):
+    """The operations that wait, by the keys that can satisfy them."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[Key, dict[Operation[Key], None]] = {}
+        self._keys: dict[Operation[Key], Sequence[Key]] = {}
+
+    @property
+    def operation_count(self) -> int:
+        """Operations that wait."""
+        return len(self._keys)
+
+    @property
+    def watcher_count(self) -> int:
+        """Pairs of an operation and a key that it waits for."""
+        return sum(len(operations) for operations in self._watchers.values())
+
+    def is_watched(self, key: Key) -> bool:
+        """Whether any operation waits for `key`."""
+        return key in self._watchers
+
+    def add(self, operation: Operation[Key], keys: Iterable[Key]) -> bool:
+        """Let `operation` wait for any of `keys`; False if it need not wait.
+
+        It is asked before and after it is watched, so that no change between is missed.
+        """
+        assert operation not in self._keys, "an operation waits once"
+        if operation.is_satisfied(None):
+            return False
+        self._keys[operation] = tuple(dict.fromkeys(keys))
+        for key in self._keys[operation]:
+            self._watchers.setdefault(key, {})[operation] = None
+        if operation.is_satisfied(None):
+            self.remove(operation)
+            return False
+        return True
+
+    def satisfied_by(self, key: Key) -> list[Operation[Key]]:
+        """Remove and return the operations that the change of `key` satisfies, oldest first."""
+        satisfied = [
+            operation for operation in self._watchers.get(key, ()) if operation.is_satisfied(key)
+        ]
+        for operation in satisfied:
+            self.remove(operation)
+        return satisfied
+
+    def remove(self, operation: Operation[Key]) -> bool:
+        """Forget `operation`; False if it does not wait (any more)."""
+        keys = self._keys.pop(operation, None)
+        if keys is None:
+            return False
+        for key in keys:
+            operations = self._watchers[key]
+            del operations[operation]
+            if not operations:
+                del self._watchers[key]
+        return True
+
+
+class Purgatory(Generic[Key]):
+    """Operations that wait for a change, at most until their deadline."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: Waiting[Key] = Waiting()
+        self._timers: dict[Operation[Key], asyncio.TimerHandle] = {}
+        self._changed: dict[Key, None] = {}
+
+    @property
+    def waiting(self) -> Waiting[Key]:
+        """Who waits for what."""
+        return self._waiting
+
+    def hold(self, operation: Operation[Key], keys: Iterable[Key], timeout_ms: int) -> None:
+        """Complete `operation` at once if it is satisfied, else when it is or time is over."""
+        if not self._waiting.add(operation, keys):
+            operation.complete()
+            return
+        delay_s = max(timeout_ms, 0) / 1000
+        self._timers[operation] = self._loop.call_later(delay_s, self._expire, operation)
+
+    def on_change(self, key: Key) -> None:
+        """Look at those who wait for `key`, after the caller has finished."""
+        if not self._waiting.is_watched(key):
+            return
+        if not self._changed:
+            self._loop.call_soon(self._wake)
+        self._changed[key] = None
+
+    def cancel(self, operation: Operation[Key]) -> None:
+        """Forget `operation` without completing it, for its client is gone."""
+        if self._waiting.remove(operation):
+            self._timers.pop(operation).cancel()
+
+    def complete_all(self) -> None:
+        """Complete all who wait with what there is, for the broker stops."""
+        for operation in list(self._timers):
+            self._timers[operation].cancel()
+            self._expire(operation)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, {}
+        for key in changed:
+            for operation in self._waiting.satisfied_by(key):
+                self._timers.pop(operation).cancel()
+                # Each in a callback of its own: the failure of one must not stop the others.
+                self._loop.call_soon(operation.complete)
+
+    def _expire(self, operation: Operation[Key]) -> None:
+        del self._timers[operation]
+        self._waiting.remove(operation)
+        operation.complete()

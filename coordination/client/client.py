@@ -1,0 +1,515 @@
+"""The asyncio client (edge): one session kept alive over changing connections.
+
+Guarantees: requests are sent and answered in order; an event is dispatched before the reply that
+reflects it; a lost connection is reported (`ConnectionLossError`), never hidden by sending again;
+a watch survives a reconnect.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple, TypeVar
+
+from coordination import frames, jute
+from coordination.client import session_file
+from coordination.client.connection import ClientConnection
+from coordination.client.heartbeat import PING_PACKET, Heartbeat
+from coordination.client.hosts import Host, Rotation, parse_connect_string
+from coordination.client.operations import Operations
+from coordination.client.session import Due, SessionClock, SessionState
+from coordination.client.watch_registry import WatchEvent
+from coordination.errors import (
+    AuthFailedError,
+    ConnectionLossError,
+    ErrorCode,
+    JuteError,
+    OperationError,
+    SessionExpiredError,
+)
+from coordination.messages import (
+    NO_PASSWORD,
+    XID_AUTH,
+    XID_NOTIFICATION,
+    XID_PING,
+    XID_SET_WATCHES,
+    AuthRequest,
+    ConnectRequest,
+    ConnectResponse,
+    EventType,
+    OpCode,
+    SetWatches2Request,
+    WatcherEvent,
+)
+
+T = TypeVar("T")
+
+DEFAULT_SESSION_TIMEOUT_MS: Final = 6000
+MAX_QUEUED_REQUESTS: Final = 10_000
+MIN_ATTEMPT_S: Final = 0.1
+LINGER_PROTOCOL: Final = 1
+# A timer that is so late waits a little longer, so that sockets are read before any verdict.
+LATE_MS: Final = 50.0
+READ_FIRST_MS: Final = 5.0
+MAX_XID: Final = 0x7FFFFFFF
+
+
+class _Pending(NamedTuple):
+    """A request whose answer is awaited, or that waits to be sent."""
+
+    xid: int
+    op: int
+    body: bytes
+    path: str
+    future: "asyncio.Future[Any]"
+    convert: Callable[[bytes], Any]
+    on_answer: "Callable[[int], None] | None"
+
+
+class Client(Operations):
+    """A session with a coordinator or a ZooKeeper ensemble.
+
+    After EXPIRED every request fails; `connect` then begins a new session, without any of the
+    old watches. Callbacks run in the loop and must not block.
+    """
+
+    def __init__(
+        self,
+        connect_string: str,
+        *,
+        session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
+        auth: Sequence[tuple[str, bytes]] = (),
+        session_file_path: Path | None = None,
+        has_linger: bool = False,
+        has_heartbeat_thread: bool = True,
+        random: Random | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """Prepare; `connect` does the work.
+
+        `has_linger` asks our own coordinator to end the session soon after the connection was
+        lost. `has_heartbeat_thread` must be off inside a simulated loop.
+        """
+        self.connect_string = connect_string
+        parsed = parse_connect_string(connect_string)
+        super().__init__(parsed.chroot)
+        self.session_id = 0
+        self.password = NO_PASSWORD
+        self.last_zxid = 0
+        self.state = SessionState.DISCONNECTED
+        self.negotiated_timeout_ms = session_timeout_ms
+        self._wanted_timeout_ms = session_timeout_ms
+        self._rotation = Rotation(parsed.hosts, random or Random())
+        self._auth = list(auth)
+        self._session_file_path = session_file_path
+        self._has_linger = has_linger
+        self._has_heartbeat_thread = has_heartbeat_thread
+        self._tls = tls
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._sent: deque[_Pending] = deque()
+        self._queued: deque[_Pending] = deque()
+        self._auth_futures: deque[asyncio.Future[None]] = deque()
+        self._xid = 0
+        self._connection: ClientConnection | None = None
+        self._clock: SessionClock
+        self._timer: asyncio.TimerHandle | None = None
+        self._expected_ms = 0.0
+        self._keeper: asyncio.Task[None] | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._connected = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._failure: OperationError | None = None
+        self._loop: asyncio.AbstractEventLoop
+
+    # -- life
+
+    async def __aenter__(self) -> "Client":
+        await self.connect()
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    async def connect(self, timeout_s: float = 30.0) -> None:
+        """Establish a session, also a new one after EXPIRED.
+
+        Raises:
+            ConnectionLossError: no server answered in time.
+            AuthFailedError: the credentials were refused.
+        """
+        self._loop = asyncio.get_running_loop()
+        await self._end_keeper()
+        self._reset_session()
+        self._keeper = asyncio.create_task(self._keep_connected(), name="coordination-client")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connected.wait()
+        except TimeoutError:
+            await self.close()
+            raise ConnectionLossError(path=self.connect_string, maybe_applied=False) from None
+        if self._failure is not None:
+            raise self._failure
+        if self._has_heartbeat_thread and self._heartbeat is None:
+            self._start_heartbeat()
+
+    async def resume(self, session_id: int, password: bytes) -> bool:
+        """Take over a session that another process had; return whether it still lives.
+
+        Waits for a server as long as it takes.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._reset_session()
+        self.session_id, self.password = session_id, password
+        self._keeper = asyncio.create_task(self._keep_connected(), name="coordination-client")
+        ended = asyncio.create_task(self._ended_or_connected())
+        await ended
+        return self.state is SessionState.CONNECTED
+
+    async def _ended_or_connected(self) -> None:
+        waits = [asyncio.create_task(event.wait()) for event in (self._connected, self._lost)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+
+    def _reset_session(self) -> None:
+        self.session_id, self.password = 0, NO_PASSWORD
+        self._failure = None
+        self._watches.clear()
+        self._connected.clear()
+        self._lost.clear()
+        self._clock = SessionClock(self._wanted_timeout_ms, self._now_ms())
+        self._set_state(SessionState.DISCONNECTED)
+
+    def _start_heartbeat(self) -> None:
+        self._heartbeat = Heartbeat(self._loop, self.negotiated_timeout_ms)
+        self._heartbeat.start()
+        self._attach_heartbeat()
+
+    def _attach_heartbeat(self) -> None:
+        connection = self._connection
+        if self._heartbeat is None or connection is None or connection.is_lost:
+            return
+        connection.write_lock = self._heartbeat.lock
+        self._heartbeat.attach(connection.transport, self.negotiated_timeout_ms)
+
+    async def close(self) -> None:
+        """End the session, and its ephemeral nodes with it."""
+        if self.state is SessionState.CONNECTED:
+            closing = self._call(OpCode.CLOSE_SESSION, None, "", lambda _payload: None)
+            try:
+                async with asyncio.timeout(self.negotiated_timeout_ms / 1000):
+                    await closing
+            except (TimeoutError, OperationError):
+                # Then the session ends by itself, one timeout later.
+                pass
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Stop without ending the session: it lives on for one timeout."""
+        if self.state is not SessionState.EXPIRED:
+            self._set_state(SessionState.CLOSED)
+        self._fail_all(ConnectionLossError(maybe_applied=False))
+        await self._end_keeper()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+
+    async def _end_keeper(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+        connection, self._connection = self._connection, None
+        if connection is not None and not connection.is_lost:
+            connection.abort()
+
+    def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
+        """Call `listener` with every new state, in order with events and replies."""
+        self._listeners.append(listener)
+
+    # -- connecting
+
+    async def _keep_connected(self) -> None:
+        while self.state not in (SessionState.EXPIRED, SessionState.CLOSED):
+            attempt = self._rotation.next()
+            if attempt.delay_ms:
+                await asyncio.sleep(attempt.delay_ms / 1000)
+            connection = await self._try(attempt.host)
+            if connection is None:
+                continue
+            await self._lost.wait()
+
+    async def _try(self, host: Host) -> ClientConnection | None:
+        # All servers within a third of the timeout.
+        budget_s = max(MIN_ATTEMPT_S, self.negotiated_timeout_ms / 3000 / self._rotation.host_count)
+        connection: ClientConnection | None = None
+        try:
+            async with asyncio.timeout(budget_s):
+                _, connection = await self._loop.create_connection(
+                    self._new_connection, host.name, host.port, ssl=self._tls
+                )
+                response = await connection.handshake
+        except (OSError, TimeoutError):
+            if connection is not None:
+                connection.abort()
+            return None
+        return connection if await self._adopt(connection, response) else None
+
+    def _new_connection(self) -> ClientConnection:
+        request = ConnectRequest(
+            LINGER_PROTOCOL if self._has_linger else 0,
+            self.last_zxid,
+            self._wanted_timeout_ms,
+            self.session_id,
+            self.password,
+        )
+        return ClientConnection(self, request, self.negotiated_timeout_ms)
+
+    async def _adopt(self, connection: ClientConnection, response: ConnectResponse) -> bool:
+        if response.session_id == 0:
+            connection.abort()
+            if self.session_id:
+                self._expire()
+            return False
+        is_news = (response.session_id, response.passwd) != (self.session_id, self.password)
+        self.session_id, self.password = response.session_id, response.passwd or NO_PASSWORD
+        if is_news and self._session_file_path is not None:
+            # Before anybody can create a node that somebody may have to clean up.
+            record = session_file.of_this_process(
+                self.connect_string, self.session_id, self.password
+            )
+            await session_file.save(self._session_file_path, record)
+        if connection.is_lost:
+            return False
+        self._enter_connected(connection, response.time_out)
+        return True
+
+    def _enter_connected(self, connection: ClientConnection, timeout_ms: int) -> None:
+        self._connection = connection
+        self._lost.clear()
+        self.negotiated_timeout_ms = timeout_ms
+        self._clock = SessionClock(timeout_ms, self._now_ms())
+        self._rotation.on_connected()
+        self._attach_heartbeat()
+        for scheme, credentials in self._auth:
+            self._send_auth(scheme, credentials, None)
+        self._rearm()
+        while self._queued:
+            self._transmit(self._queued.popleft())
+        self._set_state(SessionState.CONNECTED)
+        self._connected.set()
+        self._schedule()
+
+    def _rearm(self) -> None:
+        for request in self._watches.rearm(self.last_zxid):
+            is_second = isinstance(request, SetWatches2Request)
+            op = OpCode.SET_WATCHES2 if is_second else OpCode.SET_WATCHES
+            self._write(frames.encode_request(XID_SET_WATCHES, op, jute.encode(request)))
+
+    # -- time
+
+    def _now_ms(self) -> float:
+        return self._loop.time() * 1000
+
+    def _schedule(self, wait_ms: float | None = None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if wait_ms is None:
+            wait_ms = self._clock.wait_ms(self.state, self._now_ms())
+        self._expected_ms = self._now_ms() + wait_ms
+        self._timer = self._loop.call_later(wait_ms / 1000, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        if self._now_ms() - self._expected_ms > LATE_MS:
+            # The loop was busy, and what the server said meanwhile may still be unread.
+            self._schedule(READ_FIRST_MS)
+            return
+        match self._clock.due(self.state, self._now_ms()):
+            case Due.PING:
+                self._write(PING_PACKET)
+            case Due.DROP if self._connection is not None:
+                self._connection.abort()
+            case Due.SUSPECT:
+                self._set_state(SessionState.SUSPECT)
+                self._fail_queued(ConnectionLossError(maybe_applied=False))
+            case Due.EXPIRE:
+                self._expire()
+                return
+            case _:
+                pass
+        self._schedule()
+
+    def _expire(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._watches.clear()
+        self._set_state(SessionState.EXPIRED)
+        self._fail_all(SessionExpiredError(ErrorCode.SESSION_EXPIRED))
+        if self._connection is not None and not self._connection.is_lost:
+            self._connection.abort()
+        self._lost.set()
+
+    def _set_state(self, state: SessionState) -> None:
+        if state is self.state:
+            return
+        self.state = state
+        for listener in self._listeners:
+            # The same queue as events and replies, so that their order survives.
+            self._loop.call_soon(listener, state)
+
+    # -- packets
+
+    def _write(self, packet: bytes) -> None:
+        assert self._connection is not None, "only while connected"
+        self._clock.said_ms = self._now_ms()
+        self._connection.send(packet)
+        if self._heartbeat is not None:
+            self._heartbeat.on_said()
+
+    def on_reply(self, xid: int, zxid: int, err: int, payload: bytes) -> None:
+        """Take a packet; called by the connection in the order of arrival."""
+        self._clock.heard_ms = self._now_ms()
+        if zxid > self.last_zxid:
+            self.last_zxid = zxid
+        if xid == XID_NOTIFICATION:
+            self._on_event(payload)
+        elif xid == XID_AUTH:
+            self._on_auth(err)
+        elif xid not in (XID_PING, XID_SET_WATCHES):
+            self._on_answer(xid, err, payload)
+
+    def _on_answer(self, xid: int, err: int, payload: bytes) -> None:
+        if not self._sent or self._sent[0].xid != xid:
+            raise JuteError(f"the server answered {xid} out of turn")
+        pending = self._sent.popleft()
+        if pending.on_answer is not None:
+            pending.on_answer(err)
+        if pending.future.done():
+            return
+        if err:
+            pending.future.set_exception(OperationError.of(err, pending.path))
+            return
+        try:
+            pending.future.set_result(pending.convert(payload))
+        except (OperationError, JuteError) as error:
+            pending.future.set_exception(error)
+
+    def _on_event(self, payload: bytes) -> None:
+        event, _ = jute.decode(WatcherEvent, payload, frames.REPLY_HEADER_BYTES)
+        kind = EventType(event.type)
+        seen = WatchEvent(kind, self._from_server(event.path))
+        for callback in self._watches.hit(kind, event.path):
+            self._loop.call_soon(callback, seen)
+
+    def _on_auth(self, err: int) -> None:
+        future = self._auth_futures.popleft() if self._auth_futures else None
+        if not err:
+            if future is not None and not future.done():
+                future.set_result(None)
+            return
+        failure = AuthFailedError(ErrorCode.AUTH_FAILED)
+        if future is not None and not future.done():
+            future.set_exception(failure)
+        self._failure = failure
+        self._set_state(SessionState.CLOSED)
+        self._fail_all(failure)
+        self._connected.set()
+
+    def on_lost(self, connection: ClientConnection) -> None:
+        """The connection is gone; called by it."""
+        if connection is not self._connection:
+            return
+        self._connection = None
+        if self._heartbeat is not None:
+            self._heartbeat.detach()
+        if self.state is SessionState.CONNECTED:
+            self._set_state(SessionState.SUSPENDED)
+            self._schedule()
+        # Whether they were applied, nobody can tell from here.
+        sent, self._sent = self._sent, deque()
+        for pending in sent:
+            _fail(pending.future, ConnectionLossError(path=pending.path))
+        while self._auth_futures:
+            _fail(self._auth_futures.popleft(), ConnectionLossError(maybe_applied=False))
+        self._lost.set()
+
+    def _fail_all(self, error: OperationError) -> None:
+        sent, self._sent = self._sent, deque()
+        for pending in sent:
+            lost = ConnectionLossError(path=pending.path)
+            _fail(pending.future, lost if isinstance(error, ConnectionLossError) else error)
+        self._fail_queued(error)
+
+    def _fail_queued(self, error: OperationError) -> None:
+        queued, self._queued = self._queued, deque()
+        for pending in queued:
+            _fail(pending.future, error)
+
+    # -- requests
+
+    def _call(
+        self,
+        op: int,
+        request: tuple[Any, ...] | bytes | None,
+        path: str,
+        convert: Callable[[bytes], T],
+        on_answer: Callable[[int], None] | None = None,
+    ) -> "asyncio.Future[T]":
+        future: asyncio.Future[T] = self._loop.create_future()
+        body = request if isinstance(request, bytes) else jute.encode(request) if request else b""
+        self._xid = self._xid % MAX_XID + 1
+        pending = _Pending(self._xid, op, body, path, future, convert, on_answer)
+        if self.state is SessionState.CONNECTED and self._connection is not None:
+            self._transmit(pending)
+        elif self.state is SessionState.EXPIRED:
+            future.set_exception(SessionExpiredError(ErrorCode.SESSION_EXPIRED, path))
+        elif self._failure is not None:
+            future.set_exception(self._failure)
+        elif self._may_queue():
+            self._queued.append(pending)
+        else:
+            future.set_exception(ConnectionLossError(path=path, maybe_applied=False))
+        return future
+
+    def _may_queue(self) -> bool:
+        waits = self.state in (SessionState.SUSPENDED, SessionState.DISCONNECTED)
+        return waits and len(self._queued) < MAX_QUEUED_REQUESTS
+
+    def _transmit(self, pending: _Pending) -> None:
+        self._sent.append(pending)
+        self._write(frames.encode_request(pending.xid, pending.op, pending.body))
+
+    def add_auth(self, scheme: str, credentials: bytes) -> "asyncio.Future[None]":
+        """Prove another identity, now and after every reconnect.
+
+        Raises (when awaited):
+            AuthFailedError: refused; the server closed the connection.
+        """
+        self._auth.append((scheme, credentials))
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self.state is SessionState.CONNECTED:
+            self._send_auth(scheme, credentials, future)
+        else:
+            future.set_result(None)
+        return future
+
+    def _send_auth(
+        self, scheme: str, credentials: bytes, future: "asyncio.Future[None] | None"
+    ) -> None:
+        self._auth_futures.append(future or self._loop.create_future())
+        body = jute.encode(AuthRequest(0, scheme, credentials))
+        self._write(frames.encode_request(XID_AUTH, OpCode.AUTH, body))
+
+
+def _fail(future: "asyncio.Future[Any]", error: OperationError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        # Somebody who only wanted to send may never look at the answer.
+        future.exception()

@@ -1,0 +1,118 @@
+"""The client's side of one connection (edge): packets out, packets in, in order.
+
+Knows nothing of sessions. Calls its owner for every packet in the order of arrival, and once when
+the connection is gone. Writes of one loop turn leave together.
+"""
+
+import asyncio
+import socket
+import struct
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Protocol, cast
+
+from coordination import frames, jute
+from coordination.errors import JuteError
+from coordination.frames import FrameSplitter, Handshake
+from coordination.messages import ConnectRequest, ConnectResponse
+
+_REPLY = struct.Struct(">iqi")
+# Answers may be larger than requests: a node with very many children.
+MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
+
+
+class Owner(Protocol):
+    """Who uses a connection."""
+
+    def on_reply(self, xid: int, zxid: int, err: int, payload: bytes) -> None:
+        """A reply came; its body begins at `frames.REPLY_HEADER_BYTES` of `payload`."""
+
+    def on_lost(self, connection: "ClientConnection") -> None:
+        """The connection is gone; nothing more will come from it."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """One connection, from its handshake to its end."""
+
+    def __init__(self, owner: Owner, request: ConnectRequest, timeout_ms: float) -> None:
+        self._owner = owner
+        self._request = request
+        self._timeout_ms = timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._splitter = FrameSplitter(MAX_REPLY_BYTES)
+        self._out: list[bytes] = []
+        self._is_lost = False
+        # Held while the transport is written to; see `heartbeat`.
+        self.write_lock: AbstractContextManager[object] = nullcontext()
+        self.transport: asyncio.Transport
+        self.handshake: asyncio.Future[ConnectResponse] = self._loop.create_future()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is gone."""
+        return self._is_lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        raw = transport.get_extra_info("socket")
+        if raw is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            # The kernel gives up on unacknowledged data when we would.
+            timeout_ms = max(1, int(self._timeout_ms * 2 / 3))
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
+        self.send(frames.encode_handshake(Handshake(self._request, read_only=False)))
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._is_lost = True
+        if not self.handshake.done():
+            self.handshake.set_exception(ConnectionResetError("closed before the handshake"))
+            # Nobody may be waiting any more.
+            self.handshake.exception()
+        self._owner.on_lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            payloads = self._splitter.feed(data)
+            for payload in payloads:
+                if self.handshake.done():
+                    self._on_packet(payload)
+                else:
+                    self._on_handshake(payload)
+        except (JuteError, struct.error):
+            # Not a server that speaks our protocol; the owner tries another one.
+            self.abort()
+
+    def _on_handshake(self, payload: bytes) -> None:
+        record = frames.decode_handshake(ConnectResponse, payload).record
+        assert isinstance(record, ConnectResponse), "decoded as one"
+        self.handshake.set_result(record)
+
+    def _on_packet(self, payload: bytes) -> None:
+        if self._is_lost:
+            return
+        xid, zxid, err = _REPLY.unpack_from(payload)
+        self._owner.on_reply(xid, zxid, err, payload)
+
+    def send(self, packet: bytes) -> None:
+        """Send a packet, together with all others of this loop turn."""
+        if not self._out:
+            self._loop.call_soon(self.flush)
+        self._out.append(packet)
+
+    def flush(self) -> None:
+        """Send what is waiting now."""
+        if self._out and not self._is_lost:
+            with self.write_lock:
+                self.transport.write(b"".join(self._out))
+        self._out.clear()
+
+    def abort(self) -> None:
+        """Leave at once; the owner hears of it."""
+        self.transport.abort()
+
+
+def decode_body(kind: "type[tuple[object, ...]]", payload: bytes) -> tuple[object, ...]:
+    """Read the body of a reply.
+
+    Raises:
+        JuteError: malformed.
+    """
+    return jute.decode(kind, payload, frames.REPLY_HEADER_BYTES)[0]

@@ -1,0 +1,305 @@
+"""The requests of a client (edge): each method sends one and returns a future of its answer.
+
+Await one, or hold many and await them together: they are sent in the order of the calls.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from coordination import frames, multi
+from coordination.client.connection import decode_body
+from coordination.client.watch_registry import Callback, Kind, WatchRegistry
+from coordination.errors import ErrorCode, MultiError, OperationError
+from coordination.messages import (
+    OPEN_ACL,
+    SHAPES,
+    Acl,
+    AddWatchMode,
+    AddWatchRequest,
+    CreateFlag,
+    CreateRequest,
+    CreateTtlRequest,
+    DeleteRequest,
+    OpCode,
+    PathRequest,
+    ReadRequest,
+    SetAclRequest,
+    SetDataRequest,
+    Stat,
+    WatcherType,
+    WatchesRequest,
+)
+from coordination.multi import Op, Result
+
+T = TypeVar("T")
+
+
+class Operations(ABC):
+    """What a session can be asked. Paths are the caller's; the chroot is added and taken off."""
+
+    def __init__(self, chroot: str) -> None:
+        self.chroot = chroot
+        self._watches = WatchRegistry()
+
+    @abstractmethod
+    def _call(
+        self,
+        op: int,
+        request: tuple[Any, ...] | bytes | None,
+        path: str,
+        convert: Callable[[bytes], T],
+        on_answer: Callable[[int], None] | None = None,
+    ) -> "asyncio.Future[T]":
+        """Send a request; `on_answer` gets its error code in the order of the packets."""
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None = b"",
+        *,
+        acl: Sequence[Acl] = OPEN_ACL,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> "asyncio.Future[str]":
+        """Create a node; the future holds its path, with the suffix of a sequential one."""
+        request = CreateRequest(
+            self._to_server(path), data, acl, create_flags(ephemeral, sequential)
+        )
+        return self._call(OpCode.CREATE, request, path, self._path_of)
+
+    def create_with_stat(
+        self,
+        path: str,
+        data: bytes | None = b"",
+        *,
+        acl: Sequence[Acl] = OPEN_ACL,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> "asyncio.Future[tuple[str, Stat]]":
+        """Create a node; the future holds its path and its Stat."""
+        request = CreateRequest(
+            self._to_server(path), data, acl, create_flags(ephemeral, sequential)
+        )
+        return self._call(OpCode.CREATE2, request, path, self._path_and_stat_of)
+
+    def create_container(
+        self, path: str, data: bytes | None = b"", *, acl: Sequence[Acl] = OPEN_ACL
+    ) -> "asyncio.Future[tuple[str, Stat]]":
+        """Create a node that goes when its last child has gone."""
+        request = CreateRequest(self._to_server(path), data, acl, CreateFlag.CONTAINER)
+        return self._call(OpCode.CREATE_CONTAINER, request, path, self._path_and_stat_of)
+
+    def create_ttl(
+        self,
+        path: str,
+        data: bytes | None,
+        ttl_ms: int,
+        *,
+        acl: Sequence[Acl] = OPEN_ACL,
+        sequential: bool = False,
+    ) -> "asyncio.Future[tuple[str, Stat]]":
+        """Create a node that goes `ttl_ms` after its last change, unless it has children."""
+        flags = CreateFlag.TTL_SEQUENTIAL if sequential else CreateFlag.TTL
+        request = CreateTtlRequest(self._to_server(path), data, acl, flags, ttl_ms)
+        return self._call(OpCode.CREATE_TTL, request, path, self._path_and_stat_of)
+
+    def delete(self, path: str, version: int = -1) -> "asyncio.Future[None]":
+        """Delete a node without children."""
+        request = DeleteRequest(self._to_server(path), version)
+        return self._call(OpCode.DELETE, request, path, lambda _payload: None)
+
+    def set_data(self, path: str, data: bytes | None, version: int = -1) -> "asyncio.Future[Stat]":
+        """Replace the data of a node."""
+        request = SetDataRequest(self._to_server(path), data, version)
+        return self._call(OpCode.SET_DATA, request, path, _stat_of)
+
+    def get_data(
+        self, path: str, watch: Callback | None = None
+    ) -> "asyncio.Future[tuple[bytes | None, Stat]]":
+        """Read a node; `watch` is called once when it changes or goes."""
+        server_path = self._to_server(path)
+        request = ReadRequest(server_path, watch is not None)
+        register = self._registering(Kind.DATA, server_path, watch)
+        return self._call(OpCode.GET_DATA, request, path, _data_of, register)
+
+    async def exists(self, path: str, watch: Callback | None = None) -> Stat | None:
+        """Return the Stat of a node, or None; `watch` is called once when that changes."""
+        server_path = self._to_server(path)
+
+        def register(err: int) -> None:
+            if watch is not None and err in (0, ErrorCode.NO_NODE):
+                kind = Kind.EXIST if err else Kind.DATA
+                self._watches.add(kind, server_path, watch)
+
+        request = ReadRequest(server_path, watch is not None)
+        try:
+            return await self._call(OpCode.EXISTS, request, path, _stat_of, register)
+        except OperationError as error:
+            if error.code is ErrorCode.NO_NODE:
+                return None
+            raise
+
+    def get_children(self, path: str, watch: Callback | None = None) -> "asyncio.Future[list[str]]":
+        """Return the names of the children; `watch` is called once when one comes or goes."""
+        server_path = self._to_server(path)
+        request = ReadRequest(server_path, watch is not None)
+        register = self._registering(Kind.CHILD, server_path, watch)
+        return self._call(OpCode.GET_CHILDREN, request, path, _children_of, register)
+
+    def get_children_with_stat(
+        self, path: str, watch: Callback | None = None
+    ) -> "asyncio.Future[tuple[list[str], Stat]]":
+        """Return the names of the children and the Stat of their parent."""
+        server_path = self._to_server(path)
+        request = ReadRequest(server_path, watch is not None)
+        register = self._registering(Kind.CHILD, server_path, watch)
+        return self._call(OpCode.GET_CHILDREN2, request, path, _children2_of, register)
+
+    def get_acl(self, path: str) -> "asyncio.Future[tuple[tuple[Acl, ...], Stat]]":
+        """Return who may do what with a node."""
+        return self._call(OpCode.GET_ACL, PathRequest(self._to_server(path)), path, _acl_of)
+
+    def set_acl(self, path: str, acl: Sequence[Acl], version: int = -1) -> "asyncio.Future[Stat]":
+        """Say who may do what with a node; `version` is the ACL version."""
+        request = SetAclRequest(self._to_server(path), acl, version)
+        return self._call(OpCode.SET_ACL, request, path, _stat_of)
+
+    def sync(self, path: str = "/") -> "asyncio.Future[None]":
+        """Make the reads that follow as fresh as the leader of an ensemble."""
+        request = PathRequest(self._to_server(path))
+        return self._call(OpCode.SYNC, request, path, lambda _payload: None)
+
+    def multi(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
+        """Apply all of `ops` or none (see `ops`); the future holds every operation's result.
+
+        Raises (when awaited):
+            MultiError: one was refused; `codes` says what became of each.
+        """
+        body = multi.encode_ops([self._op_to_server(op) for op in ops])
+        return self._call(OpCode.MULTI, body, "", self._results_of)
+
+    def multi_read(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
+        """Read many nodes in one round trip; each result has its own error."""
+        body = multi.encode_ops([self._op_to_server(op) for op in ops])
+        return self._call(OpCode.MULTI_READ, body, "", _read_results_of)
+
+    def add_watch(
+        self, path: str, callback: Callback, *, recursive: bool = False
+    ) -> "asyncio.Future[None]":
+        """Call `callback` for every change until `remove_watches`.
+
+        After a reconnect there is no catching up: read again what the watch covers.
+        """
+        server_path = self._to_server(path)
+        mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
+        kind = Kind.RECURSIVE if recursive else Kind.PERSISTENT
+        register = self._registering(kind, server_path, callback)
+        request = AddWatchRequest(server_path, mode)
+        return self._call(OpCode.ADD_WATCH, request, path, lambda _payload: None, register)
+
+    def remove_watches(self, path: str) -> "asyncio.Future[None]":
+        """Remove every watch on `path`."""
+        server_path = self._to_server(path)
+
+        def forget(err: int) -> None:
+            if err in (0, ErrorCode.NO_WATCHER):
+                self._watches.remove(server_path)
+
+        request = WatchesRequest(server_path, WatcherType.ANY)
+        return self._call(OpCode.REMOVE_WATCHES, request, path, lambda _payload: None, forget)
+
+    def _registering(
+        self, kind: Kind, server_path: str, watch: Callback | None
+    ) -> Callable[[int], None] | None:
+        if watch is None:
+            return None
+
+        def register(err: int) -> None:
+            if not err:
+                self._watches.add(kind, server_path, watch)
+
+        return register
+
+    # -- paths and answers
+
+    def _to_server(self, path: str) -> str:
+        if not self.chroot:
+            return path
+        return self.chroot if path == "/" else self.chroot + path
+
+    def _from_server(self, path: str) -> str:
+        if not self.chroot or not path.startswith(self.chroot):
+            return path
+        return path[len(self.chroot) :] or "/"
+
+    def _op_to_server(self, op: Op) -> Op:
+        if not self.chroot:
+            return op
+        request: Any = op.request
+        return Op(op.type, request._replace(path=self._to_server(request.path)))
+
+    def _path_of(self, payload: bytes) -> str:
+        response: Any = _decode(OpCode.CREATE, payload)
+        return self._from_server(response.path)
+
+    def _path_and_stat_of(self, payload: bytes) -> tuple[str, Stat]:
+        response: Any = _decode(OpCode.CREATE2, payload)
+        return self._from_server(response.path), response.stat
+
+    def _results_of(self, payload: bytes) -> list[Result]:
+        results = multi.decode_results(payload, frames.REPLY_HEADER_BYTES)
+        codes = [result.err for result in results]
+        if any(codes):
+            raise MultiError(codes)
+        return [self._result_from_server(result) for result in results]
+
+    def _result_from_server(self, result: Result) -> Result:
+        response: Any = result.response
+        if not self.chroot or result.type != OpCode.CREATE or response is None:
+            return result
+        return result._replace(response=response._replace(path=self._from_server(response.path)))
+
+
+def create_flags(ephemeral: bool, sequential: bool) -> CreateFlag:
+    """Return the flags of an ordinary create."""
+    if ephemeral:
+        return CreateFlag.EPHEMERAL_SEQUENTIAL if sequential else CreateFlag.EPHEMERAL
+    return CreateFlag.PERSISTENT_SEQUENTIAL if sequential else CreateFlag.PERSISTENT
+
+
+def _decode(op: OpCode, payload: bytes) -> tuple[object, ...]:
+    kind = SHAPES[op].response
+    assert kind is not None, "an operation with an answer"
+    return decode_body(kind, payload)
+
+
+def _stat_of(payload: bytes) -> Stat:
+    response: Any = _decode(OpCode.EXISTS, payload)
+    stat: Stat = response.stat
+    return stat
+
+
+def _data_of(payload: bytes) -> tuple[bytes | None, Stat]:
+    response: Any = _decode(OpCode.GET_DATA, payload)
+    return response.data, response.stat
+
+
+def _children_of(payload: bytes) -> list[str]:
+    response: Any = _decode(OpCode.GET_CHILDREN, payload)
+    return list(response.children)
+
+
+def _children2_of(payload: bytes) -> tuple[list[str], Stat]:
+    response: Any = _decode(OpCode.GET_CHILDREN2, payload)
+    return list(response.children), response.stat
+
+
+def _acl_of(payload: bytes) -> tuple[tuple[Acl, ...], Stat]:
+    response: Any = _decode(OpCode.GET_ACL, payload)
+    return tuple(response.acl), response.stat
+
+
+def _read_results_of(payload: bytes) -> list[Result]:
+    return multi.decode_results(payload, frames.REPLY_HEADER_BYTES)

@@ -1,0 +1,92 @@
+"""What to do when an answer was lost (edge): Kafka's ways, and one for the dead.
+
+A lost answer to a read: ask again. To a write: re-read and compare, because it may have been
+applied.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from coordination.client import session_file
+from coordination.client.client import Client
+from coordination.errors import BadVersionError, ConnectionLossError, ErrorCode, NodeExistsError
+from coordination.messages import Stat
+
+T = TypeVar("T")
+
+
+async def retry_read(read: Callable[[], Awaitable[T]]) -> T:
+    """Repeat `read` until it is answered; a read changes nothing, so this is always safe.
+
+    Raises:
+        SessionExpiredError, OperationError: what the read itself raises.
+    """
+    while True:
+        try:
+            return await read()
+        except ConnectionLossError as loss:
+            if not loss.maybe_applied:
+                # Refused without being sent: the session is in doubt, and so is waiting.
+                raise
+
+
+async def create_ephemeral(client: Client, path: str, data: bytes) -> Stat:
+    """Create an ephemeral node exactly once, also when an answer is lost.
+
+    Raises:
+        NodeExistsError: it belongs to another session.
+    """
+    while True:
+        try:
+            return (await client.create_with_stat(path, data, ephemeral=True))[1]
+        except (NodeExistsError, ConnectionLossError) as error:
+            if isinstance(error, ConnectionLossError) and not error.maybe_applied:
+                raise
+            stat = await retry_read(lambda: client.exists(path))
+            if stat is None:
+                continue
+            if stat.ephemeral_owner == client.session_id:
+                return stat
+            raise NodeExistsError(ErrorCode.NODE_EXISTS, path) from error
+
+
+async def set_data(client: Client, path: str, data: bytes, version: int) -> Stat:
+    """Set data under a version exactly once, also when an answer is lost.
+
+    Raises:
+        BadVersionError: somebody else changed the node; read it again.
+    """
+    while True:
+        try:
+            return await client.set_data(path, data, version)
+        except ConnectionLossError as loss:
+            if not loss.maybe_applied:
+                raise
+        found, stat = await retry_read(lambda: client.get_data(path))
+        if stat.version == version + 1 and found == data:
+            return stat
+        if stat.version != version:
+            raise BadVersionError(ErrorCode.BAD_VERSION, path)
+
+
+async def end_dead_session(path: Path, timeout_s: float = 5.0) -> bool:
+    """Close the session in a session file if its process is dead; return whether it is closed.
+
+    Its ephemeral nodes go at once. A session that has ended by itself counts as closed.
+    """
+    saved = await session_file.load(path)
+    if saved is None or session_file.is_owner_alive(saved):
+        return False
+    client = Client(saved.connect_string, has_heartbeat_thread=False)
+    try:
+        async with asyncio.timeout(timeout_s):
+            was_alive = await client.resume(saved.session_id, saved.password)
+            if was_alive:
+                await client.close()
+    except TimeoutError:
+        await client.abandon()
+        return False
+    await session_file.remove(path)
+    return True

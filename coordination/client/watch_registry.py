@@ -1,0 +1,106 @@
+"""What this client watches (decision): callbacks per path, and how to arm them again.
+
+Paths are the server's (with chroot). One-shot callbacks are dropped when an event hits them;
+persistent ones stay until removed. After an expiry everything is dropped.
+"""
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from coordination import paths
+from coordination.messages import EventType, SetWatches2Request, SetWatchesRequest
+
+REARM_BATCH_BYTES: Final = 128 * 1024
+
+
+class WatchEvent(NamedTuple):
+    """Something happened at `path` (as the caller names it, without the chroot)."""
+
+    type: EventType
+    path: str
+
+
+Callback: TypeAlias = Callable[[WatchEvent], None]
+
+
+class Kind(Enum):
+    """Which registrations there are; the first three are one-shot."""
+
+    DATA = "the node is there, and its data or it may go"
+    EXIST = "the node is missing and may come"
+    CHILD = "children may come or go"
+    PERSISTENT = "everything at the node"
+    RECURSIVE = "everything at and below the node, except children events"
+
+
+_ONE_SHOT_OF: Final = {
+    EventType.NODE_CREATED: (Kind.DATA, Kind.EXIST),
+    EventType.NODE_DATA_CHANGED: (Kind.DATA, Kind.EXIST),
+    EventType.NODE_DELETED: (Kind.DATA, Kind.EXIST, Kind.CHILD),
+    EventType.NODE_CHILDREN_CHANGED: (Kind.CHILD,),
+}
+
+
+class WatchRegistry:
+    """All registrations of a session."""
+
+    def __init__(self) -> None:
+        self._callbacks: dict[Kind, dict[str, list[Callback]]] = {kind: {} for kind in Kind}
+
+    def add(self, kind: Kind, path: str, callback: Callback) -> None:
+        """Register a callback; the same one twice on one path is called once."""
+        registered = self._callbacks[kind].setdefault(path, [])
+        if callback not in registered:
+            registered.append(callback)
+
+    def hit(self, event: EventType, path: str) -> list[Callback]:
+        """Return who is to be called, and drop those that were one-shot."""
+        found: list[Callback] = []
+        for kind in _ONE_SHOT_OF[event]:
+            found += self._callbacks[kind].pop(path, [])
+        found += self._callbacks[Kind.PERSISTENT].get(path, [])
+        if event is not EventType.NODE_CHILDREN_CHANGED and self._callbacks[Kind.RECURSIVE]:
+            for each in (path, *paths.ancestors_of(path)):
+                found += self._callbacks[Kind.RECURSIVE].get(each, [])
+        return list(dict.fromkeys(found))
+
+    def remove(self, path: str) -> None:
+        """Drop everything that is registered on `path`."""
+        for registered in self._callbacks.values():
+            registered.pop(path, None)
+
+    def clear(self) -> None:
+        """Drop everything: the session is gone."""
+        for registered in self._callbacks.values():
+            registered.clear()
+
+    def rearm(self, relative_zxid: int) -> Iterator[SetWatchesRequest | SetWatches2Request]:
+        """Yield the requests that arm everything again on a new connection."""
+        has_persistent = bool(self._callbacks[Kind.PERSISTENT] or self._callbacks[Kind.RECURSIVE])
+        batch: dict[Kind, list[str]] = {kind: [] for kind in Kind}
+        size_bytes = 0
+        for kind, path in self._watched():
+            if size_bytes + len(path) > REARM_BATCH_BYTES:
+                yield _request(relative_zxid, batch, has_persistent)
+                batch, size_bytes = {each: [] for each in Kind}, 0
+            batch[kind].append(path)
+            size_bytes += len(path)
+        if size_bytes:
+            yield _request(relative_zxid, batch, has_persistent)
+
+    def _watched(self) -> Iterator[tuple[Kind, str]]:
+        for kind, registered in self._callbacks.items():
+            for path in registered:
+                yield kind, path
+
+
+def _request(
+    relative_zxid: int, batch: dict[Kind, list[str]], has_persistent: bool
+) -> SetWatchesRequest | SetWatches2Request:
+    one_shot = (batch[Kind.DATA], batch[Kind.EXIST], batch[Kind.CHILD])
+    if not has_persistent:
+        # The older operation, which every server since 3.4 knows.
+        return SetWatchesRequest(relative_zxid, *one_shot)
+    persistent = (batch[Kind.PERSISTENT], batch[Kind.RECURSIVE])
+    return SetWatches2Request(relative_zxid, *one_shot, *persistent)

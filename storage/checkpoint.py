@@ -1,0 +1,109 @@
+"""Small files that must be whole or absent: written aside, synced, renamed (edge).
+
+Bytes on disk, as Kafka's: line `0` (version), line with the number of entries, one entry per line.
+Invariant: a reader finds the old content or the new, never a mixture; that holds across a power
+loss too, as the temporary file is synced before the rename and the directory after it.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from kafkawire.ids import Offset, TopicPartition
+from storage.errors import CorruptCheckpointError
+
+log = structlog.get_logger()
+
+VERSION: Final = 0
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+
+def write_atomically(path: Path, content: str) -> None:
+    """Replace the content of `path`; durable when this returns.
+
+    Raises:
+        OSError: nothing has changed.
+    """
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    with temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in `path` durable: files created, renamed or removed there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_entries(path: Path, entries: Iterable[str]) -> None:
+    """Replace the checkpoint at `path` with these lines."""
+    lines = list(entries)
+    write_atomically(path, "".join(f"{line}\n" for line in (VERSION, len(lines), *lines)))
+
+
+def read_entries(path: Path) -> list[list[str]]:
+    """Return the entries of the checkpoint at `path`, split into words; none if it is empty.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        CorruptCheckpointError: the file is not one; treat it as absent.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpointError(f"{path}: {error}") from error
+    if not lines:
+        return []
+    if len(lines) < 2 or lines[0].strip() != str(VERSION):
+        raise CorruptCheckpointError(f"{path}: no version {VERSION} checkpoint: {lines[:2]}")
+    if lines[1].strip() != str(len(lines) - 2):
+        raise CorruptCheckpointError(
+            f"{path}: {lines[1]!r} entries announced, {len(lines) - 2} there"
+        )
+    return [line.split() for line in lines[2:]]
+
+
+def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace the offset checkpoint at `path`; partitions in order, so that a diff is readable."""
+    write_entries(
+        path,
+        (f"{key.topic} {key.partition} {offset}" for key, offset in sorted(offsets.items())),
+    )
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, Offset]:
+    """Return the offset checkpoint at `path`.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        CorruptCheckpointError: the file is not one; treat it as absent.
+    """
+    offsets: dict[TopicPartition, Offset] = {}
+    for words in read_entries(path):
+        try:
+            topic, partition, offset = words
+            offsets[TopicPartition(topic, int(partition))] = Offset(int(offset))
+        except ValueError:
+            raise CorruptCheckpointError(f"{path}: no topic, partition, offset: {words}") from None
+    return offsets
+
+
+def read_offsets_or_none(path: Path) -> dict[TopicPartition, Offset]:
+    """Return the offset checkpoint at `path`, empty when it is absent or unreadable."""
+    try:
+        return read_offsets(path)
+    except FileNotFoundError:
+        return {}
+    except CorruptCheckpointError as error:
+        log.warning("checkpoint.ignored", path=str(path), error=str(error))
+        return {}

@@ -1,0 +1,284 @@
+"""All logs of a broker, over its log dirs (edge over `log_directory`).
+
+Invariant: a partition has at most one log here, which lies in exactly one log dir. A log dir that
+fails takes its own logs with it, and no others.
+
+One thread owns this, too. Another one may call what says so.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from kafkawire.ids import Offset, TopicId, TopicPartition
+from storage.config import LogConfig
+from storage.errors import LogDirOfflineError, StorageError
+from storage.layout import DirectoryState
+from storage.log import Log
+from storage.log_directory import LogDirectory
+
+__all__ = ["LogDirectory", "Logs"]
+
+log = structlog.get_logger()
+
+
+class Logs:
+    """The logs in `directories`. `open` makes one of these."""
+
+    def __init__(self, directories: Sequence[LogDirectory], offline: Iterable[Path] = ()) -> None:
+        self._directories = list(directories)
+        self._failed_to_open = list(offline)
+        self._logs: dict[TopicPartition, Log] = {}
+        self._home: dict[TopicPartition, LogDirectory] = {}
+
+    @classmethod
+    def open(
+        cls,
+        paths: Sequence[Path],
+        *,
+        config_of: Callable[[str], LogConfig],
+        now_ms: int,
+        on_offline: Callable[[Path], None] = lambda _path: None,
+    ) -> "Logs":
+        """Lock the log dirs at `paths` and open all logs in them, recovering those that need it.
+
+        `config_of` tells the config of a topic by its name. `on_offline` is called with the path
+        of a log dir that fails, now or later, in the thread that met the failure.
+
+        Raises:
+            LogDirLockedError: another process uses one of the log dirs.
+            LogDirOfflineError: none of the log dirs can be used.
+            StorageError: two log dirs are one, or hold the same partition.
+        """
+        if len({path.resolve() for path in paths}) < len(paths):
+            raise StorageError(f"a log dir is named twice: {', '.join(map(str, paths))}")
+        directories, offline = _open_directories(paths, on_offline)
+        logs = cls(directories, offline)
+        try:
+            for directory in directories:
+                logs._load(directory, config_of, now_ms)
+            logs._check_any_online()
+        except BaseException:
+            for directory in directories:
+                directory.unlock()
+            raise
+        return logs
+
+    def _load(
+        self, directory: LogDirectory, config_of: Callable[[str], LogConfig], now_ms: int
+    ) -> None:
+        try:
+            for each in directory.load_logs(lambda partition: config_of(partition.topic), now_ms):
+                self._add(each, directory)
+        except LogDirOfflineError:
+            # Reported where it happened; the other log dirs go on.
+            return
+
+    def _add(self, new: Log, directory: LogDirectory) -> None:
+        partition = new.topic_partition
+        if partition in self._home:
+            raise StorageError(
+                f"{partition} lies in {self._home[partition].path} and in {directory.path}: "
+                "remove the copy that is out of date"
+            )
+        self._logs[partition] = new
+        self._home[partition] = directory
+
+    def _check_any_online(self) -> None:
+        if not self.online_directories:
+            paths = [*self._failed_to_open, *(each.path for each in self._directories)]
+            raise LogDirOfflineError(paths[0], "no log dir of this broker can be used")
+
+    @property
+    def directories(self) -> tuple[LogDirectory, ...]:
+        """All log dirs that could be opened, also those that have failed since."""
+        return tuple(self._directories)
+
+    @property
+    def online_directories(self) -> tuple[LogDirectory, ...]:
+        """The log dirs that work."""
+        return tuple(each for each in self._directories if each.health.failure is None)
+
+    @property
+    def offline_paths(self) -> tuple[Path, ...]:
+        """The log dirs that do not work."""
+        failed = [each.path for each in self._directories if each.health.failure is not None]
+        return (*self._failed_to_open, *failed)
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return the log of `partition`; if its log dir has failed, every use of it says so."""
+        return self._logs.get(partition)
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the log dir that holds `partition`."""
+        return self._home.get(partition)
+
+    def in_directory(self, path: Path) -> list[Log]:
+        """Return the logs in the log dir at `path`."""
+        return [each for each in self if self._home[each.topic_partition].path == path]
+
+    def claim(self, broker_id: int, cluster_id: str) -> None:
+        """Say that all log dirs belong to this broker.
+
+        Raises:
+            InconsistentMetadataError: one of them belongs to another one.
+        """
+        for directory in self.online_directories:
+            directory.claim(broker_id, cluster_id)
+
+    def create(
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        topic_id: TopicId | None,
+        *,
+        now_ms: int,
+        is_new: bool = True,
+    ) -> Log:
+        """Return the log of `partition`, made in the log dir with the fewest partitions if need be.
+
+        With `is_new` false the partition has existed on this broker, so it is not made anew while
+        a log dir is offline that may hold it.
+
+        Raises:
+            InconsistentTopicIdError: there is a log of another topic of that name.
+            LogDirOfflineError: see `is_new`; or no log dir works.
+        """
+        existing = self._logs.get(partition)
+        if existing is not None:
+            existing.health.check()
+            if topic_id is not None:
+                existing.assign_topic_id(topic_id)
+            return existing
+        if not is_new and self.offline_paths:
+            raise LogDirOfflineError(self.offline_paths[0], f"it may hold {partition}")
+        self._check_any_online()
+        directory = min(self.online_directories, key=self._count)
+        new = directory.create_log(partition, config, topic_id, now_ms)
+        self._add(new, directory)
+        log.info("log.created", partition=str(partition), path=str(directory.path))
+        return new
+
+    def _count(self, directory: LogDirectory) -> int:
+        return sum(1 for home in self._home.values() if home is directory)
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Stop serving the log of `partition`; its files go with a later `remove_deleted`.
+
+        Does nothing if there is none. Readers that hold a region finish.
+        """
+        directory = self._home.get(partition)
+        path = self._set_aside(partition, DirectoryState.DELETED)
+        if directory is not None and path is not None:
+            directory.remove_later(path)
+            log.info("log.deleted", partition=str(partition), path=str(path))
+
+    def set_aside_as_stray(self, partition: TopicPartition) -> Path | None:
+        """Stop serving the log of `partition` and keep its files aside; return where they are."""
+        path = self._set_aside(partition, DirectoryState.STRAY)
+        if path is not None:
+            log.warning("log.set_aside", partition=str(partition), path=str(path))
+        return path
+
+    def _set_aside(self, partition: TopicPartition, state: DirectoryState) -> Path | None:
+        removed = self._logs.pop(partition, None)
+        directory = self._home.pop(partition, None)
+        if removed is None or directory is None:
+            return None
+        # Out of the checkpoints first: they must not speak of a log that is gone.
+        self._write_checkpoints(directory)
+        return removed.set_aside(state)
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Truncate logs, and lower their recovery points on disk before anything is appended."""
+        touched = {
+            self._home[partition]
+            for partition, offset in offsets.items()
+            if partition in self._logs and self._logs[partition].truncate_to(offset)
+        }
+        for directory in touched:
+            directory.write_recovery_points(self._logs_in(directory))
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
+        """Empty a log, and lower its recovery point on disk before anything is appended."""
+        self._logs[partition].truncate_fully_and_start_at(offset)
+        directory = self._home[partition]
+        directory.write_recovery_points(self._logs_in(directory))
+
+    def high_watermark(self, partition: TopicPartition) -> Offset:
+        """Return the high watermark that was stored before the start, within the log's bounds."""
+        local, directory = self._logs[partition], self._home[partition]
+        stored = directory.high_watermarks.get(partition, Offset(0))
+        return max(local.log_start_offset, min(stored, local.log_end_offset))
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Write the high watermarks of all logs, each to its log dir; any thread may call this."""
+        for directory in self.online_directories:
+            here = {
+                partition: offset
+                for partition, offset in offsets.items()
+                if self._home.get(partition) is directory
+            }
+            directory.write_high_watermarks(here)
+
+    def write_checkpoints(self) -> None:
+        """Write recovery points and log starts; any thread may call this."""
+        for directory in self.online_directories:
+            self._write_checkpoints(directory)
+
+    def _write_checkpoints(self, directory: LogDirectory) -> None:
+        logs = self._logs_in(directory)
+        directory.write_recovery_points(logs)
+        directory.write_log_starts(logs)
+
+    def _logs_in(self, directory: LogDirectory) -> list[Log]:
+        return [each for each in self if self._home.get(each.topic_partition) is directory]
+
+    def flush_due(self, now_ms: int) -> None:
+        """Flush the logs for which it is time; any thread may call this, every few seconds."""
+        for each in self:
+            if each.health.failure is None and not each.is_closed:
+                each.flush_if_due(now_ms)
+
+    def remove_deleted(self, now_ms: int, delay_ms: int) -> None:
+        """Remove files and directories that have been out of use for long enough."""
+        for directory in self.online_directories:
+            directory.remove_due(now_ms, delay_ms)
+        for each in self:
+            if each.health.failure is None:
+                each.remove_deleted_files(now_ms)
+
+    def close(self, broker_epoch: int = -1) -> None:
+        """Close all logs. The next start of the log dirs where that worked needs no recovery."""
+        for directory in self._directories:
+            try:
+                directory.close(self._logs_in(directory), broker_epoch)
+            except LogDirOfflineError:
+                # Reported where it happened; the next start recovers.
+                continue
+
+
+def _open_directories(
+    paths: Sequence[Path], on_offline: Callable[[Path], None]
+) -> tuple[list[LogDirectory], list[Path]]:
+    """Open what can be opened; return also what cannot."""
+    directories: list[LogDirectory] = []
+    offline: list[Path] = []
+    try:
+        for path in paths:
+            try:
+                directories.append(LogDirectory(path, on_offline))
+            except LogDirOfflineError:
+                offline.append(path)
+    except StorageError:
+        for directory in directories:
+            directory.unlock()
+        raise
+    return directories, offline

@@ -1,0 +1,61 @@
+"""`leader-epoch-checkpoint`: the leadership history of one partition on disk (edge).
+
+Bytes on disk: a checkpoint (see `checkpoint`) whose entries are `<epoch> <start offset>`.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+
+import structlog
+
+from kafkawire.ids import LeaderEpoch, Offset
+from storage.checkpoint import read_entries, write_entries
+from storage.errors import CorruptCheckpointError
+from storage.layout import LEADER_EPOCH_CHECKPOINT
+from storage.leader_epochs import EpochEntry, LeaderEpochs
+
+log = structlog.get_logger()
+
+
+class EpochCheckpoint:
+    """The file of one partition, written when the history differs from what it holds."""
+
+    def __init__(self, stored: tuple[EpochEntry, ...]) -> None:
+        self._stored = stored
+        # The owner of a log may store the epochs, and another thread that flushes it.
+        self._lock = Lock()
+
+    def store(self, directory: Path, epochs: LeaderEpochs) -> None:
+        """Bring the file up to date; durable when this returns."""
+        with self._lock:
+            entries = epochs.entries
+            if entries != self._stored:
+                write_epochs(directory / LEADER_EPOCH_CHECKPOINT, entries)
+                self._stored = entries
+
+
+def write_epochs(path: Path, entries: Iterable[EpochEntry]) -> None:
+    """Replace the checkpoint; durable when this returns."""
+    write_entries(path, (f"{entry.epoch} {entry.start_offset}" for entry in entries))
+
+
+def read_epochs(path: Path) -> LeaderEpochs:
+    """Return the history on disk, empty when there is none or it is unreadable."""
+    try:
+        return LeaderEpochs(_entry(path, words) for words in read_entries(path))
+    except FileNotFoundError:
+        return LeaderEpochs()
+    except CorruptCheckpointError as error:
+        log.warning("checkpoint.ignored", path=str(path), error=str(error))
+        return LeaderEpochs()
+
+
+def _entry(path: Path, words: list[str]) -> EpochEntry:
+    try:
+        epoch, start_offset = (int(word) for word in words)
+    except ValueError:
+        raise CorruptCheckpointError(f"{path}: no epoch, start offset: {words}") from None
+    if epoch < 0 or start_offset < 0:
+        raise CorruptCheckpointError(f"{path}: negative epoch or offset: {words}")
+    return EpochEntry(LeaderEpoch(epoch), Offset(start_offset))

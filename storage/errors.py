@@ -1,0 +1,101 @@
+"""What can go wrong in a log (decision module: types only).
+
+StorageError
+  OffsetOutOfRangeError       an offset outside log start..log end; the client resets or is told
+  OffsetOverflowError         too far from a segment's base offset; the log rolls and retries
+  UnexpectedOffsetError       a follower was handed a batch that does not continue its log
+  BatchTooLargeError          a batch that no segment may hold; the producer must send less
+  TruncatedRegionError        a region whose bytes a truncation has taken meanwhile
+  CorruptLogError             bytes in a log that are no batch where one must start
+  CorruptCheckpointError      a checkpoint file that cannot be read; callers treat it as absent
+  InconsistentTopicIdError    a directory that belongs to another topic of the same name
+  InconsistentMetadataError   a log dir that belongs to another broker or cluster
+  LogDirLockedError           another process uses the log dir
+  LogDirOfflineError          the log dir failed; its partitions are gone until a restart
+"""
+
+from pathlib import Path
+
+from kafkawire.ids import Offset, TopicPartition
+
+__all__ = [
+    "BatchTooLargeError",
+    "CorruptCheckpointError",
+    "CorruptLogError",
+    "InconsistentMetadataError",
+    "InconsistentTopicIdError",
+    "LogDirLockedError",
+    "LogDirOfflineError",
+    "OffsetOutOfRangeError",
+    "OffsetOverflowError",
+    "StorageError",
+    "TruncatedRegionError",
+    "UnexpectedOffsetError",
+]
+
+
+class StorageError(Exception):
+    """The root: a failure of the environment, translated to a wire code by the handler."""
+
+
+class OffsetOutOfRangeError(StorageError):
+    """The offset lies outside `log_start_offset`..`log_end_offset` (both allowed)."""
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, log_start_offset: int, log_end_offset: int
+    ) -> None:
+        super().__init__(
+            f"offset {offset} of {partition} is outside {log_start_offset}..{log_end_offset}"
+        )
+        self.offset = Offset(offset)
+        self.log_start_offset = Offset(log_start_offset)
+        self.log_end_offset = Offset(log_end_offset)
+
+
+class OffsetOverflowError(StorageError):
+    """The offset is more than 2^31-1 above the segment's base offset."""
+
+
+class UnexpectedOffsetError(StorageError):
+    """A replicated batch overlaps what the log already holds; the fetcher must truncate first."""
+
+
+class BatchTooLargeError(StorageError):
+    """A produced batch is larger than `segment.bytes`."""
+
+
+class TruncatedRegionError(StorageError):
+    """The file ends inside the region; the response it was meant for must not be sent."""
+
+
+class CorruptLogError(StorageError):
+    """There is no valid batch at `position` of `path`; recovery at the next start cuts there."""
+
+    def __init__(self, path: Path, position: int, reason: str) -> None:
+        super().__init__(f"{path} at byte {position}: {reason}")
+        self.path = path
+        self.position = position
+
+
+class CorruptCheckpointError(StorageError):
+    """A checkpoint file does not follow its format."""
+
+
+class InconsistentTopicIdError(StorageError):
+    """`partition.metadata` names another topic id than the caller."""
+
+
+class InconsistentMetadataError(StorageError):
+    """`meta.properties` names another broker id or cluster id than the caller."""
+
+
+class LogDirLockedError(StorageError):
+    """`.lock` of the log dir is held by another process; stop that broker first."""
+
+
+class LogDirOfflineError(StorageError):
+    """The log dir has failed; `path` says which."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(f"log dir {path} is offline: {cause}")
+        self.path = path

@@ -1,0 +1,219 @@
+"""The file of an index: entries of two big-endian numbers, sorted by both (edge).
+
+Bytes on disk: entries one after the other. While its segment is active the file is extended to
+`segment.index.bytes` and the rest is zeros; when the segment is closed it is cut to its entries.
+
+Two modes. *Writable*: both columns are in memory, and the file follows in steps of
+`PENDING_ENTRIES`, at the latest when the index is synced or closed: a crash loses only entries that
+recovery rebuilds. *Read-only*: nothing is in memory, the columns read the file; not through a
+memory map, because a failing disk must raise an OSError instead of killing the process.
+
+One thread owns an index. Another one may call `sync`, and nothing else.
+"""
+
+import os
+from array import array
+from pathlib import Path
+from struct import Struct
+from threading import Lock
+from typing import Final, Protocol
+
+PENDING_ENTRIES: Final = 64
+"""Two writes of 8 and 12 bytes per batch would cost more than all else that an append does
+(benchmarks/micro/test_log_append.py)."""
+
+
+class Column(Protocol):
+    """A sorted sequence of numbers, as `bisect` wants it."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, slot: int, /) -> int: ...
+
+
+class FileColumn:
+    """One column of an index file, read entry by entry."""
+
+    __slots__ = ("_count", "_entry_bytes", "_file", "_number", "_offset")
+
+    def __init__(
+        self, file: "IndexFile", number: Struct, offset: int, entry_bytes: int, count: int
+    ) -> None:
+        self._file = file
+        self._number = number
+        self._offset = offset
+        self._entry_bytes = entry_bytes
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, slot: int, /) -> int:
+        if not -self._count <= slot < self._count:
+            raise IndexError(slot)
+        position = (slot % self._count) * self._entry_bytes + self._offset
+        data = os.pread(self._file.fileno(), self._number.size, position)
+        number: int = self._number.unpack(data)[0]
+        return number
+
+
+class IndexFile:
+    """The entries of one index, `(key, value)` in order of their keys.
+
+    `typecodes` are those of `array` and `struct`: "i" for 4 bytes, "q" for 8.
+    """
+
+    __slots__ = (
+        "_descriptor",
+        "_entry",
+        "_is_writable",
+        "_lock",
+        "_typecodes",
+        "_written_count",
+        "keys",
+        "max_entries",
+        "path",
+        "values",
+    )
+
+    keys: Column
+    values: Column
+
+    def __init__(self, path: Path, typecodes: str, max_bytes: int) -> None:
+        self._descriptor = -1
+        # Held while the file and the count of written entries change together.
+        self._lock = Lock()
+        self._typecodes = typecodes
+        self._entry = Struct(">" + typecodes)
+        self._is_writable = False
+        self._written_count = 0
+        self.path = path
+        self.max_entries = max_bytes // self._entry.size
+        self.keys = self.values = array("i")
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor, opening the file at first use."""
+        if self._descriptor < 0:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        return self._descriptor
+
+    @property
+    def entry_bytes(self) -> int:
+        """Size of one entry."""
+        return self._entry.size
+
+    def create(self) -> None:
+        """Make an empty file, extended to the largest size, and be writable."""
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL
+        self._descriptor = os.open(self.path, flags, 0o644)
+        os.ftruncate(self._descriptor, self.max_entries * self._entry.size)
+        self._use_memory(b"")
+
+    def open(self) -> int:
+        """Use the existing file, read-only; return how many bytes are not whole entries.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        size = os.fstat(self.fileno()).st_size
+        count = size // self._entry.size
+        self._use_file(count)
+        return size % self._entry.size
+
+    def make_writable(self) -> None:
+        """Load the entries of a file that was opened, and extend it again."""
+        assert not self._is_writable
+        count = len(self.keys)
+        data = os.pread(self.fileno(), count * self._entry.size, 0)
+        self._use_memory(data)
+        self._written_count = count
+        self._extend()
+
+    def append(self, key: int, value: int) -> None:
+        """Add an entry; both numbers must not be less than those of the last one."""
+        keys, values = self.keys, self.values
+        assert isinstance(keys, array), "the index is writable"
+        assert isinstance(values, array)
+        keys.append(key)
+        values.append(value)
+        if len(keys) - self._written_count >= PENDING_ENTRIES:
+            self.write_pending()
+
+    def read_all(self) -> list[tuple[int, int]]:
+        """Return all entries of an index that is open."""
+        self.write_pending()
+        data = os.pread(self.fileno(), len(self.keys) * self._entry.size, 0)
+        return [(key, value) for key, value in self._entry.iter_unpack(data)]
+
+    def truncate(self, entry_count: int) -> None:
+        """Keep the first entries; the rest of the file becomes zeros."""
+        assert self._is_writable
+        assert isinstance(self.keys, array)
+        assert isinstance(self.values, array)
+        with self._lock:
+            del self.keys[entry_count:]
+            del self.values[entry_count:]
+            if entry_count < self._written_count:
+                self._written_count = entry_count
+                os.ftruncate(self.fileno(), entry_count * self._entry.size)
+                self._extend()
+
+    def write_pending(self) -> None:
+        """Bring the file up to date with memory; not synced."""
+        with self._lock:
+            self._write_pending()
+
+    def finish(self) -> None:
+        """Write everything, cut the file to its entries and become read-only."""
+        with self._lock:
+            if self._is_writable:
+                self._write_pending()
+                os.ftruncate(self.fileno(), self._written_count * self._entry.size)
+                self._use_file(self._written_count)
+
+    def sync(self) -> None:
+        """Return when every entry is on disk; the one method that any thread may call."""
+        self.write_pending()
+        os.fdatasync(self.fileno())
+
+    def release(self) -> None:
+        """Close the descriptor and be read-only; the next use opens the file again."""
+        self._is_writable = False
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _write_pending(self) -> None:
+        # Values are appended after keys, so that their number is that of the whole entries.
+        first, last = self._written_count, len(self.values)
+        if first == last:
+            return
+        pack = self._entry.pack
+        data = b"".join(pack(self.keys[slot], self.values[slot]) for slot in range(first, last))
+        position = first * self._entry.size
+        if os.pwrite(self.fileno(), data, position) != len(data):
+            raise OSError(f"{self.path}: short write of {len(data)} bytes at {position}")
+        self._written_count = last
+
+    def _extend(self) -> None:
+        # Never shorter than its entries: the limit may have been lowered since they were written.
+        entry_count = max(self.max_entries, self._written_count)
+        os.ftruncate(self.fileno(), entry_count * self._entry.size)
+
+    def _use_memory(self, data: bytes) -> None:
+        entries = list(self._entry.iter_unpack(data))
+        keys = array(self._typecodes[0], [entry[0] for entry in entries])
+        values = array(self._typecodes[1], [entry[1] for entry in entries])
+        self.keys, self.values = keys, values
+        self._is_writable = True
+
+    def _use_file(self, count: int) -> None:
+        key, value = (Struct(">" + code) for code in self._typecodes)
+        self.keys = FileColumn(self, key, 0, self._entry.size, count)
+        self.values = FileColumn(self, value, key.size, self._entry.size, count)
+        self._written_count = count
+        self._is_writable = False

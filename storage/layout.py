@@ -1,0 +1,115 @@
+"""Names of the files and directories of a log (decision module, no I/O).
+
+A partition lives in `<topic>-<partition>/`; each of its segments is named by its base offset, in
+20 digits, so that a listing sorts by offset. A directory that waits for deletion or was set aside
+is `<topic>-<partition>.<32 hex digits>-delete` or `-stray`. Topics may hold dots and dashes, so
+names are taken apart from the right.
+"""
+
+import re
+from enum import Enum
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from kafkawire.ids import Offset, TopicPartition
+
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+PRODUCER_SNAPSHOT_SUFFIX: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+
+DELETED_SUFFIX: Final = ".deleted"
+"""Waits for `file.delete.delay.ms`; nobody reads it by name any more."""
+CLEANED_SUFFIX: Final = ".cleaned"
+"""Being written by the cleaner; worthless after a crash."""
+SWAP_SUFFIX: Final = ".swap"
+"""Completely written by the cleaner; takes the place of older segments, also after a crash."""
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+
+META_PROPERTIES: Final = "meta.properties"
+LOCK: Final = ".lock"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+
+MAX_NAME_LENGTH: Final = 255
+MAX_PARTITION: Final = 2**31 - 1
+
+_SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.[a-z]+)(\.deleted|\.cleaned|\.swap)?")
+_PARTITION_DIRECTORY: Final = re.compile(r"(\S+)-(\d{1,10})")
+_SET_ASIDE: Final = re.compile(r"(\S+)-(\d{1,10})\.(\S+)-(delete|stray|future)")
+
+
+class SegmentFileName(NamedTuple):
+    """A file of a segment: whose, which (`.log`...), and the state its second suffix tells."""
+
+    base_offset: Offset
+    suffix: str
+    state: str
+
+
+class DirectoryState(Enum):
+    """What the name of a partition directory says about it."""
+
+    LIVE = ""
+    DELETED = "delete"
+    STRAY = "stray"
+    FUTURE = "future"
+
+
+class PartitionDirectory(NamedTuple):
+    """A parsed directory name; of a set-aside directory the topic may have been cut short."""
+
+    topic_partition: TopicPartition
+    state: DirectoryState
+
+
+def segment_file(directory: Path, base_offset: int, suffix: str) -> Path:
+    """Return the path of one file of the segment that starts at `base_offset`."""
+    return directory / f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_file(name: str) -> SegmentFileName | None:
+    """Take the name of a segment's file apart; None for any other file."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None:
+        return None
+    return SegmentFileName(Offset(int(match[1])), match[2], match[3] or "")
+
+
+def partition_directory(partition: TopicPartition) -> str:
+    """Return the name of the directory that holds `partition`."""
+    return f"{partition.topic}-{partition.partition}"
+
+
+def set_aside_directory(
+    partition: TopicPartition, state: DirectoryState, unique: str | None = None
+) -> str:
+    """Return a fresh name for the directory of a partition that is not to be served any more.
+
+    The topic is cut so that the name fits in 255 characters (Kafka: KAFKA-4893).
+    """
+    tail = f"-{partition.partition}.{unique or uuid4().hex}-{state.value}"
+    return partition.topic[: MAX_NAME_LENGTH - len(tail)] + tail
+
+
+def parse_partition_directory(name: str) -> PartitionDirectory | None:
+    """Take the name of a partition's directory apart; None for any other directory."""
+    match = _SET_ASIDE.fullmatch(name)
+    state = DirectoryState(match[4]) if match else DirectoryState.LIVE
+    match = match or _PARTITION_DIRECTORY.fullmatch(name)
+    if match is None or int(match[2]) > MAX_PARTITION:
+        return None
+    return PartitionDirectory(TopicPartition(match[1], int(match[2])), state)

@@ -1,0 +1,103 @@
+"""What a crash leaves half done in a partition's directory, finished or undone at the start (edge).
+
+- `*.deleted`: was out of use already; removed.
+- `*.cleaned`: a cleaner was still writing it; removed. With it go the `*.swap` files from its
+  offset on, which belong to the same unfinished split of a segment.
+- `*.swap`: complete and on disk; takes the place of the segments whose offsets it covers.
+- an index without a log: removed.
+
+The order of renames that makes this table right is the cleaner's duty. Source: Kafka's LogLoader.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from kafkawire.ids import Offset
+from storage.batch_scan import walk_headers
+from storage.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    SegmentFileName,
+    parse_segment_file,
+    segment_file,
+)
+from storage.log_file import LogFile
+
+log = structlog.get_logger()
+
+NOWHERE: Final = 2**63
+
+
+def tidy(directory: Path) -> dict[Offset, int]:
+    """Leave only whole segments in `directory`; return the sizes of their logs by base offset."""
+    names = _list(directory)
+    with_log = {name.base_offset for name in names if name.suffix == LOG_SUFFIX and not name.state}
+    # One listing is all that a start after an orderly stop costs.
+    if any(name.state or name.base_offset not in with_log for name in names):
+        _tidy(directory)
+        with_log = {name.base_offset for name in _list(directory) if name.suffix == LOG_SUFFIX}
+    return {
+        base_offset: segment_file(directory, base_offset, LOG_SUFFIX).stat().st_size
+        for base_offset in sorted(with_log)
+    }
+
+
+def _tidy(directory: Path) -> None:
+    _remove((name for name in _list(directory) if name.state == DELETED_SUFFIX), directory)
+    cleaned = [name for name in _list(directory) if name.state == CLEANED_SUFFIX]
+    first_cleaned = min((name.base_offset for name in cleaned), default=NOWHERE)
+    swaps = [name for name in _list(directory) if name.state == SWAP_SUFFIX]
+    _remove((name for name in swaps if name.base_offset >= first_cleaned), directory)
+    _remove(cleaned, directory)
+    _finish_swap([name for name in swaps if name.base_offset < first_cleaned], directory)
+    _remove_orphans(directory)
+
+
+def _finish_swap(swaps: list[SegmentFileName], directory: Path) -> None:
+    logs = [name for name in swaps if name.suffix == LOG_SUFFIX]
+    if logs:
+        first = min(name.base_offset for name in logs)
+        end = max(_end_offset(directory / _text(name), name.base_offset) for name in logs)
+        replaced = [
+            name for name in _list(directory) if not name.state and first <= name.base_offset < end
+        ]
+        _remove(replaced, directory)
+        log.info("swap.finished", path=str(directory), first_offset=first, end_offset=end)
+    for name in swaps:
+        (directory / _text(name)).rename(directory / _text(name._replace(state="")))
+
+
+def _end_offset(path: Path, base_offset: int) -> int:
+    """Return the offset after the last batch in the file."""
+    file = LogFile(path, path.stat().st_size)
+    end_offset = base_offset
+    for _, header in walk_headers(file, 0, file.size_bytes):
+        end_offset = header.next_offset
+    return end_offset
+
+
+def _remove_orphans(directory: Path) -> None:
+    names = _list(directory)
+    with_log = {name.base_offset for name in names if name.suffix == LOG_SUFFIX}
+    _remove((name for name in names if name.base_offset not in with_log), directory)
+
+
+def _list(directory: Path) -> list[SegmentFileName]:
+    names = map(parse_segment_file, sorted(path.name for path in directory.iterdir()))
+    return [name for name in names if name is not None and name.suffix in SEGMENT_SUFFIXES]
+
+
+def _remove(names: Iterable[SegmentFileName], directory: Path) -> None:
+    for name in names:
+        (directory / _text(name)).unlink()
+        log.info("leftover.removed", path=str(directory / _text(name)))
+
+
+def _text(name: SegmentFileName) -> str:
+    return f"{name.base_offset:020d}{name.suffix}{name.state}"

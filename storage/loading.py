@@ -1,0 +1,183 @@
+"""From the files in a partition's directory to a log that can be served (edge).
+
+After an orderly stop nothing but the end of the last segment is read. After a crash the segments
+from the recovery point on are recovered. Source: Kafka's LogLoader.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from kafkawire.ids import Offset
+from storage import epoch_checkpoint, leftover, recovery
+from storage.batch_scan import walk_headers
+from storage.config import LogConfig
+from storage.errors import CorruptLogError
+from storage.layout import (
+    LEADER_EPOCH_CHECKPOINT,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    segment_file,
+)
+from storage.leader_epochs import EpochEntry, LeaderEpochs
+from storage.segment import Segment
+from storage.segment_list import SegmentList
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """What a directory held."""
+
+    segments: SegmentList
+    epochs: LeaderEpochs
+    stored_epochs: tuple[EpochEntry, ...]
+    """What the checkpoint on disk says of them."""
+    discarded: list[Path]
+    """Files that are out of use, and may be removed."""
+    log_start_offset: Offset
+    log_end_offset: Offset
+    recovery_point: Offset
+
+
+def load_log(
+    directory: Path,
+    config: LogConfig,
+    *,
+    recovery_point: Offset,
+    log_start_offset: Offset,
+    was_clean: bool,
+    now_ms: int,
+) -> LoadedLog:
+    """Load the log in `directory`; an empty directory becomes an empty log.
+
+    Raises:
+        OSError: the disk failed.
+        CorruptLogError: bytes below the recovery point are damaged and were needed.
+    """
+    sizes = leftover.tidy(directory)
+    segments = [Segment(directory, base, size, config, now_ms) for base, size in sizes.items()]
+    _check_indexes(segments, recovery_point, was_clean=was_clean)
+    epochs = epoch_checkpoint.read_epochs(directory / LEADER_EPOCH_CHECKPOINT)
+    stored_epochs = epochs.entries
+    discarded: list[Path] = []
+    is_whole = was_clean and _resume_last(segments)
+    if not is_whole:
+        discarded += _recover(segments, epochs, recovery_point)
+    if segments and segments[-1].next_offset < log_start_offset:
+        discarded += _discard(segments, 0, f"the log begins at {log_start_offset} only")
+        epochs.clear()
+    if not epochs.entries and segments and _has_epochs(segments[0]):
+        epochs = recovery.read_epochs(segments)
+    if not segments:
+        segments.append(Segment.create(directory, log_start_offset, config, now_ms))
+    start = Offset(max(log_start_offset, segments[0].base_offset))
+    end = segments[-1].next_offset
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(start)
+    return LoadedLog(
+        segments=SegmentList(segments),
+        epochs=epochs,
+        stored_epochs=stored_epochs,
+        discarded=discarded,
+        log_start_offset=start,
+        log_end_offset=end,
+        recovery_point=end if is_whole else Offset(min(recovery_point, end)),
+    )
+
+
+def _first_to_recover(segments: list[Segment], recovery_point: Offset) -> int:
+    """Slot of the segment that holds the last offset below the recovery point.
+
+    Not of the one that begins there: if that was rolled after the flush, the indexes of its
+    predecessor were closed after it, and may not be on disk.
+    """
+    slots = [slot for slot, each in enumerate(segments) if each.base_offset < recovery_point]
+    return slots[-1] if slots else 0
+
+
+def _check_indexes(segments: list[Segment], recovery_point: Offset, *, was_clean: bool) -> None:
+    """Make indexes again that are missing or, after a crash, do not look right."""
+    if not was_clean:
+        segments = segments[: _first_to_recover(segments, recovery_point)]
+    for segment in segments:
+        if was_clean and _has_indexes(segment):
+            continue
+        try:
+            # Opening it makes missing indexes again, and those that end in the wrong place.
+            _ = segment.file
+            if not was_clean and not recovery.are_indexes_right(segment):
+                segment.index_again()
+        except CorruptLogError as error:
+            # What lies before the damage is served; nothing is repaired in the middle of a log.
+            _report_damage(error)
+        segment.release()
+
+
+def _has_indexes(segment: Segment) -> bool:
+    directory = segment.files.directory
+    return all(
+        segment_file(directory, segment.base_offset, suffix).exists()
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    )
+
+
+def _resume_last(segments: list[Segment]) -> bool:
+    """Find the end of the log; False if it is not as an orderly stop leaves it."""
+    try:
+        if segments:
+            _ = segments[-1].file
+            segments[-1].release()
+    except CorruptLogError as error:
+        _report_damage(error)
+        return False
+    return True
+
+
+def _report_damage(error: CorruptLogError) -> None:
+    log.error("log.damaged", path=str(error.path), position=error.position, error=str(error))
+
+
+def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: Offset) -> list[Path]:
+    """Recover what was not known to be on disk; drop the segments behind the first bad byte."""
+    for slot in range(_first_to_recover(segments, recovery_point), len(segments)):
+        segment = segments[slot]
+        is_last = slot == len(segments) - 1
+        limit = None if is_last else segments[slot + 1].base_offset
+        cut_bytes = recovery.recover_segment(segment, epochs, limit)
+        if cut_bytes:
+            log.warning(
+                "log.cut",
+                path=str(segment.files.directory),
+                base_offset=segment.base_offset,
+                end_offset=segment.next_offset,
+                cut_bytes=cut_bytes,
+            )
+            return _discard(segments, slot + 1, f"follows a cut at {segment.next_offset}")
+    return []
+
+
+def _discard(segments: list[Segment], first: int, reason: str) -> list[Path]:
+    """Take the segments from slot `first` on out of use; return their files."""
+    files: list[Path] = []
+    for segment in segments[first:]:
+        log.warning(
+            "segment.discarded",
+            path=str(segment.files.directory),
+            base_offset=segment.base_offset,
+            size_bytes=segment.size_bytes,
+            reason=reason,
+        )
+        files += segment.files.mark_deleted()
+    del segments[first:]
+    return files
+
+
+def _has_epochs(segment: Segment) -> bool:
+    """Whether the first batch tells a leader epoch, so that a missing history can be rebuilt."""
+    if segment.size_bytes == 0:
+        return False
+    _, header = next(walk_headers(segment.file, 0, segment.size_bytes))
+    return header.leader_epoch >= 0

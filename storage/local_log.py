@@ -1,0 +1,194 @@
+"""The segments of one log as one sequence of offsets (edge).
+
+Invariants: offsets grow without overlap from segment to segment; `log_end_offset` is raised after a
+batch stands in the file, never before; everything below `recovery_point` is on disk.
+
+One thread owns it. Another one may call `sync`.
+"""
+
+from pathlib import Path
+from threading import Lock
+
+import structlog
+
+from kafkawire.ids import Offset
+from kafkawire.records import BatchHeader
+from storage.checkpoint import sync_directory
+from storage.config import LogConfig
+from storage.deleted_files import DeletedFiles
+from storage.loading import LoadedLog
+from storage.lookup import read_region
+from storage.segment import FileRegion, Segment
+
+log = structlog.get_logger()
+
+
+class LocalLog:
+    """What lies in `directory`. Raises OSError as it comes; whoever owns the log dir reacts."""
+
+    def __init__(self, directory: Path, config: LogConfig, loaded: LoadedLog, now_ms: int) -> None:
+        self.directory = directory
+        self.config = config
+        self.segments = loaded.segments
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        self.deleted_files = DeletedFiles(loaded.discarded)
+        self._active = loaded.segments.last
+        self._clock_ms = now_ms
+        self._empty_region: FileRegion | None = None
+        # Guards the recovery point against a sync that began before a truncation.
+        self._truncation_lock = Lock()
+        self._truncation_count = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all batches."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def append(
+        self,
+        batch: memoryview,
+        base_offset: Offset,
+        last_offset: Offset,
+        timestamp_ms: int,
+        now_ms: int,
+    ) -> None:
+        """Write one batch at the end, in a new segment if it has to be."""
+        segment = self._active
+        if segment.must_roll(len(batch), last_offset, timestamp_ms, self.config, now_ms):
+            segment = self.roll(base_offset, now_ms)
+        segment.append(batch, base_offset, last_offset, timestamp_ms)
+        self.log_end_offset = Offset(last_offset + 1)
+
+    def append_all(self, data: memoryview, headers: list[BatchHeader], now_ms: int) -> None:
+        """Write batches that stand side by side, with one write if one segment takes them all."""
+        last_offset = Offset(headers[-1].last_offset)
+        latest_ms = max(header.max_timestamp_ms for header in headers)
+        active = self._active
+        if (
+            active.size_bytes
+            and active.index.has_room_for(len(headers))
+            and not active.must_roll(len(data), last_offset, latest_ms, self.config, now_ms)
+        ):
+            active.append_all(data, headers)
+            self.log_end_offset = Offset(last_offset + 1)
+            return
+        position = 0
+        for header in headers:
+            batch = data[position : position + header.size_bytes]
+            base, last = Offset(header.base_offset), Offset(header.last_offset)
+            self.append(batch, base, last, header.max_timestamp_ms, now_ms)
+            position += header.size_bytes
+
+    def read(
+        self, offset: Offset, max_bytes: int, end_offset: Offset, *, min_one_batch: bool
+    ) -> FileRegion:
+        """Return whole batches from `offset` on and below `end_offset`; empty if there is none."""
+        if offset >= end_offset:
+            return self._nothing()
+        active = self._active
+        segments = [active] if offset >= active.base_offset else self.segments.from_offset(offset)
+        for segment in segments:
+            if segment.base_offset >= end_offset:
+                break
+            segment_end = (
+                self.log_end_offset if segment is active else self.segments.end_of(segment)
+            )
+            limit = None if end_offset >= segment_end else end_offset
+            region = read_region(segment, offset, max_bytes, limit, min_one_batch=min_one_batch)
+            if region is not None:
+                return region
+        return self._nothing()
+
+    def _nothing(self) -> FileRegion:
+        if self._empty_region is None:
+            self._empty_region = FileRegion(self._active.file, 0, 0)
+        return self._empty_region
+
+    def roll(self, base_offset: Offset, now_ms: int) -> Segment:
+        """Close the active segment and begin one at `base_offset`."""
+        closed = self._active
+        closed.close()
+        self._clock_ms = now_ms
+        self._begin_segment(base_offset)
+        log.info(
+            "segment.rolled",
+            path=str(self.directory),
+            base_offset=base_offset,
+            closed_base_offset=closed.base_offset,
+            closed_size_bytes=closed.size_bytes,
+        )
+        return self._active
+
+    def _begin_segment(self, base_offset: Offset) -> None:
+        self._active = Segment.create(self.directory, base_offset, self.config, self._clock_ms)
+        self.segments.add(self._active)
+        self._empty_region = None
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop all batches that hold `offset` or a later one; `log_end_offset` tells the result."""
+        if offset < self.segments.first.base_offset:
+            self.restart_at(offset)
+            return
+        self._delete(self.segments.remove_above(offset))
+        self._active = self.segments.last
+        self._end_at(self._active.truncate_to(offset))
+
+    def restart_at(self, offset: Offset) -> None:
+        """Drop everything; the next batch begins at `offset` or above."""
+        self._delete(self.segments.remove_above(-1))
+        self._begin_segment(offset)
+        self._end_at(offset)
+
+    def _end_at(self, offset: Offset) -> None:
+        self._empty_region = None
+        with self._truncation_lock:
+            self._truncation_count += 1
+            self.log_end_offset = offset
+            self.recovery_point = min(self.recovery_point, offset)
+
+    def delete_below(self, offset: Offset) -> None:
+        """Delete the segments that lie below `offset` as a whole, never the active one."""
+        self._delete(self.segments.remove_below(offset))
+
+    def _delete(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            self.deleted_files.add(segment.files.mark_deleted())
+            log.info(
+                "segment.deleted",
+                path=str(self.directory),
+                base_offset=segment.base_offset,
+                size_bytes=segment.size_bytes,
+            )
+
+    @property
+    def has_closed_since_sync(self) -> bool:
+        """Whether a segment was closed that is not known to be on disk."""
+        return self._active.base_offset > self.recovery_point
+
+    def sync(self, *, closed_only: bool = False) -> None:
+        """Bring what has been appended to disk and raise the recovery point; any thread may."""
+        with self._truncation_lock:
+            truncation_count = self._truncation_count
+            recovery_point = self.recovery_point
+            end_offset = self._active.base_offset if closed_only else self.log_end_offset
+        if end_offset <= recovery_point:
+            return
+        # From the segment that ends at the recovery point: its indexes were closed after that.
+        segments = self.segments.from_offset(recovery_point - 1)
+        for segment in segments:
+            if segment.base_offset < end_offset:
+                segment.sync()
+        if segments[-1].base_offset >= recovery_point:
+            sync_directory(self.directory)
+        with self._truncation_lock:
+            if truncation_count == self._truncation_count:
+                self.recovery_point = max(self.recovery_point, end_offset)
+
+    def close(self) -> None:
+        """Sync, and leave the files as a start without recovery needs them."""
+        self._active.close()
+        self.sync()
+        for segment in self.segments:
+            segment.release()
+        self._empty_region = None

@@ -1,0 +1,219 @@
+"""One log dir: whose it is, how it was left, its checkpoints, its partitions' directories (edge).
+
+Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, three offset checkpoints, and a
+directory per partition. What an OSError in here means is that the log dir goes offline.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import structlog
+
+from kafkawire.ids import Offset, TopicId, TopicPartition
+from storage.checkpoint import read_offsets_or_none, sync_directory, write_offsets
+from storage.clean_shutdown import take_marker, write_marker
+from storage.config import LogConfig
+from storage.directory_health import DirectoryHealth, offline_on_failure
+from storage.directory_lock import DirectoryLock
+from storage.errors import CorruptCheckpointError
+from storage.layout import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK,
+    LOG_START_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    DirectoryState,
+    parse_partition_directory,
+    partition_directory,
+)
+from storage.log import Log
+from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
+from storage.partition_metadata import write_topic_id
+
+log = structlog.get_logger()
+
+
+class LogDirectory:
+    """The log dir at `path`, locked by this object.
+
+    Raises:
+        LogDirLockedError: another process uses it.
+        LogDirOfflineError: it cannot be used; other log dirs may still be.
+    """
+
+    def __init__(self, path: Path, on_offline: Callable[[Path], None] = lambda _path: None) -> None:
+        self.path = path
+        self.health = DirectoryHealth(path, on_offline)
+        self.is_loaded = False
+        """Whether every log in it has been opened, so that an orderly stop may say so."""
+        self._deleted: list[tuple[int | None, Path]] = []
+        # Checkpoints are written by the owner and by a thread that does so now and then.
+        self._checkpoint_lock = Lock()
+        with self._io():
+            if not path.is_dir():
+                path.mkdir(parents=True)
+                sync_directory(path.parent)
+            self._lock = DirectoryLock(path / LOCK)
+            self.meta = read_meta_properties(path / META_PROPERTIES)
+            self.last_shutdown = take_marker(path / CLEAN_SHUTDOWN)
+            self._recovery_points = read_offsets_or_none(path / RECOVERY_POINT_CHECKPOINT)
+            self._log_starts = read_offsets_or_none(path / LOG_START_CHECKPOINT)
+            self.high_watermarks = read_offsets_or_none(path / HIGH_WATERMARK_CHECKPOINT)
+
+    def claim(self, broker_id: int, cluster_id: str) -> None:
+        """Say that the log dir belongs to this broker; durable when this returns.
+
+        Raises:
+            InconsistentMetadataError: it belongs to another one.
+        """
+        self.meta.check(self.path, broker_id, cluster_id)
+        if self.meta.broker_id is None or self.meta.cluster_id is None:
+            self.meta = MetaProperties(
+                broker_id=broker_id, cluster_id=cluster_id, directory_id=self.meta.directory_id
+            )
+            with self._io():
+                write_meta_properties(self.path / META_PROPERTIES, self.meta)
+
+    def load_logs(
+        self, config_of: Callable[[TopicPartition], LogConfig], now_ms: int
+    ) -> Iterator[Log]:
+        """Open every log in the directory, recovering it if the last stop was not orderly.
+
+        A log whose directory does not say whose it is, is left alone and reported.
+        """
+        self.is_loaded = True
+        for partition in self._partitions():
+            try:
+                yield self._open_log(
+                    partition,
+                    config_of(partition),
+                    now_ms,
+                    recovery_point=self._recovery_points.get(partition, Offset(0)),
+                    log_start_offset=self._log_starts.get(partition, Offset(0)),
+                    was_clean=self.last_shutdown.was_clean,
+                )
+            except CorruptCheckpointError as error:
+                self.is_loaded = False
+                log.error("log.not_loaded", partition=str(partition), error=str(error))
+
+    def create_log(
+        self, partition: TopicPartition, config: LogConfig, topic_id: TopicId | None, now_ms: int
+    ) -> Log:
+        """Make an empty log; its directory and its topic id are durable when this returns."""
+        directory = self.path / partition_directory(partition)
+        with self._io():
+            directory.mkdir(exist_ok=True)
+            sync_directory(self.path)
+            if topic_id is not None:
+                write_topic_id(directory / PARTITION_METADATA, topic_id)
+        return self._open_log(
+            partition,
+            config,
+            now_ms,
+            recovery_point=Offset(0),
+            log_start_offset=Offset(0),
+            was_clean=True,
+        )
+
+    def _open_log(
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        recovery_point: Offset,
+        log_start_offset: Offset,
+        was_clean: bool,
+    ) -> Log:
+        return Log.open(
+            self.path / partition_directory(partition),
+            config,
+            topic_partition=partition,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            was_clean=was_clean,
+            now_ms=now_ms,
+            health=self.health,
+        )
+
+    def _partitions(self) -> list[TopicPartition]:
+        """The partitions that have a directory here; directories to be removed are noted."""
+        partitions = []
+        with self._io():
+            paths = sorted(path for path in self.path.iterdir() if path.is_dir())
+        for path in paths:
+            parsed = parse_partition_directory(path.name)
+            if parsed is not None and parsed.state is DirectoryState.LIVE:
+                partitions.append(parsed.topic_partition)
+            elif parsed is not None and parsed.state is DirectoryState.DELETED:
+                self.remove_later(path)
+            else:
+                log.warning("directory.ignored", path=str(path))
+        return partitions
+
+    def remove_later(self, directory: Path) -> None:
+        """Have a partition's directory, renamed already, removed by `remove_due`."""
+        self._deleted.append((None, directory))
+
+    def remove_due(self, now_ms: int, delay_ms: int) -> None:
+        """Remove directories that have waited for `delay_ms` since the first call that saw them."""
+        dated = [(now_ms + delay_ms if due is None else due, path) for due, path in self._deleted]
+        with self._io():
+            for due_ms, path in dated:
+                if due_ms <= now_ms:
+                    shutil.rmtree(path)
+                    log.info("directory.removed", path=str(path))
+        self._deleted = [(due_ms, path) for due_ms, path in dated if due_ms > now_ms]
+
+    def write_recovery_points(self, logs: Iterable[Log]) -> None:
+        """Write how far each log is known to be on disk."""
+        with self._io(), self._checkpoint_lock:
+            # Read under the lock: a truncation lowers the point and then comes here.
+            points = {each.topic_partition: each.recovery_point for each in logs}
+            write_offsets(self.path / RECOVERY_POINT_CHECKPOINT, points)
+
+    def write_log_starts(self, logs: Iterable[Log]) -> None:
+        """Write where logs start that do not start with their first segment."""
+        with self._io(), self._checkpoint_lock:
+            starts = {
+                each.topic_partition: each.log_start_offset
+                for each in logs
+                if each.log_start_offset > each.segments[0].base_offset
+            }
+            write_offsets(self.path / LOG_START_CHECKPOINT, starts)
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Write the high watermarks of the logs in this directory."""
+        with self._io(), self._checkpoint_lock:
+            write_offsets(self.path / HIGH_WATERMARK_CHECKPOINT, offsets)
+
+    def close(self, logs: Iterable[Log], broker_epoch: int) -> None:
+        """Close the logs; the next start needs no recovery if all went well, now and at the start.
+
+        The directory is free for another process afterwards, in any case.
+        """
+        try:
+            logs = list(logs)
+            for each in logs:
+                each.close()
+            self.write_recovery_points(logs)
+            self.write_log_starts(logs)
+            if self.is_loaded:
+                with self._io():
+                    write_marker(self.path / CLEAN_SHUTDOWN, broker_epoch)
+        finally:
+            self.unlock()
+
+    def unlock(self) -> None:
+        """Give the directory free for another process."""
+        self._lock.release()
+
+    @contextmanager
+    def _io(self) -> Iterator[None]:
+        with offline_on_failure(self.health):
+            yield

@@ -1,0 +1,117 @@
+"""The bytes of one segment: a file that is appended to, and regions of it (edge).
+
+Invariant: bytes below `size_bytes` are whole batches and never change, except that a truncation
+takes them away. The descriptor lives as long as anyone holds the `LogFile`, so that a reader
+finishes although the file has been renamed or removed.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.errors import TruncatedRegionError
+
+
+class LogFile:
+    """One `.log` file, open for reading and writing.
+
+    Only `size_bytes` says how much of the file counts: a file may be longer while space for it is
+    reserved, and is longer while a failed append is being undone.
+    """
+
+    __slots__ = ("_descriptor", "path", "size_bytes")
+
+    def __init__(self, path: Path, size_bytes: int, *, is_new: bool = False) -> None:
+        self._descriptor = -1
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if is_new else 0)
+        self._descriptor = os.open(path, flags, 0o644)
+        self.path = path
+        self.size_bytes = size_bytes
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor, for `os.sendfile`; valid while this object is held."""
+        return self._descriptor
+
+    def reserve(self, size_bytes: int) -> None:
+        """Take disk space now for a file of `size_bytes`; `truncate` gives back what is unused."""
+        os.posix_fallocate(self._descriptor, 0, size_bytes)
+
+    def append(self, data: memoryview) -> None:
+        """Write `data` at the end, whole or not at all.
+
+        Raises:
+            OSError: nothing was appended. What part of it reached the file has been cut off
+                again, or lies above `size_bytes`, where recovery finds and cuts it.
+        """
+        end = self.size_bytes
+        if os.pwrite(self._descriptor, data, end) != len(data):
+            self._write_rest(data, end)
+        self.size_bytes = end + len(data)
+
+    def _write_rest(self, data: memoryview, position: int) -> None:
+        """Finish a short write; it begins again, as the count of a short write may not be known."""
+        written = 0
+        try:
+            while written < len(data):
+                count = os.pwrite(self._descriptor, data[written:], position + written)
+                if count == 0:
+                    raise OSError(f"{self.path}: no byte written at {position + written}")
+                written += count
+        except OSError:
+            os.ftruncate(self._descriptor, position)
+            raise
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return up to `size_bytes` bytes from `position`; fewer only at the end of the file."""
+        data = os.pread(self._descriptor, size_bytes, position)
+        if len(data) == size_bytes:
+            return data
+        return self._read_rest(data, position, size_bytes)
+
+    def _read_rest(self, data: bytes, position: int, size_bytes: int) -> bytes:
+        parts = [data]
+        length = len(data)
+        while parts[-1] and length < size_bytes:
+            parts.append(os.pread(self._descriptor, size_bytes - length, position + length))
+            length += len(parts[-1])
+        return b"".join(parts)
+
+    def truncate(self, size_bytes: int) -> None:
+        """End the file at `size_bytes`, giving back reserved space."""
+        # First, so that a reader on this thread never believes in bytes that are gone.
+        self.size_bytes = size_bytes
+        os.ftruncate(self._descriptor, size_bytes)
+
+    def sync(self) -> None:
+        """Return when every byte is on disk."""
+        os.fdatasync(self._descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRegion:
+    """Whole batches in a file, to be sent without copying them through this process.
+
+    Holds its file open, whatever happens to the segment meanwhile.
+    """
+
+    file: LogFile
+    position: int
+    size_bytes: int
+
+    def read(self) -> bytes:
+        """Return the bytes.
+
+        Raises:
+            TruncatedRegionError: a truncation took some of them; the reader must not get the rest.
+        """
+        data = self.file.read(self.position, self.size_bytes)
+        if len(data) != self.size_bytes:
+            raise TruncatedRegionError(
+                f"{self.file.path} ends {self.size_bytes - len(data)} bytes before the end of "
+                f"the region of {self.size_bytes} at {self.position}"
+            )
+        return data

@@ -1,0 +1,97 @@
+"""Making a log trustworthy again after a crash (edge).
+
+The rule is Kafka's: from the recovery point on, every batch is checked (length, format, checksum,
+order of offsets); at the first byte that does not begin a good batch the log ends. Nothing behind
+it is kept, even if it looks well again, and nothing in the middle is repaired.
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+from kafkawire.ids import LeaderEpoch, Offset
+from storage.batch_scan import walk_headers, walk_valid
+from storage.errors import CorruptLogError
+from storage.index_file import IndexFile
+from storage.leader_epochs import LeaderEpochs
+from storage.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment import Segment
+
+SAMPLED_ENTRIES: Final = 1024
+
+
+def recover_segment(segment: Segment, epochs: LeaderEpochs, limit: Offset | None) -> int:
+    """Check `segment` from its first byte, cut what is bad, make its indexes again.
+
+    Offsets must be below `limit`, where the next segment begins (None: there is no next one).
+    Returns the number of bytes that were cut. Leader epochs that the batches tell are added to
+    `epochs`. The segment is closed afterwards, and its files are.
+    """
+    end = 0
+    too_high = segment.base_offset + MAX_RELATIVE_OFFSET + 1
+    if limit is not None:
+        too_high = min(too_high, limit)
+    segment.start_indexing()
+    for position, header in walk_valid(segment.file, segment.base_offset):
+        if header.last_offset >= too_high:
+            break
+        segment.add_batch(position, header)
+        end = position + header.size_bytes
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+    cut_bytes = segment.size_bytes - end
+    segment.file.truncate(end)
+    segment.close()
+    segment.release()
+    return cut_bytes
+
+
+def read_epochs(segments: Iterable[Segment]) -> LeaderEpochs:
+    """Tell the leader epochs from the batches alone.
+
+    Epochs without a batch of their own are not found; nothing depends on those.
+
+    Raises:
+        CorruptLogError: a log is damaged.
+    """
+    epochs = LeaderEpochs()
+    for segment in segments:
+        for _, header in walk_headers(segment.file, 0, segment.size_bytes):
+            if header.leader_epoch > epochs.latest:
+                epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        segment.release()
+    return epochs
+
+
+def are_indexes_right(segment: Segment) -> bool:
+    """Whether the indexes of `segment` are sorted and, as far as a sample tells, fit to its log.
+
+    All entries are read, and up to `SAMPLED_ENTRIES` of them are looked up in the log. What is
+    missed here is noticed when it is used.
+    """
+    _ = segment.file
+    index = segment.index
+    if not (_is_sorted(index.offsets.file) and _is_sorted(index.times.file)):
+        return False
+    step = len(index.offsets) // SAMPLED_ENTRIES + 1
+    try:
+        for slot in range(0, len(index.offsets), step):
+            offset, position = index.offsets.entry(slot)
+            _, header = next(walk_headers(segment.file, position, segment.size_bytes))
+            if header.last_offset != offset:
+                return False
+        for slot in range(0, len(index.times), step):
+            timestamp_ms, offset = index.times.entry(slot)
+            found = segment.find(offset)
+            if found is None or found[1].last_offset != offset:
+                return False
+            if found[1].max_timestamp_ms != timestamp_ms:
+                return False
+    except (CorruptLogError, StopIteration):
+        return False
+    return True
+
+
+def _is_sorted(file: IndexFile) -> bool:
+    entries = file.read_all()
+    return all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(entries))

@@ -1,0 +1,34 @@
+"""What a follower checks before it appends what the leader sent (decision module, no I/O)."""
+
+from kafkawire.errors import CorruptBatchError
+from kafkawire.ids import Offset
+from kafkawire.records import BatchHeader, crc_matches, iterate_batches
+from storage.errors import UnexpectedOffsetError
+
+
+def check_replicated(
+    data: memoryview, *, log_start_offset: Offset, log_end_offset: Offset
+) -> list[BatchHeader]:
+    """Return the headers of the whole batches in `data`, which continue the log.
+
+    An empty log may be handed a batch that begins below its start: so the leader answers when
+    DeleteRecords has cut into that batch.
+
+    Raises:
+        CorruptBatchError: a batch is damaged.
+        UnexpectedOffsetError: a batch overlaps the log or the batch before it.
+    """
+    headers: list[BatchHeader] = []
+    next_offset = log_end_offset
+    is_empty = log_start_offset == log_end_offset
+    for header, batch in iterate_batches(data):
+        if not crc_matches(batch, header):
+            raise CorruptBatchError(f"wrong checksum of the batch at {header.base_offset}")
+        holds_start = is_empty and not headers and header.last_offset >= log_end_offset
+        if header.base_offset < next_offset and not holds_start:
+            raise UnexpectedOffsetError(
+                f"a batch at {header.base_offset} where {next_offset} comes next"
+            )
+        next_offset = Offset(header.next_offset)
+        headers.append(header)
+    return headers

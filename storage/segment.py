@@ -1,0 +1,341 @@
+"""One run of a log: a file of batches and the two indexes that belong to it (edge).
+
+Bytes on disk: `<base offset>.log`, `.index`, `.timeindex`. An index entry is made after its batch
+was written, so that none points past the end of the file.
+
+A segment is *active* while it is appended to, and *closed* otherwise. A closed segment has its
+files as Kafka leaves them, holds nothing in memory, and opens its files at first use. Indexes that
+do not fit to the log are noticed where they are used, and made again.
+"""
+
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+import structlog
+
+from kafkawire.ids import Offset
+from kafkawire.records import BatchHeader
+from storage.batch_scan import walk_headers
+from storage.config import LogConfig
+from storage.errors import CorruptLogError, OffsetOverflowError
+from storage.log_file import FileRegion, LogFile
+from storage.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment_files import SegmentFiles
+from storage.segment_index import SegmentIndex
+
+log = structlog.get_logger()
+
+__all__ = ["FileRegion", "LogFile", "Segment"]
+
+NO_LIMIT: Final = 2**63
+
+
+class Segment:
+    """The segment that starts at `base_offset`; one thread owns it, others may only `sync`."""
+
+    __slots__ = (
+        "_closed_size_bytes",
+        "_created_ms",
+        "_file",
+        "_first_timestamp_ms",
+        "_jitter_ms",
+        "_tail_offset",
+        "_tail_position",
+        "base_offset",
+        "files",
+        "index",
+        "is_active",
+        "is_counted",
+        "next_offset",
+    )
+
+    def __init__(
+        self, directory: Path, base_offset: Offset, size_bytes: int, config: LogConfig, now_ms: int
+    ) -> None:
+        self.base_offset = base_offset
+        self.files = SegmentFiles(directory, base_offset)
+        self.index = SegmentIndex(directory, base_offset, config)
+        self.is_active = False
+        self.is_counted = False
+        """Whether `next_offset` and the maximum in the index are known."""
+        self.next_offset = base_offset
+        """Where the next append goes."""
+        self._file: LogFile | None = None
+        self._closed_size_bytes = size_bytes
+        self._created_ms = now_ms
+        self._first_timestamp_ms: int | None = None
+        self._jitter_ms = _jitter_ms(config, f"{directory.name}/{base_offset}")
+        # The newest batch: where consumers that keep up read, without a look into the index.
+        self._tail_offset = NO_LIMIT
+        self._tail_position = 0
+
+    @classmethod
+    def create(
+        cls, directory: Path, base_offset: Offset, config: LogConfig, now_ms: int
+    ) -> "Segment":
+        """Make the files of an empty segment, in place of any that exist; it is active."""
+        segment = cls(directory, base_offset, 0, config, now_ms)
+        segment._file = segment.files.create_log(config)
+        segment.start_indexing()
+        return segment
+
+    @property
+    def file(self) -> LogFile:
+        """The `.log` file; at first use it is opened, with its indexes.
+
+        Raises:
+            CorruptLogError: the end of the log is damaged.
+        """
+        return self._file or self._open()
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes of batches there are."""
+        return self._closed_size_bytes if self._file is None else self._file.size_bytes
+
+    def must_roll(
+        self,
+        size_bytes: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        config: LogConfig,
+        now_ms: int,
+    ) -> bool:
+        """Whether a batch of this size, end and timestamp belongs into a new segment.
+
+        Time counts in timestamps of records from the first batch on, and only where that has none
+        by the clock. An empty segment takes a batch of any size.
+        """
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        size = self.size_bytes
+        if size == 0:
+            return False
+        first_ms = self._first_timestamp_ms
+        if first_ms is None:
+            first_ms = self._first_timestamp_ms = self._read_first_timestamp()
+        waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
+        return (
+            size + size_bytes > config.segment_bytes
+            or waited_ms > config.max_segment_ms - self._jitter_ms
+            or self.index.is_full
+        )
+
+    def append(
+        self, batch: memoryview, base_offset: Offset, last_offset: Offset, max_timestamp_ms: int
+    ) -> None:
+        """Write `batch` at the end.
+
+        Raises:
+            OffsetOverflowError: the batch is too far from the base offset; the log must roll.
+            OSError: nothing was appended.
+        """
+        if not self.is_active:
+            self.activate()
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            raise OffsetOverflowError(f"offset {last_offset} in segment {self.base_offset}")
+        assert base_offset >= self.next_offset, "offsets only grow"
+        assert self._file is not None
+        position = self._file.size_bytes
+        self._file.append(batch)
+        self._add_batch(position, len(batch), base_offset, last_offset, max_timestamp_ms)
+
+    def append_all(self, data: memoryview, headers: list[BatchHeader]) -> None:
+        """Write several batches, as `append` does, with one write."""
+        if not self.is_active:
+            self.activate()
+        assert headers[0].base_offset >= self.next_offset, "offsets only grow"
+        assert self._file is not None
+        position = self._file.size_bytes
+        self._file.append(data)
+        for header in headers:
+            self.add_batch(position, header)
+            position += header.size_bytes
+
+    def add_batch(self, position: int, header: BatchHeader) -> None:
+        """Note a batch that the log holds at `position`."""
+        self._add_batch(
+            position,
+            header.size_bytes,
+            Offset(header.base_offset),
+            Offset(header.last_offset),
+            header.max_timestamp_ms,
+        )
+
+    def _add_batch(
+        self,
+        position: int,
+        size_bytes: int,
+        base_offset: Offset,
+        last_offset: Offset,
+        max_timestamp_ms: int,
+    ) -> None:
+        if position == 0:
+            self._first_timestamp_ms = max_timestamp_ms
+        self.index.add_batch(position, size_bytes, last_offset, max_timestamp_ms)
+        self.next_offset = Offset(last_offset + 1)
+        self._tail_offset = base_offset
+        self._tail_position = position
+
+    def find(self, offset: Offset) -> tuple[int, BatchHeader] | None:
+        """Return position and header of the first batch that ends at or after `offset`.
+
+        None when all batches end below it.
+
+        Raises:
+            CorruptLogError: the log is damaged.
+        """
+        # First, as it opens the indexes too.
+        file = self.file
+        if offset >= self._tail_offset:
+            return self._scan(offset, self._tail_position)
+        entry = self.index.offsets.lookup(offset)
+        if entry.position == 0:
+            return self._scan(offset, 0)
+        try:
+            return self._scan(offset, entry.position, entry.offset)
+        except CorruptLogError as error:
+            log.warning("index.damaged", path=str(file.path), error=str(error))
+        self.index_again()
+        return self._scan(offset, self.index.offsets.lookup(offset).position)
+
+    def _scan(
+        self, offset: Offset, start: int, first_last_offset: int = NO_LIMIT
+    ) -> tuple[int, BatchHeader] | None:
+        """Find the batch, from `start` on; the one there must not end above `first_last_offset`.
+
+        It may end below: a Kafka follower up to 3.9 makes one index entry for several batches.
+        """
+        size = self.size_bytes
+        if start >= size > 0:
+            raise CorruptLogError(self.file.path, start, f"beyond the end at {size}")
+        for place in walk_headers(self.file, start, size):
+            last_offset = place[1].last_offset
+            if last_offset > first_last_offset:
+                raise CorruptLogError(self.file.path, start, f"ends above {first_last_offset}")
+            if last_offset >= offset:
+                return place
+            first_last_offset = NO_LIMIT
+        return None
+
+    def index_again(self) -> None:
+        """Make both indexes again from the log.
+
+        Raises:
+            CorruptLogError: the log is damaged.
+        """
+        was_active = self.is_active
+        self.start_indexing()
+        try:
+            for position, header in walk_headers(self.file, 0, self.size_bytes):
+                self.add_batch(position, header)
+        finally:
+            if not was_active:
+                self.close()
+        log.info("index.rebuilt", path=str(self.file.path), entry_count=len(self.index.offsets))
+
+    def start_indexing(self) -> None:
+        """Empty the indexes: every batch that the log holds must be added again."""
+        self._file = self._file or self.files.open_log(self._closed_size_bytes)
+        self.index.create()
+        self.is_active = self.is_counted = True
+        self._forget_batches()
+
+    def activate(self) -> None:
+        """Make a closed segment ready for appends."""
+        self._file = self.file
+        self.index.activate()
+        self.is_active = True
+
+    def truncate_to(self, offset: Offset) -> Offset:
+        """Cut every batch that holds `offset` or a later one; return where the log ends then.
+
+        That is `offset`, or the base offset of the batch that held it. The segment is active
+        afterwards.
+        """
+        found = self.find(offset)
+        if not self.is_active:
+            self.activate()
+        if found is None:
+            return offset
+        position, header = found
+        self.file.truncate(position)
+        self.index.truncate_to(Offset(header.base_offset))
+        self._forget_batches()
+        for place in walk_headers(self.file, self.index.rewind(), position):
+            self.add_batch(*place)
+        return Offset(min(offset, header.base_offset))
+
+    def sync(self) -> None:
+        """Return when log and indexes are on disk; any thread may call this."""
+        file = self._file
+        if file is None:
+            self.files.sync()
+        else:
+            file.sync()
+            self.index.sync()
+
+    def close(self) -> None:
+        """Stop appending: give the time index its last entry and cut all files to size."""
+        if self.is_active:
+            self.index.close()
+            self.file.truncate(self.size_bytes)
+            self.is_active = False
+
+    def release(self) -> None:
+        """Let go of the files of a closed segment until it is used again."""
+        assert not self.is_active
+        self._closed_size_bytes = self.size_bytes
+        self._file = None
+        self.index.release()
+
+    def _open(self) -> LogFile:
+        self._file = self.files.open_log(self._closed_size_bytes)
+        try:
+            if not self._open_index():
+                self.index_again()
+        except CorruptLogError:
+            self._file = None
+            raise
+        return self._file
+
+    def _open_index(self) -> bool:
+        """Open the indexes and count up to the end; False when they do not fit to the log."""
+        try:
+            return self.index.open() and (self.is_counted or self._count())
+        except FileNotFoundError:
+            return False
+
+    def _count(self) -> bool:
+        """Count what comes after the last index entry; False when the indexes do not fit."""
+        last = self.index.offsets.last_entry()
+        start = self.index.rewind()
+        try:
+            if last:
+                self._scan(last.offset, start, last.offset)
+            for position, header in walk_headers(self.file, start, self.size_bytes):
+                if self.index.is_entry_due:
+                    return False
+                self.add_batch(position, header)
+        except CorruptLogError:
+            # Either the indexes are wrong or the log is; making them again tells.
+            return False
+        self.is_counted = True
+        return self.index.ends_with_maximum()
+
+    def _forget_batches(self) -> None:
+        self.next_offset = self.base_offset
+        self._first_timestamp_ms = None
+        self._tail_offset = NO_LIMIT
+        self._tail_position = 0
+
+    def _read_first_timestamp(self) -> int:
+        _, header = next(walk_headers(self.file, 0, self.size_bytes))
+        return header.max_timestamp_ms
+
+
+def _jitter_ms(config: LogConfig, name: str) -> int:
+    """A time that is spread over segments like dice, and the same at every start."""
+    limit_ms = min(config.segment_jitter_ms, config.segment_ms)
+    return crc32(name.encode()) % limit_ms if limit_ms else 0

@@ -1,0 +1,60 @@
+"""The files of one segment as a whole: made, removed, set aside, synced (edge)."""
+
+import os
+from pathlib import Path
+
+from kafkawire.ids import Offset
+from storage.config import LogConfig
+from storage.layout import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_file
+from storage.log_file import LogFile
+
+
+class SegmentFiles:
+    """The files in `directory` whose name begins with the 20 digits of `base_offset`."""
+
+    __slots__ = ("base_offset", "directory")
+
+    def __init__(self, directory: Path, base_offset: Offset) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+
+    def create_log(self, config: LogConfig) -> LogFile:
+        """Make an empty log file; whatever had a name of this segment is removed."""
+        for path in self._paths():
+            path.unlink(missing_ok=True)
+        file = LogFile(self._log_path(), 0, is_new=True)
+        if config.preallocate:
+            file.reserve(config.segment_bytes)
+        return file
+
+    def open_log(self, size_bytes: int) -> LogFile:
+        """Open the existing log file."""
+        return LogFile(self._log_path(), size_bytes)
+
+    def mark_deleted(self) -> list[Path]:
+        """Rename all files so that no start takes them for a segment; return their new names.
+
+        Readers that hold a region of the log finish.
+        """
+        present = [path for path in self._paths() if path.exists()]
+        return [path.rename(path.with_name(path.name + DELETED_SUFFIX)) for path in present]
+
+    def sync(self) -> None:
+        """Return when all files are on disk."""
+        for path in self._paths():
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _log_path(self) -> Path:
+        return segment_file(self.directory, self.base_offset, LOG_SUFFIX)
+
+    def _paths(self) -> list[Path]:
+        return [
+            segment_file(self.directory, self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES
+        ]

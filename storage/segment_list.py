@@ -1,0 +1,64 @@
+"""The segments of one log in order of their base offsets (decision module, no I/O).
+
+Invariant: base offsets grow strictly, and the last segment is the one that may be appended to.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+
+from kafkawire.ids import Offset
+from storage.segment import Segment
+
+
+def _base_offset(segment: Segment) -> Offset:
+    return segment.base_offset
+
+
+class SegmentList:
+    """Segments, found by offset."""
+
+    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        self._segments = sorted(segments, key=_base_offset)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def last(self) -> Segment:
+        """The newest segment."""
+        return self._segments[-1]
+
+    def add(self, segment: Segment) -> None:
+        """Take a segment in."""
+        insort(self._segments, segment, key=_base_offset)
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """Return the segment whose range holds `offset`, or the first one, and all after it."""
+        slot = bisect_right(self._segments, offset, key=_base_offset) - 1
+        return self._segments[max(slot, 0) :]
+
+    def remove_above(self, offset: int) -> list[Segment]:
+        """Take out and return the segments that begin above `offset`."""
+        slot = bisect_right(self._segments, offset, key=_base_offset)
+        removed, self._segments = self._segments[slot:], self._segments[:slot]
+        return removed
+
+    def remove_below(self, offset: int) -> list[Segment]:
+        """Take out and return the segments that end at or below `offset`, never the last one."""
+        starts_of_next = [segment.base_offset for segment in self._segments[1:]]
+        slot = bisect_right(starts_of_next, offset)
+        removed, self._segments = self._segments[:slot], self._segments[slot:]
+        return removed
+
+    def end_of(self, segment: Segment) -> Offset:
+        """Return where the range of `segment`, not the last one, ends (exclusive)."""
+        slot = bisect_left(self._segments, segment.base_offset, key=_base_offset)
+        return self._segments[slot + 1].base_offset

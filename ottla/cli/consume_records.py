@@ -34,13 +34,20 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
     async with Consumer(options.bootstrap, auto_offset_reset="earliest") as consumer:
         partitions = await _assign(consumer, options)
         await _seek(consumer, partitions, options.start)
-        ends = None if options.is_following else await consumer.end_offsets(*partitions)
-        while ends is None or any(consumer.position(tp) < ends[tp] for tp in partitions):
+        ends = None if options.is_following else await consumer.end_offsets(partitions)
+        while ends is None or _is_anything_left(consumer, ends):
             wanted = _wanted(options.max_records, transfer.record_count)
             if wanted == 0:
                 return
             records = await consumer.fetch_batch(wanted, POLL_TIMEOUT_MS)
             _write(records, ends, write, transfer)
+
+
+def _is_anything_left(consumer: Consumer, ends: Mapping[TopicPartition, Offset]) -> bool:
+    positions = {partition: consumer.position(partition) for partition in ends}
+    return any(
+        position is None or position < ends[partition] for partition, position in positions.items()
+    )
 
 
 def _wanted(max_records: int | None, record_count: int) -> int:
@@ -68,8 +75,7 @@ def _write(
 
 
 async def _assign(consumer: Consumer, options: ConsumeOptions) -> list[TopicPartition]:
-    await consumer.assign_topics(options.topic)
-    existing = sorted(consumer.assignment())
+    existing = await consumer.assign_topics(options.topic)
     if options.partitions is None:
         return existing
     wanted = [TopicPartition(options.topic, number) for number in sorted(set(options.partitions))]

@@ -61,9 +61,12 @@ def run_client(work: Coroutine[object, object, T]) -> T:
         CommandError: the client gave up; the message is the client's.
     """
     import asyncio
+    import logging
 
     from ottla.client.errors import OttlaError
 
+    # What the client logs on its way, the user is told by the error at the end.
+    logging.getLogger("ottla").addHandler(logging.NullHandler())
     try:
         return asyncio.run(work)
     except OttlaError as error:

@@ -45,8 +45,11 @@ def parse_start_point(text: str) -> StartPoint:
     if text.isdecimal():
         return AtOffset(int(text))
     try:
-        return AtTime(parse_time_ms(text))
+        timestamp_ms = parse_time_ms(text)
     except InputError:
         raise InputError(
             f"{text!r} is none of beginning, end, an offset, a time like 2026-01-31T12:00:00Z"
         ) from None
+    if timestamp_ms < 0:
+        raise InputError(f"{text!r} lies before 1970, when timestamps begin")
+    return AtTime(timestamp_ms)

@@ -19,7 +19,9 @@ def run_broker(
         typer.Option("--override", metavar="KEY=VALUE", help="Replaces a key of the file."),
     ] = None,
 ) -> None:
-    """Run a broker until Ctrl-C or SIGTERM, then stop it in order.
+    """Run a broker until Ctrl-C or SIGTERM.
+
+    It stops in order: finishes what it has begun, flushes, marks its directories clean.
 
     The keys are Kafka's. Without a file and overrides it listens on port 9092 of this machine.
 

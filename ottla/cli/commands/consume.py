@@ -39,9 +39,10 @@ def consume(
     ] = DEFAULT_SEPARATOR,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print the records of a topic, then say on standard error how many and how fast.
+    """Print the records of a topic.
 
-    Times are ISO 8601, UTC unless they name a zone. Ctrl-C ends it.
+    Times are ISO 8601, UTC unless they name a zone. Ctrl-C ends it; then standard error says how
+    many records there were and how fast.
 
     \b
     Examples:

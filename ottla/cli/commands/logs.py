@@ -14,6 +14,44 @@ app = typer.Typer(no_args_is_help=True, help="Read the files of a log directory,
 
 @app.command()
 @guarded
+def verify(
+    directories: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR...",
+            help="Log directories, or the directories of single partitions.",
+            exists=True,
+            file_okay=False,
+        ),
+    ],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read the records in the batches too: slow.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check segments, indexes and checkpoints of all partitions, one line each.
+
+    Works also while a broker runs. A torn end beyond the recovery point is what a crash leaves
+    and is no inconsistency. Exit code 3 when something is inconsistent.
+
+    \b
+    Example:
+      ottla logs verify /tmp/ottla
+    """
+    from ottla.cli.logs.verify import verify_directory
+    from ottla.cli.logs.verify_report import print_results
+
+    results = [
+        result
+        for directory in directories
+        for result in verify_directory(directory, with_records=deep)
+    ]
+    if print_results(results, as_json=json):
+        raise typer.Exit(EXIT_FOUND)
+
+
+@app.command()
+@guarded
 def dump(
     files: Annotated[
         list[Path],

@@ -63,7 +63,9 @@ def produce(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Send one record per line, then say on standard error how many and how fast.
+    """Send one record per line.
+
+    At the end, standard error says how many and how fast.
 
     \b
     Examples:

@@ -7,7 +7,7 @@ from ottla.cli.terminal import print_json, print_line
 
 @guarded
 def version(json: Json = False) -> None:
-    """Print the version of Ottla and of the Python that runs it.
+    """Print the versions of Ottla and Python.
 
     \b
     Example:

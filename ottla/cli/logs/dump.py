@@ -38,10 +38,10 @@ class Findings:
         self.count += 1
         self._waiting.append(finding)
 
-    def drain(self) -> Iterator[Item]:
-        """Yield what was reported since the last call."""
+    def drain(self) -> list[FindingItem]:
+        """Return what was reported since the last call."""
         waiting, self._waiting = self._waiting, []
-        yield from map(FindingItem, waiting)
+        return [FindingItem(finding) for finding in waiting]
 
 
 def dump_segment(

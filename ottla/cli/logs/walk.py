@@ -57,7 +57,7 @@ def _batch_size(source: ByteSource, file: str, position: int, report: Report) ->
         report(_tail(source, file, position, None))
         return None
     offset, length, _epoch, _magic = _PREFIX.unpack_from(source.read(position, _PREFIX.size))
-    size_bytes = LENGTH_OVERHEAD_BYTES + length
+    size_bytes: int = LENGTH_OVERHEAD_BYTES + length
     if size_bytes < BATCH_HEADER_BYTES:
         if length == 0 and offset == 0 and _is_zero_from(source, position):
             report(_zero_tail(source, file, position))

@@ -70,3 +70,8 @@ def test_a_start_is_a_word_an_offset_or_a_time(text: str, point: StartPoint) -> 
 def test_anything_else_is_no_start(text: str) -> None:
     with pytest.raises(InputError, match="none of beginning, end"):
         parse_start_point(text)
+
+
+def test_a_time_before_timestamps_begin_is_no_start() -> None:
+    with pytest.raises(InputError, match="before 1970"):
+        parse_start_point("1969-12-31")

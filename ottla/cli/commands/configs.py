@@ -1,0 +1,116 @@
+"""`ottla configs`: the settings of topics and brokers. Composition."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Setting, parse_settings
+from ottla.cli.terminal import print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from ottla.client.admin_model import ConfigEntry, ResourceType
+
+app = typer.Typer(no_args_is_help=True, help="Look at and change configs of topics and brokers.")
+
+
+class Kind(StrEnum):
+    """What has configs."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+
+
+KindArgument = Annotated[Kind, typer.Argument(metavar="topic|broker", help="What has the config.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A topic's name, or a broker's id.")]
+
+
+@app.command()
+@guarded
+def describe(
+    kind: KindArgument,
+    name: Name,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Leave out what has its default.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Print the configs that are in force.
+
+    \b
+    Examples:
+      ottla configs describe topic orders
+      ottla configs describe broker 0 --changed
+    """
+    from ottla.client.admin import Admin
+
+    async def work() -> "dict[str, ConfigEntry]":
+        async with Admin(bootstrap) as admin:
+            return await admin.describe_configs(_resource(kind), name)
+
+    entries = run_client(work())
+    shown = [entry for _, entry in sorted(entries.items()) if not (changed and entry.is_default)]
+    if json:
+        print_json(
+            [
+                {
+                    "name": entry.name,
+                    "value": entry.value,
+                    "is_default": entry.is_default,
+                    "is_read_only": entry.is_read_only,
+                    "is_sensitive": entry.is_sensitive,
+                }
+                for entry in shown
+            ]
+        )
+        return
+    rows = [
+        (
+            entry.name,
+            "(hidden)" if entry.value is None else entry.value,
+            "default" if entry.is_default else "set",
+        )
+        for entry in shown
+    ]
+    print_table(("key", "value", "source"), rows)
+
+
+@app.command()
+@guarded
+def alter(
+    kind: KindArgument,
+    name: Name,
+    config: Setting = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Back to the default; may stand several times."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Change configs while the cluster runs.
+
+    \b
+    Example:
+      ottla configs alter topic orders --config retention.ms=3600000 --delete-config segment.ms
+    """
+    from ottla.client.admin import Admin
+
+    changes: dict[str, str | None] = {**parse_settings(config)}
+    changes.update(dict.fromkeys(delete_config or ()))
+    if not changes:
+        usage_error("nothing to change: give --config or --delete-config.")
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.alter_configs(_resource(kind), name, changes)
+
+    run_client(work())
+    print_line(f"changed {kind} {name}")
+
+
+def _resource(kind: Kind) -> "ResourceType":
+    from ottla.client.admin_model import ResourceType
+
+    return ResourceType.TOPIC if kind is Kind.TOPIC else ResourceType.BROKER

@@ -1,0 +1,173 @@
+"""`ottla topics`: create, list, describe, alter, delete. Composition."""
+
+from typing import Annotated
+
+import typer
+
+from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    Json,
+    Setting,
+    Topic,
+    parse_settings,
+)
+from ottla.cli.terminal import print_json, print_line, print_table
+
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
+
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+
+
+@app.command()
+@guarded
+def create(
+    topic: Topic,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="Default: the broker's.")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Default: the broker's.")
+    ] = None,
+    config: Setting = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Create a topic.
+
+    \b
+    Example:
+      ottla topics create orders --partitions 6 --config retention.ms=86400000
+    """
+    from ottla.client.admin import Admin
+    from ottla.client.admin_model import BROKER_DEFAULT, NewTopic
+
+    new_topic = NewTopic(
+        topic,
+        partitions=partitions or BROKER_DEFAULT,
+        replication_factor=replication_factor or BROKER_DEFAULT,
+        configs=parse_settings(config),
+    )
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.create_topics([new_topic])
+
+    run_client(work())
+    print_line(f"created {topic}")
+
+
+@app.command("list")
+@guarded
+def list_topics(
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Show the topics that brokers keep for themselves.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Print the names of all topics, one per line.
+
+    \b
+    Example:
+      ottla topics list
+    """
+    from ottla.client.admin import Admin
+
+    async def work() -> list[str]:
+        async with Admin(bootstrap) as admin:
+            return await admin.list_topics(include_internal=internal)
+
+    names = run_client(work())
+    if json:
+        print_json([*names])
+    else:
+        for name in names:
+            print_line(name)
+
+
+@app.command()
+@guarded
+def describe(
+    topics: Topics,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Print the partitions of topics: leader, replicas, in-sync replicas, offsets.
+
+    \b
+    Example:
+      ottla topics describe orders
+    """
+    from ottla.cli.topic_report import describe_topics, to_json, to_rows
+
+    reports = run_client(describe_topics(bootstrap, topics))
+    if json:
+        print_json([to_json(report) for report in reports])
+        return
+    columns = ("topic", "partition", "leader", "epoch", "replicas", "in sync", "start", "end")
+    print_table(columns, [row for report in reports for row in to_rows(report)])
+
+
+@app.command()
+@guarded
+def alter(
+    topic: Topic,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="Raise their number to this.")
+    ] = None,
+    config: Setting = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Back to the default; may stand several times."),
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Raise the number of partitions, or change the topic's configs.
+
+    With more partitions a key may go to another partition than before.
+
+    \b
+    Example:
+      ottla topics alter orders --partitions 12 --config retention.ms=3600000
+    """
+    from ottla.client.admin import Admin
+    from ottla.client.admin_model import ResourceType
+
+    changes: dict[str, str | None] = {**parse_settings(config)}
+    changes.update(dict.fromkeys(delete_config or ()))
+    if partitions is None and not changes:
+        usage_error("nothing to change: give --partitions, --config or --delete-config.")
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            if changes:
+                await admin.alter_configs(ResourceType.TOPIC, topic, changes)
+            if partitions is not None:
+                await admin.create_partitions({topic: partitions})
+
+    run_client(work())
+    print_line(f"changed {topic}")
+
+
+@app.command()
+@guarded
+def delete(
+    topics: Topics,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete topics with all their records. There is no way back.
+
+    \b
+    Example:
+      ottla topics delete orders
+    """
+    from ottla.client.admin import Admin
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            await admin.delete_topics(topics)
+
+    run_client(work())
+    for topic in topics:
+        print_line(f"deleted {topic}")

@@ -1,0 +1,54 @@
+"""Prints what a verification found. Edge: writes to standard output."""
+
+from collections.abc import Sequence
+
+from ottla.cli.logs.item import FindingItem
+from ottla.cli.logs.verify import PartitionResult
+from ottla.cli.terminal import print_json, print_line, print_table
+from ottla.cli.text import JsonValue
+
+COLUMNS = ("partition", "segments", "batches", "records", "offsets", "inconsistencies")
+
+
+def print_results(results: Sequence[PartitionResult], *, as_json: bool) -> int:
+    """Print a row per partition and every finding; return how many findings there were."""
+    count = sum(len(result.findings) for result in results)
+    if as_json:
+        print_json([_to_json(result) for result in results])
+        return count
+    for result in results:
+        for finding in result.findings:
+            print_line(f"! {finding}")
+        for finding in result.notes:
+            print_line(f"  {finding}")
+    print_table(COLUMNS, [_row(result) for result in results])
+    return count
+
+
+def _row(result: PartitionResult) -> tuple[str | int, ...]:
+    offsets = f"{_first(result)}..{result.log_end_offset - 1}" if result.batch_count else "none"
+    return (
+        result.name,
+        result.segment_count,
+        result.batch_count,
+        result.record_count,
+        offsets,
+        len(result.findings),
+    )
+
+
+def _first(result: PartitionResult) -> int:
+    return result.first_offset or 0
+
+
+def _to_json(result: PartitionResult) -> JsonValue:
+    return {
+        "directory": str(result.directory),
+        "segments": result.segment_count,
+        "batches": result.batch_count,
+        "records": result.record_count,
+        "first_offset": result.first_offset,
+        "log_end_offset": result.log_end_offset,
+        "findings": [FindingItem(finding).to_json() for finding in result.findings],
+        "notes": [FindingItem(finding).to_json() for finding in result.notes],
+    }

@@ -1,0 +1,251 @@
+"""`ottla logs` on files: what it prints, what it finds, how it ends."""
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.logs.finding import Damage
+from ottla.cli.logs.verify import PartitionResult, verify_directory
+from tests.integration.cli.conftest import RunOttla
+from tests.unit.cli.logs.partition_bytes import (
+    FIRST_TIMESTAMP_MS,
+    RECORDS_PER_BATCH,
+    build_batch,
+    positions_of,
+)
+
+BATCHES_PER_SEGMENT = 4
+SEGMENT_COUNT = 3
+RECORDS_PER_SEGMENT = BATCHES_PER_SEGMENT * RECORDS_PER_BATCH
+LOG_END_OFFSET = SEGMENT_COUNT * RECORDS_PER_SEGMENT
+
+
+def newest_ms(batch: int) -> int:
+    return FIRST_TIMESTAMP_MS + batch * 10 + RECORDS_PER_BATCH - 1
+
+
+def write_segment(directory: Path, number: int) -> None:
+    """Write segment `number` with both indexes; epochs change with the segment."""
+    base_offset = number * RECORDS_PER_SEGMENT
+    first = number * BATCHES_PER_SEGMENT
+    batches = [
+        build_batch(
+            batch * RECORDS_PER_BATCH,
+            timestamp_ms=FIRST_TIMESTAMP_MS + batch * 10,
+            leader_epoch=number,
+        )
+        for batch in range(first, first + BATCHES_PER_SEGMENT)
+    ]
+    name = directory / f"{base_offset:020d}"
+    last_relative = [
+        slot * RECORDS_PER_BATCH + RECORDS_PER_BATCH - 1 for slot in range(BATCHES_PER_SEGMENT)
+    ]
+    positions = positions_of(batches)
+    name.with_suffix(".log").write_bytes(b"".join(batches))
+    name.with_suffix(".index").write_bytes(
+        b"".join(struct.pack(">ii", last_relative[slot], positions[slot]) for slot in (1, 2))
+    )
+    name.with_suffix(".timeindex").write_bytes(
+        b"".join(
+            struct.pack(">qi", newest_ms(first + slot), last_relative[slot]) for slot in (1, 3)
+        )
+    )
+
+
+@pytest.fixture
+def log_directory(tmp_path: Path) -> Path:
+    """A healthy log directory with one partition, `orders-0`."""
+    partition = tmp_path / "data" / "orders-0"
+    partition.mkdir(parents=True)
+    for number in range(SEGMENT_COUNT):
+        write_segment(partition, number)
+    epochs = [f"{number} {number * RECORDS_PER_SEGMENT}" for number in range(SEGMENT_COUNT)]
+    (partition / "leader-epoch-checkpoint").write_text("\n".join(["0", "3", *epochs, ""]))
+    (partition / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    checkpoint(partition.parent, "recovery-point-offset-checkpoint", LOG_END_OFFSET)
+    checkpoint(partition.parent, "replication-offset-checkpoint", LOG_END_OFFSET)
+    checkpoint(partition.parent, "log-start-offset-checkpoint", 0)
+    return partition.parent
+
+
+def checkpoint(directory: Path, name: str, offset: int) -> None:
+    (directory / name).write_text(f"0\n1\norders 0 {offset}\n")
+
+
+def segment(directory: Path, number: int, suffix: str = ".log") -> Path:
+    return directory / "orders-0" / f"{number * RECORDS_PER_SEGMENT:020d}{suffix}"
+
+
+def damages(results: list[PartitionResult]) -> list[Damage]:
+    return [finding.damage for result in results for finding in result.findings]
+
+
+def verify(directory: Path) -> list[Damage]:
+    return damages(verify_directory(directory, with_records=True))
+
+
+def test_a_healthy_directory_is_found_healthy(run_ottla: RunOttla, log_directory: Path) -> None:
+    verified = run_ottla("logs", "verify", log_directory)
+    assert verified.stderr == ""
+    assert verified.returncode == 0
+    header, row = verified.stdout.splitlines()
+    assert header.split() == [
+        "partition", "segments", "batches", "records", "offsets", "inconsistencies",
+    ]  # fmt: skip
+    assert row.split() == ["orders-0", "3", "12", "36", "0..35", "0"]
+
+
+def test_a_single_partition_can_be_verified(log_directory: Path) -> None:
+    [result] = verify_directory(log_directory / "orders-0", with_records=False)
+    assert (result.findings, result.segment_count) == ([], SEGMENT_COUNT)
+
+
+def test_every_file_of_a_healthy_partition_can_be_dumped(
+    run_ottla: RunOttla, log_directory: Path
+) -> None:
+    files = [path for path in sorted(log_directory.rglob("*")) if path.is_file()]
+    dumped = run_ottla("logs", "dump", "--deep", "--json", *files)
+    assert (dumped.returncode, dumped.stderr) == (0, "")
+    items = [json.loads(line) for line in dumped.stdout.splitlines()]
+    types = {item["type"] for item in items}
+    assert types == {
+        "file", "batch", "record", "index_entry", "time_index_entry", "checkpoint_entry",
+        "epoch_entry", "property", "summary",
+    }  # fmt: skip
+    assert sum(item["type"] == "record" for item in items) == LOG_END_OFFSET
+    assert {item["finding_count"] for item in items if item["type"] == "summary"} == {0}
+
+
+def test_a_finding_is_printed_with_its_place_and_ends_with_exit_code_3(
+    run_ottla: RunOttla, log_directory: Path
+) -> None:
+    path = segment(log_directory, 1)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    position = len(data) - len(build_batch(0))
+    for command in (("dump", path), ("dump", "--summary", path), ("verify", log_directory)):
+        run = run_ottla("logs", *command)
+        assert run.returncode == 3
+        assert f"! {path}: bad_crc at {position}, offset 21: " in run.stdout
+    dumped = run_ottla("logs", "dump", "--json", path)
+    assert dumped.returncode == 3
+    [finding] = [
+        item
+        for line in dumped.stdout.splitlines()
+        if (item := json.loads(line))["type"] == "finding"
+    ]
+    assert (finding["damage"], finding["position"], finding["offset"]) == ("bad_crc", position, 21)
+    verified = run_ottla("logs", "verify", "--json", log_directory)
+    assert verified.returncode == 3
+    assert json.loads(verified.stdout)[0]["findings"] == [finding]
+
+
+def test_the_summary_leaves_out_batches(run_ottla: RunOttla, log_directory: Path) -> None:
+    dumped = run_ottla("logs", "dump", "--summary", segment(log_directory, 0))
+    first, last = dumped.stdout.splitlines()
+    assert first.endswith(f"segment, {segment(log_directory, 0).stat().st_size} B")
+    assert last.startswith("  = 4 batches, 12 records, offsets 0..11, newest ")
+
+
+def test_other_files_are_left_out_with_a_word(run_ottla: RunOttla, log_directory: Path) -> None:
+    snapshot = log_directory / "orders-0" / "00000000000000000012.snapshot"
+    snapshot.write_bytes(b"")
+    dumped = run_ottla("logs", "dump", "--summary", snapshot, segment(log_directory, 0))
+    assert dumped.returncode == 0
+    assert dumped.stderr.startswith(f"ottla: {snapshot}: left out")
+    assert "4 batches" in dumped.stdout
+
+
+def test_a_file_that_does_not_exist_is_wrong_usage(run_ottla: RunOttla, tmp_path: Path) -> None:
+    for command in ("dump", "verify"):
+        run = run_ottla("logs", command, tmp_path / "nowhere")
+        assert run.returncode == 2
+        assert "does not exist" in run.stderr
+
+
+def test_segments_that_overlap_are_named(log_directory: Path) -> None:
+    batch = build_batch(30, timestamp_ms=newest_ms(7) - RECORDS_PER_BATCH, leader_epoch=1)
+    with segment(log_directory, 1).open("ab") as file:
+        file.write(batch)
+    assert verify(log_directory) == [Damage.OVERLAPPING_OFFSETS]
+
+
+def test_a_torn_tail_is_a_finding_unless_it_is_the_end_of_the_log(log_directory: Path) -> None:
+    with segment(log_directory, 2).open("ab") as file:
+        file.write(build_batch(LOG_END_OFFSET)[:-5])
+    [result] = verify_directory(log_directory, with_records=False)
+    assert result.findings == []
+    assert [note.damage for note in result.notes] == [Damage.TORN_TAIL]
+    with segment(log_directory, 0).open("ab") as file:
+        file.write(bytes(100))
+    assert verify(log_directory) == [Damage.ZERO_TAIL]
+
+
+def test_a_tail_below_the_recovery_point_is_a_finding(log_directory: Path) -> None:
+    path = segment(log_directory, 2)
+    path.write_bytes(path.read_bytes()[:-5])
+    found = verify(log_directory)
+    assert Damage.TORN_TAIL in found
+    # The checkpoints and the time index speak of the records that are gone.
+    assert found.count(Damage.WRONG_CHECKPOINT) == 2
+    assert Damage.WRONG_OFFSET in found
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_missing_index_is_named(log_directory: Path, suffix: str) -> None:
+    segment(log_directory, 1, suffix).unlink()
+    assert verify(log_directory) == [Damage.MISSING_FILE]
+
+
+def test_the_time_index_of_the_last_segment_may_be_unfinished(log_directory: Path) -> None:
+    segment(log_directory, 2, ".timeindex").write_bytes(bytes(120))
+    assert verify(log_directory) == []
+    segment(log_directory, 1, ".timeindex").write_bytes(bytes(120))
+    assert verify(log_directory) == [Damage.MISSING_LAST_ENTRY]
+
+
+def test_an_index_of_another_segment_is_named(log_directory: Path) -> None:
+    wrong = segment(log_directory, 0, ".index").read_bytes()[:-8] + struct.pack(">ii", 9, 7)
+    segment(log_directory, 1, ".index").write_bytes(wrong)
+    assert verify(log_directory) == [Damage.NOT_INCREASING, Damage.NO_BATCH_AT_POSITION]
+
+
+def test_an_epoch_that_the_checkpoint_contradicts_is_named(log_directory: Path) -> None:
+    path = log_directory / "orders-0" / "leader-epoch-checkpoint"
+    path.write_text("0\n2\n0 0\n2 12\n")
+    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+    # The log start has moved to offset 24: what lies before is not the checkpoint's business.
+    path.write_text("0\n1\n2 24\n")
+    assert verify(log_directory) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "offset"),
+    [
+        ("recovery-point-offset-checkpoint", LOG_END_OFFSET + 1),
+        ("replication-offset-checkpoint", LOG_END_OFFSET + 1),
+        ("log-start-offset-checkpoint", LOG_END_OFFSET + 1),
+    ],
+)
+def test_a_checkpoint_behind_the_end_is_named(log_directory: Path, name: str, offset: int) -> None:
+    checkpoint(log_directory, name, offset)
+    assert set(verify(log_directory)) == {Damage.WRONG_CHECKPOINT}
+
+
+def test_a_high_watermark_before_the_log_start_is_named(log_directory: Path) -> None:
+    checkpoint(log_directory, "log-start-offset-checkpoint", 20)
+    checkpoint(log_directory, "replication-offset-checkpoint", 10)
+    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named_once(log_directory: Path) -> None:
+    (log_directory / "replication-offset-checkpoint").write_text("noise")
+    assert verify(log_directory) == [Damage.BAD_VERSION]
+
+
+def test_partitions_that_are_being_deleted_are_not_verified(log_directory: Path) -> None:
+    (log_directory / "orders-0").rename(log_directory / f"orders-0.{'0' * 32}-delete")
+    assert verify_directory(log_directory, with_records=False) == []

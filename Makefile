@@ -56,7 +56,7 @@ bench: $(READY)  ## Loads with a reference in the same run; writes docs/benchmar
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)  ## Write the generated pages: docs/configuration.md, docs/protocol.md.
-	$(BIN)/python scripts/generate_docs.py
+	$(BIN)/python -m scripts.generate_docs
 
 clean:  ## Remove the environment and everything that was built.
 	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache \

@@ -1,0 +1,174 @@
+"""The rules of the house that no other tool checks."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("kafkawire", "storage", "coordination", "controller", "broker", "ottla", "analytics")
+SERVER_PACKAGES = ("storage", "coordination", "controller", "broker", "analytics")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PINS = dict(
+    line.split("==")
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+)
+CODE = sorted(
+    path
+    for folder in (*PACKAGES, "benchmarks", "scripts")
+    for path in (ROOT / folder).rglob("*.py")
+)
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+WRITTEN_BY_BENCH = {"benchmarks.md"}
+DELIBERATE_PAUSES = {"tests/integration/broker/test_crash.py": "how long the load runs"}
+CHANGES = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+ADR_SECTIONS = [
+    "Context",
+    "Decision",
+    "Consequences",
+    "Alternatives and their numbers",
+    "How we would notice that we were wrong",
+]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def canonical(requirement: str) -> str:
+    name = re.split(r"[<>=;\[ ~!]", requirement, maxsplit=1)[0]
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [
+        name_of(path)
+        for path in CODE
+        if (source := path.read_text(encoding="utf-8")).strip()
+        and ast.get_docstring(ast.parse(source)) is None
+    ]
+    assert silent == []
+
+
+def is_real_sleep(node: ast.AST) -> bool:
+    """Whether `node` waits for time to pass; `asyncio.sleep(0)` only lets others run."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    if not (isinstance(node.func.value, ast.Name) and node.func.attr == "sleep"):
+        return False
+    is_yield = len(node.args) == 1 and ast.unparse(node.args[0]) == "0"
+    return node.func.value.id in ("time", "asyncio") and not is_yield
+
+
+def test_tests_wait_for_conditions_and_never_sleep() -> None:
+    sleeping = [
+        f"{name_of(path)}:{getattr(node, 'lineno', 0)}"
+        for path in TESTS
+        if name_of(path) not in DELIBERATE_PAUSES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if is_real_sleep(node)
+    ]
+    assert sleeping == []
+
+
+def test_a_note_to_do_something_names_its_issue() -> None:
+    bare = [
+        f"{name_of(path)}:{number}"
+        for path in CODE
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if re.search(r"#.*\b(TODO|FIXME|XXX)\b(?!\(#\d+\))", line)
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize("package", ["ottla", "kafkawire"])
+def test_importing_what_users_import_loads_nothing_of_the_server(package: str) -> None:
+    names = "ottla.Producer, ottla.Consumer, ottla.Admin" if package == "ottla" else "kafkawire"
+    unwanted = (*SERVER_PACKAGES, "typer", "rich", "structlog", "uvloop")
+    program = f"import sys, {package}; {names}; print(*set({unwanted!r}) & sys.modules.keys())"
+    found = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == []
+
+
+def test_every_dependency_is_pinned() -> None:
+    optional = PROJECT["project"]["optional-dependencies"].values()
+    wanted = [
+        *PROJECT["build-system"]["requires"],
+        *PROJECT["project"]["dependencies"],
+        *(requirement for group in optional for requirement in group),
+    ]
+    assert {canonical(requirement) for requirement in wanted} - {
+        canonical(pin) for pin in PINS
+    } == (set())
+    assert all(re.fullmatch(r"[0-9][0-9a-z.]*", version) for version in PINS.values())
+
+
+def test_the_decision_modules_exist_and_say_that_they_decide() -> None:
+    modules = PROJECT["tool"]["ottla"]["coverage"]["decision_modules"]
+    assert modules, "the list is empty, so it proves nothing"
+    for module in modules:
+        docstring = ast.get_docstring(ast.parse((ROOT / module).read_text(encoding="utf-8")))
+        assert docstring is not None
+        assert "decision" in docstring.lower(), module
+
+
+def test_make_explains_every_target() -> None:
+    lines = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
+    [phony] = [line for line in lines if line.startswith(".PHONY:")]
+    explained = {line.split(":")[0] for line in lines if re.match(r"[a-z]+:.*## \S", line)}
+    assert set(phony.split()[1:]) == explained
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text) + re.findall(r'src="([^"]+)"', text)
+    local = [
+        target
+        for target in targets
+        if "://" not in target and Path(target).name not in WRITTEN_BY_BENCH
+    ]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def test_the_generated_pages_are_current() -> None:
+    checked = subprocess.run(
+        [sys.executable, "-m", "scripts.generate_docs", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert "## [Unreleased]" in lines
+    assert {line.removeprefix("### ") for line in lines if line.startswith("### ")} <= CHANGES
+
+
+def test_every_decision_record_has_its_number_once_and_all_its_sections() -> None:
+    records = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    numbers = [record.name[:4] for record in records]
+    assert numbers == sorted(set(numbers))
+    for record in records:
+        lines = record.read_text(encoding="utf-8").splitlines()
+        assert lines[0].startswith(f"# ADR {record.name[:4]}: "), record.name
+        assert re.match(r"Status: (proposed|accepted|superseded)", lines[2]), record.name
+        assert [line[3:] for line in lines if line.startswith("## ")] == ADR_SECTIONS, record.name
+
+
+def test_the_licence_is_the_one_that_the_project_names() -> None:
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text

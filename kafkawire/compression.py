@@ -7,8 +7,8 @@ the input says about its own size only makes that buffer smaller.
 The containers, as Kafka's Java clients write and read them:
     gzip    RFC 1952; through zlib, which has a limit of its own (and is as fast as cramjam here)
     snappy  xerial's: a 16-byte header, then blocks, each with its length; a bare block is read too
-    lz4     frames of independent blocks of 64 KiB. Java refuses dependent blocks, which
-            cramjam.lz4.compress writes; so the frame is put together here
+    lz4     frames of independent blocks of 64 KiB: Java refuses dependent blocks, which
+            cramjam.lz4.compress writes. Put together here, as Java does, at the default level
     zstd    RFC 8878 frames
 
 Source: org.apache.kafka.common.compress of Kafka 3.9; lz4_Frame_format.md; RFC 8878.
@@ -140,7 +140,7 @@ def _compress_snappy(data: memoryview) -> bytes:
 
 def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _decompress_snappy_block(data, max_bytes)
+        return _decompress_snappy_block(data, max_bytes, max_bytes)
     blocks: list[bytes] = []
     budget = max_bytes
     position = len(_XERIAL_HEADER)
@@ -150,14 +150,14 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> bytes:
         if not 0 <= size <= len(data) - start:
             raise _truncated(Codec.SNAPPY)
         position = start + size
-        blocks.append(_decompress_snappy_block(data[start:position], budget))
+        blocks.append(_decompress_snappy_block(data[start:position], budget, max_bytes))
         budget -= len(blocks[-1])
     return b"".join(blocks)
 
 
-def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, budget: int, max_bytes: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
-    if size > max_bytes:
+    if size > budget:
         raise _too_large(Codec.SNAPPY, max_bytes)
     if size > len(block) * _SNAPPY_MAX_RATIO:
         raise CorruptBatchError(f"a snappy block of {len(block)} bytes cannot hold {size}")
@@ -165,26 +165,20 @@ def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
 
 
 def _compress_lz4(data: memoryview, level: int | None) -> bytes:
+    if level not in (None, _LZ4_DEFAULT_LEVEL):
+        frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        frame.compress(data)
+        return bytes(frame.finish())
     parts: list[bytes | memoryview] = [_LZ4_FRAME_HEADER]
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):
         raw = data[start : start + _LZ4_BLOCK_BYTES]
-        block = _compress_lz4_block(raw, level)
+        block = bytes(cramjam.lz4.compress_block(raw, store_size=False))
         if len(block) < len(raw):
             parts += (_LITTLE_UINT32.pack(len(block)), block)
         else:
             parts += (_LITTLE_UINT32.pack(len(raw) | _LZ4_STORED_BIT), raw)
     parts.append(_LZ4_END_MARK)
     return b"".join(parts)
-
-
-def _compress_lz4_block(raw: memoryview, level: int | None) -> bytes:
-    if level in (None, _LZ4_DEFAULT_LEVEL):
-        return bytes(cramjam.lz4.compress_block(raw, store_size=False))
-    return bytes(
-        cramjam.lz4.compress_block(
-            raw, mode="high_compression", compression=level, store_size=False
-        )
-    )
 
 
 def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:

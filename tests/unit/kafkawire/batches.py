@@ -1,0 +1,43 @@
+"""Batches for tests: well-formed ones, and ones whose header tells lies under a good checksum."""
+
+from kafkawire.records import (
+    BATCH_HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    BatchBuilder,
+    Codec,
+    read_header,
+    write_header,
+)
+
+NOW_MS = 1_700_000_000_000
+Fields = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+RECORDS: list[Fields] = [
+    (NOW_MS, b"key", b"value", ()),
+    (NOW_MS + 5, None, None, (("name", b"header"), ("null", None))),
+    (NOW_MS - 3, b"", b"x" * 300, (("", b""),)),
+]
+
+
+def batch_of(*records: Fields, codec: Codec = Codec.NONE) -> bytearray:
+    """A batch as a producer without an id sends it."""
+    builder = BatchBuilder(codec=codec)
+    for timestamp_ms, key, value, headers in records or RECORDS:
+        builder.append(timestamp_ms, key, value, headers)
+    return builder.build()
+
+
+def with_header(batch: bytearray, **changes: int) -> bytearray:
+    """`batch` with other header fields and the checksum that goes with them."""
+    changed = bytearray(batch)
+    write_header(changed, read_header(batch)._replace(**changes))
+    return changed
+
+
+def with_section(batch: bytearray, section: bytes, record_count: int) -> bytearray:
+    """`batch` with other bytes behind the header, said to be so many records."""
+    return with_header(
+        batch[:BATCH_HEADER_BYTES] + section,
+        batch_length=BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(section),
+        record_count=record_count,
+        last_offset_delta=max(0, record_count - 1),
+    )

@@ -1,0 +1,203 @@
+"""The codecs: what they write, what they read of others, and what they refuse."""
+
+import gzip
+import random
+import resource
+import struct
+import zlib
+
+import cramjam
+import lz4.frame  # type: ignore[import-untyped]
+import pytest
+import zstandard
+
+from kafkawire.compression import MIB, Codec, compress, decompress
+from kafkawire.errors import CorruptBatchError
+
+TEXT = b"the log is partitioned, replicated and committed. " * 4000
+NOISE = random.Random(1).randbytes(70_000)
+WORDS = b" ".join(random.Random(n // 3 % 900).randbytes(5) for n in range(20_000))
+CODECS = [codec for codec in Codec if codec is not Codec.NONE]
+LIMIT = 10 * MIB
+
+
+def xerial(*blocks: bytes) -> bytes:
+    header = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+    return header + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+
+
+def zstd_stream(*pieces: bytes) -> bytes:
+    """A frame without its size, as Java's streaming compressor writes it; a block per piece."""
+    stream = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    blocks = b"".join(
+        stream.compress(piece) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for piece in pieces
+    )
+    return blocks + stream.flush()
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"x", TEXT, NOISE, NOISE[:32768], NOISE[:65536], NOISE[:65537]],
+    ids=lambda data: str(len(data)),
+)
+def test_data_comes_back(codec: Codec, data: bytes) -> None:
+    packed = compress(codec, data)
+    assert decompress(codec, packed, LIMIT) == data
+    assert decompress(codec, memoryview(bytearray(packed)), len(data)) == data
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_a_byte_over_the_limit_is_refused(codec: Codec) -> None:
+    name = codec.name.lower()
+    with pytest.raises(CorruptBatchError, match=f"{name} data expands beyond {len(TEXT) - 1}"):
+        decompress(codec, compress(codec, TEXT), len(TEXT) - 1)
+
+
+def test_other_programs_read_what_we_write() -> None:
+    assert gzip.decompress(compress(Codec.GZIP, TEXT)) == TEXT
+    assert lz4.frame.decompress(compress(Codec.LZ4, TEXT)) == TEXT
+    assert zstandard.ZstdDecompressor().decompress(compress(Codec.ZSTD, TEXT)) == TEXT
+
+
+def test_lz4_frames_are_those_that_java_reads() -> None:
+    """Independent blocks: bit 5 of the flags. The last header byte is the header's checksum."""
+    frame = compress(Codec.LZ4, TEXT)
+    assert frame[:7] == bytes.fromhex("04224d18604082")
+    assert lz4.frame.get_frame_info(frame)["block_linked"] is False
+    assert frame[-4:] == bytes(4)
+
+
+@pytest.mark.parametrize("level", [1, 9, 17])
+def test_lz4_blocks_are_independent_at_every_level(level: int) -> None:
+    frame = compress(Codec.LZ4, TEXT, level)
+    assert frame[4] & 0x20
+    assert lz4.frame.decompress(frame) == TEXT
+
+
+def test_lz4_stores_what_does_not_shrink() -> None:
+    stored = struct.pack("<I", 1000 | 1 << 31) + NOISE[:1000]
+    assert compress(Codec.LZ4, NOISE[:1000])[7:-4] == stored
+
+
+def test_snappy_is_framed_as_xerial_does() -> None:
+    framed = compress(Codec.SNAPPY, TEXT[:40_000])
+    assert framed[:16] == bytes.fromhex("82534e41505059000000000100000001")
+    first = struct.unpack_from(">i", framed, 16)[0]
+    assert bytes(cramjam.snappy.decompress_raw(framed[20 : 20 + first])) == TEXT[:32768]
+
+
+@pytest.mark.parametrize(
+    ("codec", "packed"),
+    [
+        pytest.param(Codec.GZIP, gzip.compress(TEXT), id="gzip with a time"),
+        pytest.param(Codec.GZIP, gzip.compress(TEXT[:99]) + gzip.compress(TEXT[99:]), id="members"),
+        pytest.param(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(TEXT)), id="bare snappy"),
+        pytest.param(Codec.LZ4, bytes(cramjam.lz4.compress(TEXT)), id="dependent blocks"),
+        pytest.param(
+            Codec.LZ4,
+            lz4.frame.compress(TEXT, block_size=7, content_checksum=True, block_checksum=True),
+            id="lz4 with checksums",
+        ),
+        pytest.param(Codec.LZ4, lz4.frame.compress(TEXT, store_size=False), id="lz4 without size"),
+        pytest.param(Codec.ZSTD, zstd_stream(TEXT[:9], TEXT[9:150_000], TEXT[150_000:]), id="zstd"),
+        pytest.param(
+            Codec.ZSTD,
+            zstandard.ZstdCompressor(write_checksum=True).compress(TEXT[:300])
+            + struct.pack("<II", 0x184D2A53, 3)
+            + b"abc"
+            + zstandard.ZstdCompressor().compress(TEXT[300:]),
+            id="zstd frames and one to skip",
+        ),
+    ],
+)
+def test_what_others_write_is_read(codec: Codec, packed: bytes) -> None:
+    assert decompress(codec, packed, LIMIT) == TEXT
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("cut", [1, 4, 5, 10, 60])
+def test_data_that_ends_too_early_is_refused(codec: Codec, cut: int) -> None:
+    with pytest.raises(CorruptBatchError):
+        decompress(codec, compress(codec, TEXT)[:-cut], LIMIT)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("data", [b"", b"\1", b"\xff" * 30, bytes(30)], ids=["", "1", "ff", "00"])
+def test_data_of_no_codec_is_refused(codec: Codec, data: bytes) -> None:
+    with pytest.raises(CorruptBatchError):
+        decompress(codec, data, LIMIT)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(xerial(bytes(cramjam.snappy.compress_raw(TEXT))) + b"\0", id="half a length"),
+        pytest.param(xerial() + struct.pack(">i", 9) + b"x", id="block that is cut"),
+        pytest.param(xerial() + struct.pack(">i", -1), id="negative length"),
+        pytest.param(b"\xff\xff\xff\x07" + bytes(9), id="block that claims 16 million bytes"),
+    ],
+)
+def test_damaged_snappy_frames_are_refused(data: bytes) -> None:
+    with pytest.raises(CorruptBatchError):
+        decompress(Codec.SNAPPY, data, 1 << 30)
+
+
+def test_gzip_members_are_limited() -> None:
+    member = gzip.compress(b"x")
+    assert decompress(Codec.GZIP, member * 16, LIMIT) == b"x" * 16
+    with pytest.raises(CorruptBatchError, match="more than 16 members"):
+        decompress(Codec.GZIP, member * 17, LIMIT)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_does_not_take_memory(codec: Codec) -> None:
+    """128 MiB of zeros against a limit of 1 MiB: the peak must not rise by what is inside."""
+    size = 128 * MIB
+    bomb = {
+        Codec.GZIP: lambda: gzip_bomb(size),
+        Codec.SNAPPY: lambda: xerial(*[bytes(cramjam.snappy.compress_raw(bytes(MIB)))] * 128),
+        Codec.LZ4: lambda: (
+            compress(Codec.LZ4, bytes(64 * 1024))[:-4]
+            + compress(Codec.LZ4, bytes(64 * 1024))[7:-4] * (size // 65536)
+            + bytes(4)
+        ),
+        Codec.ZSTD: lambda: zstd_bomb(size),
+    }[codec]()
+    assert len(bomb) < size // 15
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CorruptBatchError, match="expands beyond 1048576 bytes"):
+        decompress(codec, bomb, MIB)
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown_kib < 32 * 1024
+
+
+def gzip_bomb(size: int) -> bytes:
+    packer = zlib.compressobj(9, wbits=31)
+    piece = bytes(MIB)
+    return b"".join(packer.compress(piece) for _ in range(size // MIB)) + packer.flush()
+
+
+def zstd_bomb(size: int) -> bytes:
+    """One frame of run blocks: 128 KiB of zeros in four bytes each."""
+    header = struct.pack("<IBB", 0xFD2FB528, 0, 0x38)
+    run = (128 * 1024 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
+    last = (1 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"\0"
+    return header + run * (size // (128 * 1024)) + last
+
+
+def test_the_hand_made_zstd_bomb_is_a_real_one() -> None:
+    assert decompress(Codec.ZSTD, zstd_bomb(MIB), 2 * MIB) == bytes(MIB + 1)
+
+
+@pytest.mark.parametrize(
+    ("codec", "low", "high"), [(Codec.GZIP, 1, 9), (Codec.LZ4, 9, 12), (Codec.ZSTD, 1, 12)]
+)
+def test_a_level_changes_the_size(codec: Codec, low: int, high: int) -> None:
+    packed = compress(codec, WORDS, high)
+    assert len(packed) < len(compress(codec, WORDS, low))
+    assert decompress(codec, packed, LIMIT) == WORDS
+
+
+def test_snappy_has_no_levels() -> None:
+    assert compress(Codec.SNAPPY, WORDS, 9) == compress(Codec.SNAPPY, WORDS)

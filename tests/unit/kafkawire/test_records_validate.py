@@ -1,0 +1,300 @@
+"""What a broker refuses, and with which of Kafka's codes."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import cramjam
+import pytest
+
+from kafkawire.compression import compress
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.records import (
+    BATCH_HEADER_BYTES,
+    BatchHeader,
+    Codec,
+    RecordError,
+    RecordsRejectedError,
+    TimestampType,
+    build_control_batch,
+    crc_matches,
+    read_header,
+    set_log_append_time,
+    validate_produced,
+)
+from kafkawire.records_control import ControlType
+from tests.unit.kafkawire.batches import NOW_MS, RECORDS, batch_of, with_header, with_section
+
+MINUTE_MS = 60_000
+NO_LIMIT_MS = 2**63 - 1
+KEYED = [record for record in RECORDS if record[1] is not None]
+
+
+def validate(batch: bytes | bytearray, **changes: Any) -> BatchHeader:
+    rules: dict[str, Any] = {
+        "compacted": False,
+        "max_batch_bytes": 10_000,
+        "timestamp_type": TimestampType.CREATE_TIME,
+        "now_ms": NOW_MS,
+        "timestamp_before_max_ms": NO_LIMIT_MS,
+        "timestamp_after_max_ms": NO_LIMIT_MS,
+        "per_record": False,
+    }
+    return validate_produced(memoryview(batch), **(rules | changes))
+
+
+def refusal(batch: bytes | bytearray, **changes: Any) -> ErrorCode:
+    with pytest.raises(ApiError) as refused:
+        validate(batch, **changes)
+    return refused.value.code
+
+
+def replaced(batch: bytearray, position: int, data: bytes) -> bytearray:
+    """`batch` with other bytes at `position`, the checksum left as it was."""
+    changed = bytearray(batch)
+    changed[position : position + len(data)] = data
+    return changed
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("per_record", [False, True])
+def test_a_good_batch_is_taken_as_it_is(codec: Codec, per_record: bool) -> None:
+    batch = batch_of(codec=codec)
+    before = bytes(batch)
+    assert validate(batch, per_record=per_record) == read_header(before)
+    assert batch == before
+
+
+def test_a_batch_may_have_just_the_largest_size() -> None:
+    batch = batch_of()
+    assert validate(batch, max_batch_bytes=len(batch))
+    assert refusal(batch, max_batch_bytes=len(batch) - 1) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        pytest.param(lambda _: b"", ErrorCode.INVALID_RECORD, id="nothing"),
+        pytest.param(lambda batch: batch[:11], ErrorCode.INVALID_RECORD, id="less than a length"),
+        pytest.param(
+            lambda batch: replaced(batch, 8, struct.pack(">i", 13)),
+            ErrorCode.CORRUPT_MESSAGE,
+            id="length of no format",
+        ),
+        pytest.param(
+            lambda batch: replaced(batch, 8, struct.pack(">i", -1)),
+            ErrorCode.CORRUPT_MESSAGE,
+            id="negative length",
+        ),
+        pytest.param(lambda batch: batch[:16], ErrorCode.INVALID_RECORD, id="cut before magic"),
+        pytest.param(
+            lambda batch: replaced(batch, 16, b"\3"), ErrorCode.CORRUPT_MESSAGE, id="magic 3"
+        ),
+        pytest.param(
+            lambda batch: replaced(batch, 16, b"\xff"), ErrorCode.CORRUPT_MESSAGE, id="magic -1"
+        ),
+        pytest.param(
+            lambda batch: replaced(batch, 16, b"\1"), ErrorCode.INVALID_RECORD, id="magic 1"
+        ),
+        pytest.param(
+            lambda batch: replaced(batch, 16, b"\0"), ErrorCode.INVALID_RECORD, id="magic 0"
+        ),
+        pytest.param(lambda batch: batch[:-1], ErrorCode.INVALID_RECORD, id="cut"),
+        pytest.param(lambda batch: batch + batch, ErrorCode.INVALID_RECORD, id="two batches"),
+        pytest.param(lambda batch: batch + b"x", ErrorCode.INVALID_RECORD, id="a byte behind it"),
+        pytest.param(
+            lambda batch: batch + bytes(12),
+            ErrorCode.CORRUPT_MESSAGE,
+            id="no batch behind it",
+        ),
+        pytest.param(
+            lambda batch: replaced(batch, 7, b"\1"), ErrorCode.INVALID_RECORD, id="base offset 1"
+        ),
+        pytest.param(
+            lambda batch: replaced(batch, 8, struct.pack(">i", 48))[:60],
+            ErrorCode.CORRUPT_MESSAGE,
+            id="less than a header",
+        ),
+        pytest.param(
+            lambda batch: replaced(batch, 17, bytes(4)),
+            ErrorCode.CORRUPT_MESSAGE,
+            id="wrong checksum",
+        ),
+        pytest.param(
+            lambda batch: replaced(batch, 70, b"\xff"),
+            ErrorCode.CORRUPT_MESSAGE,
+            id="damaged record",
+        ),
+        pytest.param(
+            lambda batch: with_header(batch, attributes=5),
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            id="unknown codec",
+        ),
+        pytest.param(
+            lambda batch: with_header(batch, last_offset_delta=-2),
+            ErrorCode.INVALID_RECORD,
+            id="negative delta",
+        ),
+        pytest.param(
+            lambda batch: with_header(batch, record_count=0),
+            ErrorCode.INVALID_RECORD,
+            id="no record",
+        ),
+        pytest.param(
+            lambda batch: with_header(batch, record_count=-3),
+            ErrorCode.INVALID_RECORD,
+            id="negative count",
+        ),
+        pytest.param(
+            lambda batch: with_header(batch, record_count=4),
+            ErrorCode.INVALID_RECORD,
+            id="count is not the delta's",
+        ),
+        pytest.param(
+            lambda batch: with_header(batch, producer_id=5, base_sequence=-1),
+            ErrorCode.INVALID_RECORD,
+            id="producer id without sequence",
+        ),
+        pytest.param(
+            lambda batch: with_header(batch, attributes=0x08),
+            ErrorCode.INVALID_TIMESTAMP,
+            id="log append time",
+        ),
+        pytest.param(
+            lambda _: build_control_batch(
+                ControlType.COMMIT,
+                producer_id=1,
+                producer_epoch=0,
+                coordinator_epoch=0,
+                timestamp_ms=NOW_MS,
+            ),
+            ErrorCode.INVALID_RECORD,
+            id="control batch",
+        ),
+    ],
+)
+@pytest.mark.parametrize("per_record", [False, True])
+def test_a_bad_batch_gets_kafkas_code(
+    damage: Callable[[bytearray], bytes | bytearray], code: ErrorCode, per_record: bool
+) -> None:
+    assert refusal(damage(batch_of()), per_record=per_record) is code
+
+
+def test_an_earlier_fault_counts_before_a_later_one() -> None:
+    """Kafka looks at the base offset, then at the size, then at the checksum."""
+    damaged = replaced(batch_of(), 17, bytes(4))
+    assert refusal(damaged, max_batch_bytes=70) is ErrorCode.MESSAGE_TOO_LARGE
+    shifted = replaced(damaged, 7, b"\1")
+    assert refusal(shifted, max_batch_bytes=70) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(
+            lambda section: section[:-1] + b"\2", id="a record that does not end at its end"
+        ),
+        pytest.param(lambda section: section[:-1], id="a record that is cut"),
+        pytest.param(lambda section: section + b"\0", id="a byte behind the last record"),
+        pytest.param(lambda _: b"", id="no byte"),
+    ],
+)
+@pytest.mark.parametrize("codec", Codec)
+def test_damage_under_a_good_checksum_is_found_record_by_record(
+    damage: Callable[[bytes], bytes], codec: Codec
+) -> None:
+    section = damage(bytes(batch_of()[BATCH_HEADER_BYTES:]))
+    batch = with_section(batch_of(codec=codec), compress(codec, section), 3)
+    assert refusal(batch, per_record=True) is ErrorCode.INVALID_RECORD
+    assert validate(batch), "without a look at the records nobody can know"
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_data_that_does_not_decompress_is_refused(codec: Codec) -> None:
+    batch = with_section(batch_of(codec=codec), b"\xff" * 40, 3)
+    assert refusal(batch, per_record=True) is ErrorCode.INVALID_RECORD
+
+
+def test_a_bomb_is_refused_before_it_goes_off() -> None:
+    bomb = bytes(cramjam.zstd.compress(bytes(4_000_000)))
+    batch = with_section(batch_of(codec=Codec.ZSTD), bomb, 3)
+    with pytest.raises(ApiError, match="zstd data expands beyond 1000000 bytes") as refused:
+        validate(batch, per_record=True, max_decompressed_bytes=1_000_000)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_compacted_topic_needs_keys() -> None:
+    with pytest.raises(RecordsRejectedError) as refused:
+        validate(batch_of(), compacted=True)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert refused.value.record_errors == [RecordError(1, "no key, which a compacted topic needs")]
+    assert refused.value.message == "record 1: no key, which a compacted topic needs"
+    assert validate(batch_of(*KEYED), compacted=True).record_count == 2
+
+
+def test_records_must_count_from_zero() -> None:
+    section = bytearray(batch_of()[BATCH_HEADER_BYTES:])
+    section[3] = 0x08
+    batch = with_section(batch_of(), bytes(section), 3)
+    with pytest.raises(RecordsRejectedError, match="record 0: offset delta 4, not 0") as refused:
+        validate(batch, per_record=True)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("per_record", [False, True])
+@pytest.mark.parametrize(
+    ("timestamp_ms", "is_taken"),
+    [
+        (NOW_MS, True),
+        (NOW_MS - MINUTE_MS, True),
+        (NOW_MS - MINUTE_MS - 1, False),
+        (NOW_MS + MINUTE_MS, True),
+        (NOW_MS + MINUTE_MS + 1, False),
+        (-1, True),
+    ],
+)
+def test_create_time_must_be_near_the_brokers(
+    timestamp_ms: int, is_taken: bool, per_record: bool
+) -> None:
+    batch = batch_of((timestamp_ms, b"key", None, ()))
+    limits = {"timestamp_before_max_ms": MINUTE_MS, "timestamp_after_max_ms": MINUTE_MS}
+    if is_taken:
+        assert validate(batch, per_record=per_record, **limits)
+    else:
+        code = refusal(batch, per_record=per_record, **limits)
+        assert code is ErrorCode.INVALID_TIMESTAMP
+    by_broker = TimestampType.LOG_APPEND_TIME
+    assert validate(batch, per_record=per_record, timestamp_type=by_broker, **limits)
+
+
+def test_one_wrong_time_decides_the_code() -> None:
+    batch = batch_of((NOW_MS, None, None, ()), (NOW_MS + 2, b"key", None, ()))
+    with pytest.raises(RecordsRejectedError) as refused:
+        validate(batch, compacted=True, timestamp_after_max_ms=1)
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in refused.value.record_errors] == [0, 1]
+
+
+def test_only_so_many_records_are_named() -> None:
+    batch = batch_of(*[(NOW_MS, None, None, ())] * 500)
+    with pytest.raises(RecordsRejectedError) as refused:
+        validate(batch, compacted=True)
+    assert [error.batch_index for error in refused.value.record_errors] == list(range(100))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
+def test_a_wrong_maximum_timestamp_is_corrected(codec: Codec) -> None:
+    right = batch_of(codec=codec)
+    wrong = with_header(right, max_timestamp_ms=NOW_MS + 999)
+    header = validate(wrong, per_record=True)
+    assert header.max_timestamp_ms == NOW_MS + 5
+    assert wrong == right
+    assert crc_matches(memoryview(wrong), header)
+
+
+def test_the_brokers_own_time_needs_no_correction() -> None:
+    batch = with_header(batch_of(), max_timestamp_ms=NOW_MS + 999)
+    header = validate(batch, per_record=True, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    assert header.max_timestamp_ms == NOW_MS + 999
+    set_log_append_time(memoryview(batch), NOW_MS)
+    assert crc_matches(memoryview(batch), read_header(batch))

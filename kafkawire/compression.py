@@ -167,7 +167,7 @@ def _decompress_snappy_block(block: memoryview, budget: int, max_bytes: int) -> 
 def _compress_lz4(data: memoryview, level: int | None) -> bytes:
     if level not in (None, _LZ4_DEFAULT_LEVEL):
         frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-        frame.compress(data)
+        frame.compress(bytes(data))
         return bytes(frame.finish())
     parts: list[bytes | memoryview] = [_LZ4_FRAME_HEADER]
     for start in range(0, len(data), _LZ4_BLOCK_BYTES):

@@ -1,0 +1,53 @@
+"""Ottla: a Kafka-compatible log in Python, and its asyncio client. Composition.
+
+What users import stands here. Each name is loaded when it is first used, so that `import ottla`
+costs next to nothing and never drags in the servers.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kafkawire.ids import TopicPartition as TopicPartition
+    from ottla.client.admin import Admin as Admin
+    from ottla.client.admin_model import NewTopic as NewTopic
+    from ottla.client.consumer import Consumer as Consumer
+    from ottla.client.errors import OttlaError as OttlaError
+    from ottla.client.producer import Producer as Producer
+    from ottla.client.record import ConsumerRecord as ConsumerRecord
+    from ottla.client.record import RecordMetadata as RecordMetadata
+
+__all__ = [
+    "Admin",
+    "Consumer",
+    "ConsumerRecord",
+    "NewTopic",
+    "OttlaError",
+    "Producer",
+    "RecordMetadata",
+    "TopicPartition",
+]
+
+_HOMES: Final = {
+    "Admin": "ottla.client.admin",
+    "Consumer": "ottla.client.consumer",
+    "ConsumerRecord": "ottla.client.record",
+    "NewTopic": "ottla.client.admin_model",
+    "OttlaError": "ottla.client.errors",
+    "Producer": "ottla.client.producer",
+    "RecordMetadata": "ottla.client.record",
+    "TopicPartition": "kafkawire.ids",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,108 @@
+"""Describes and changes configs. Edge: asks brokers.
+
+What a broker has of its own only that broker knows; topic configs any broker tells.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from kafkawire.ids import BrokerId
+from kafkawire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from kafkawire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ottla.client.admin_model import ConfigEntry, ResourceType
+from ottla.client.admin_request import change, error_or_none, raise_first, read
+from ottla.client.cluster import Cluster
+
+R = TypeVar("R")
+
+SET: Final = 0
+DELETE: Final = 1
+DEFAULT_SOURCE: Final = 5
+
+
+async def describe_configs(
+    cluster: Cluster,
+    kind: ResourceType,
+    name: str,
+    keys: Sequence[str] | None,
+    timeout_s: float,
+) -> dict[str, ConfigEntry]:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        ],
+        include_documentation=True,
+    )
+
+    async def attempt() -> dict[str, ConfigEntry]:
+        response = await _ask(cluster, kind, name, request, DescribeConfigsResponse)
+        subject = f"configs of {kind.name.lower()} {name}"
+        raise_first(
+            error_or_none(each.error_code, subject, each.error_message) for each in response.results
+        )
+        return {each.name: _entry(each) for result in response.results for each in result.configs}
+
+    return await read(cluster, attempt, timeout_s)
+
+
+async def alter_configs(
+    cluster: Cluster,
+    kind: ResourceType,
+    name: str,
+    changes: Mapping[str, str | None],
+    timeout_s: float,
+) -> None:
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    AlterableConfig(
+                        name=key, config_operation=DELETE if value is None else SET, value=value
+                    )
+                    for key, value in changes.items()
+                ],
+            )
+        ]
+    )
+
+    async def attempt() -> None:
+        response = await _ask(cluster, kind, name, request, IncrementalAlterConfigsResponse)
+        subject = f"configs of {kind.name.lower()} {name}"
+        raise_first(
+            error_or_none(each.error_code, subject, each.error_message)
+            for each in response.responses
+        )
+
+    await change(cluster, attempt, timeout_s)
+
+
+async def _ask(
+    cluster: Cluster, kind: ResourceType, name: str, request: object, response_type: type[R]
+) -> R:
+    if kind is ResourceType.BROKER and name:
+        return await cluster.request(BrokerId(int(name)), request, response_type)
+    return await cluster.request_any(request, response_type)
+
+
+def _entry(each: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        name=each.name,
+        value=each.value,
+        source=each.config_source,
+        is_default=each.config_source == DEFAULT_SOURCE,
+        is_read_only=each.read_only,
+        is_sensitive=each.is_sensitive,
+        documentation=each.documentation,
+    )

@@ -1,0 +1,128 @@
+"""Describes log directories and deletes records. Edge: asks brokers."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, Offset, TopicPartition
+from kafkawire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from kafkawire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from ottla.client.admin_model import LogDirectory, ReplicaLog
+from ottla.client.admin_request import error_or_none, raise_first, read
+from ottla.client.cluster import Cluster
+from ottla.client.errors import OttlaError, broker_error
+from ottla.client.retry import retry
+
+
+async def describe_log_dirs(
+    cluster: Cluster,
+    brokers: Iterable[BrokerId],
+    topics: Mapping[str, Sequence[int]] | None,
+    timeout_s: float,
+) -> list[LogDirectory]:
+    wanted = None
+    if topics is not None:
+        wanted = [
+            DescribableLogDirTopic(topic=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ]
+    request = DescribeLogDirsRequest(topics=wanted)
+
+    async def ask(broker_id: BrokerId) -> list[LogDirectory]:
+        response = await read(
+            cluster,
+            lambda: cluster.request(broker_id, request, DescribeLogDirsResponse),
+            timeout_s,
+        )
+        raise_first([error_or_none(response.error_code, f"log directories of {broker_id}")])
+        raise_first(
+            error_or_none(each.error_code, f"log directory {each.log_dir}")
+            for each in response.results
+        )
+        return [_directory(broker_id, each) for each in response.results]
+
+    found = await asyncio.gather(*(ask(broker_id) for broker_id in brokers))
+    return [directory for directories in found for directory in directories]
+
+
+async def delete_records(
+    cluster: Cluster, before: Mapping[TopicPartition, int], timeout_ms: int
+) -> dict[TopicPartition, Offset]:
+    """Each leader gets one request; what a leader already did is not asked for again."""
+    done: dict[TopicPartition, Offset] = {}
+
+    async def attempt() -> None:
+        by_leader: dict[BrokerId, dict[TopicPartition, int]] = {}
+        for each, offset in before.items():
+            if each in done:
+                continue
+            leader = cluster.metadata.leader(each)
+            if leader is None:
+                cluster.request_refresh()
+                raise broker_error(ErrorCode.LEADER_NOT_AVAILABLE, str(each))
+            by_leader.setdefault(leader, {})[each] = offset
+        for leader, part in by_leader.items():
+            await ask(leader, part)
+
+    async def ask(leader: BrokerId, part: Mapping[TopicPartition, int]) -> None:
+        response = await cluster.request(leader, _deletion(part, timeout_ms), DeleteRecordsResponse)
+        failure: OttlaError | None = None
+        for topic in response.topics:
+            for answer in topic.partitions:
+                each = TopicPartition(topic.name, answer.partition_index)
+                if answer.error_code == ErrorCode.NONE:
+                    done[each] = Offset(answer.low_watermark)
+                else:
+                    failure = broker_error(answer.error_code, str(each))
+        if failure is not None:
+            cluster.request_refresh()
+            raise failure
+
+    for topic in sorted({each.topic for each in before}):
+        await cluster.topic(topic, timeout_ms / 1000)
+    # Deleting below an offset twice does no harm, so every passing error may be tried again.
+    await retry(attempt, cluster.backoff, timeout_ms / 1000)
+    return done
+
+
+def _deletion(before: Mapping[TopicPartition, int], timeout_ms: int) -> DeleteRecordsRequest:
+    by_topic: dict[str, list[DeleteRecordsPartition]] = {}
+    for each, offset in before.items():
+        partition = DeleteRecordsPartition(partition_index=each.partition, offset=offset)
+        by_topic.setdefault(each.topic, []).append(partition)
+    return DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(name=topic, partitions=partitions)
+            for topic, partitions in by_topic.items()
+        ],
+        timeout_ms=timeout_ms,
+    )
+
+
+def _directory(broker_id: BrokerId, result: DescribeLogDirsResult) -> LogDirectory:
+    return LogDirectory(
+        broker_id=broker_id,
+        path=result.log_dir,
+        total_bytes=result.total_bytes,
+        usable_bytes=result.usable_bytes,
+        replicas=tuple(
+            ReplicaLog(
+                topic_partition=TopicPartition(topic.name, replica.partition_index),
+                size_bytes=replica.partition_size,
+                offset_lag=replica.offset_lag,
+                is_future=replica.is_future_key,
+            )
+            for topic in result.topics
+            for replica in topic.partitions
+        ),
+    )

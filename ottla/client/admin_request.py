@@ -1,0 +1,72 @@
+"""Sends administrative requests and knows which failures to try again. Edge: asks brokers.
+
+A change is only repeated when it certainly was not made: no connection was there, or the broker
+said that it is not the controller.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from kafkawire.errors import ErrorCode
+from ottla.client.cluster import Cluster
+from ottla.client.errors import (
+    BrokerError,
+    BrokerUnreachableError,
+    ConnectionLostError,
+    OttlaError,
+    RequestTimedOutError,
+    broker_error,
+)
+from ottla.client.retry import retry
+
+T = TypeVar("T")
+
+
+async def read(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+    """Run a request that changes nothing, again while the trouble is one of connections."""
+    return await _retry(cluster, attempt, timeout_s, _is_transport)
+
+
+async def change(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
+    """Run a request that changes something, again while it certainly did not."""
+    return await _retry(cluster, attempt, timeout_s, _is_certainly_undone)
+
+
+def raise_first(errors: Iterable[BrokerError | None]) -> None:
+    """Raise the first error, if there is one, with the others as notes."""
+    found = [error for error in errors if error is not None]
+    if found:
+        for other in found[1:]:
+            found[0].add_note(str(other))
+        raise found[0]
+
+
+def error_or_none(code: int, subject: str, detail: str | None = None) -> BrokerError | None:
+    """Return the typed error for a wire `code`, None for NONE."""
+    return None if code == ErrorCode.NONE else broker_error(code, subject, detail)
+
+
+async def _retry(
+    cluster: Cluster,
+    attempt: Callable[[], Awaitable[T]],
+    timeout_s: float,
+    may_pass: Callable[[OttlaError], bool],
+) -> T:
+    async def refreshing() -> T:
+        try:
+            return await attempt()
+        except OttlaError as error:
+            if may_pass(error):
+                cluster.request_refresh()
+            raise
+
+    return await retry(refreshing, cluster.backoff, timeout_s, may_pass)
+
+
+def _is_certainly_undone(error: OttlaError) -> bool:
+    is_elsewhere = isinstance(error, BrokerError) and error.code == ErrorCode.NOT_CONTROLLER
+    return is_elsewhere or isinstance(error, BrokerUnreachableError)
+
+
+def _is_transport(error: OttlaError) -> bool:
+    return isinstance(error, ConnectionLostError | RequestTimedOutError)

@@ -1,0 +1,153 @@
+"""Creates, deletes and describes topics. Edge: asks brokers."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kafkawire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkawire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ottla.client.admin_model import NewTopic, TopicDescription
+from ottla.client.admin_request import change, error_or_none, raise_first, read
+from ottla.client.cluster import Cluster
+from ottla.client.metadata import ClusterMetadata, TopicMetadata, merge
+
+NUMBERS_FROM_ASSIGNMENT: Final = -1
+FIRST_VERSION_WITH_IDS: Final = 6
+
+
+async def create_topics(
+    cluster: Cluster, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
+) -> None:
+    request = CreateTopicsRequest(
+        topics=[_creatable(topic) for topic in topics],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+    )
+
+    async def attempt() -> None:
+        response = await cluster.request_controller(request, CreateTopicsResponse)
+        raise_first(
+            error_or_none(each.error_code, f"topic {each.name}", each.error_message)
+            for each in response.topics
+        )
+
+    await change(cluster, attempt, timeout_ms / 1000)
+
+
+async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int) -> None:
+    def request(version: int) -> DeleteTopicsRequest:
+        if version < FIRST_VERSION_WITH_IDS:
+            return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
+        states = [DeleteTopicState(name=name) for name in names]
+        return DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms)
+
+    async def attempt() -> None:
+        response = await cluster.request_controller(request, DeleteTopicsResponse)
+        raise_first(
+            error_or_none(each.error_code, f"topic {each.name}", each.error_message)
+            for each in response.responses
+        )
+
+    await change(cluster, attempt, timeout_ms / 1000)
+
+
+async def create_partitions(
+    cluster: Cluster, counts: Iterable[tuple[str, int]], timeout_ms: int
+) -> None:
+    request = CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsTopic(name=name, count=count, assignments=None)
+            for name, count in counts
+        ],
+        timeout_ms=timeout_ms,
+    )
+
+    async def attempt() -> None:
+        response = await cluster.request_controller(request, CreatePartitionsResponse)
+        raise_first(
+            error_or_none(each.error_code, f"topic {each.name}", each.error_message)
+            for each in response.results
+        )
+
+    await change(cluster, attempt, timeout_ms / 1000)
+
+
+async def describe_all(cluster: Cluster, timeout_s: float) -> ClusterMetadata:
+    """Return the picture of the cluster with all of its topics."""
+    return await _metadata(cluster, None, timeout_s)
+
+
+async def describe_nothing(cluster: Cluster, timeout_s: float) -> ClusterMetadata:
+    """Return the picture of the cluster without topics, in which case it costs little."""
+    return await _metadata(cluster, (), timeout_s)
+
+
+async def describe_topics(
+    cluster: Cluster, names: Sequence[str], timeout_s: float
+) -> dict[str, TopicDescription]:
+    metadata = await _metadata(cluster, names, timeout_s)
+    raise_first(
+        error_or_none(_error_of(metadata.topics.get(name)), f"topic {name}") for name in names
+    )
+    return {name: _description(metadata.topics[name]) for name in names}
+
+
+async def _metadata(
+    cluster: Cluster, names: Sequence[str] | None, timeout_s: float
+) -> ClusterMetadata:
+    wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+    async def attempt() -> ClusterMetadata:
+        answer = await cluster.request_any(request, MetadataResponse)
+        return merge(ClusterMetadata(), answer, None)
+
+    return await read(cluster, attempt, timeout_s)
+
+
+def _error_of(topic: TopicMetadata | None) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # A topic whose partitions have no leader now is described all the same.
+    return ErrorCode.NONE if topic.partitions else topic.error
+
+
+def _description(topic: TopicMetadata) -> TopicDescription:
+    return TopicDescription(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=tuple(topic.partitions[number] for number in sorted(topic.partitions)),
+    )
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    has_assignment = topic.assignment is not None
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=NUMBERS_FROM_ASSIGNMENT if has_assignment else topic.partitions,
+        replication_factor=NUMBERS_FROM_ASSIGNMENT if has_assignment else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+            for partition, brokers in (topic.assignment or {}).items()
+        ],
+        configs=[
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ],
+    )

@@ -1,0 +1,90 @@
+"""What one fetch answer held of one partition: whole batches, still encoded. Decision: no I/O.
+
+Invariant: batches are handed out in their order, and each at most once.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+
+from kafkawire.errors import CorruptBatchError
+from kafkawire.ids import Offset, ProducerId
+from kafkawire.messages.fetch import AbortedTransaction
+from kafkawire.records import BatchHeader, ControlType, iterate_batches, read_control_batch
+from ottla.client.errors import CorruptRecordsError
+from ottla.client.partition_state import PartitionState
+from ottla.client.record import ConsumerRecord
+
+
+class Block:
+    """Batches that wait to be read."""
+
+    __slots__ = (
+        "_aborted",
+        "_aborting",
+        "batches",
+        "error",
+        "jump_count",
+        "next_offset",
+        "rest",
+        "rest_end_offset",
+        "size_bytes",
+        "state",
+    )
+
+    def __init__(
+        self, state: PartitionState, records: memoryview, aborted: Iterable[AbortedTransaction] = ()
+    ) -> None:
+        """Cut `records` into batches; the first that is damaged ends the block with `error`."""
+        assert state.fetch_offset is not None
+        self.state = state
+        self.jump_count = state.jump_count
+        self.batches: deque[tuple[BatchHeader, memoryview]] = deque()
+        self.size_bytes = 0
+        self.next_offset = state.fetch_offset
+        """The offset behind the last whole batch."""
+        self.error: CorruptRecordsError | None = None
+        self.rest: list[ConsumerRecord] = []
+        """Records that were taken out of a batch, but not handed over."""
+        self.rest_end_offset = self.next_offset
+        self._aborted = deque(sorted(aborted, key=lambda each: each.first_offset))
+        self._aborting: set[ProducerId] = set()
+        self._cut(records)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition did not jump since."""
+        return self.jump_count == self.state.jump_count
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to be read."""
+        return not self.rest and not self.batches and self.error is None
+
+    def is_aborted(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether the transaction of `batch` was aborted; asked of each batch, in order.
+
+        Raises:
+            CorruptBatchError: the marker that should end a transaction cannot be read.
+        """
+        while self._aborted and self._aborted[0].first_offset <= header.last_offset:
+            self._aborting.add(ProducerId(self._aborted.popleft().producer_id))
+        if header.is_control and header.producer_id in self._aborting:
+            marker = read_control_batch(batch)
+            if marker is not None and marker.control_type is ControlType.ABORT:
+                self._aborting.discard(ProducerId(header.producer_id))
+        return header.is_transactional and header.producer_id in self._aborting
+
+    def _cut(self, records: memoryview) -> None:
+        try:
+            for header, batch in iterate_batches(records):
+                self.batches.append((header, batch))
+                self.size_bytes += header.size_bytes
+                self.next_offset = Offset(header.next_offset)
+        except CorruptBatchError as error:
+            self.error = self.damaged(str(error))
+        if not self.batches and self.error is None:
+            self.error = self.damaged(f"not one whole batch in {len(records)} bytes")
+
+    def damaged(self, reason: str) -> CorruptRecordsError:
+        """Return the error that says that the batch at `next_offset` is damaged."""
+        return CorruptRecordsError(self.state.topic_partition, self.next_offset, reason)

@@ -1,0 +1,305 @@
+"""The client's way into the cluster: bootstrap, metadata, requests by broker. Composition.
+
+Owns the connection pool and the current `ClusterMetadata`, and keeps it fresh: by age, and when
+somebody found it wrong (`request_refresh`). Refreshes run in a task of the cluster, one at a time,
+so that a caller who is cancelled disturbs nobody.
+Invariant: after `close` no task and no socket is left.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from math import inf
+from typing import Final, TypeVar
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
+from kafkawire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from ottla.client.backoff import Backoff
+from ottla.client.config import Address, ClientConfig
+from ottla.client.connection import Connection
+from ottla.client.connection_pool import ConnectionPool, Purpose
+from ottla.client.errors import (
+    BrokerUnreachableError,
+    ClientClosedError,
+    ConnectionLostError,
+    NoBrokerAvailableError,
+    OttlaError,
+    ProtocolError,
+    RequestTimedOutError,
+    broker_error,
+)
+from ottla.client.metadata import NO_LEADER, ClusterMetadata, TopicMetadata, merge
+from ottla.client.task_set import TaskSet
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+FIRST_BOOTSTRAP_ID: Final = -2
+"""Bootstrap addresses have no broker id yet: they use -2, -3, ... (-1 means no leader)."""
+
+
+class Cluster:
+    """Knows who is where; hands out connections. Whoever calls `start` calls `close`."""
+
+    def __init__(self, config: ClientConfig, *, allow_auto_topic_creation: bool = True) -> None:
+        self.config = config
+        self.metadata = ClusterMetadata()
+        self.backoff = Backoff(
+            initial_s=config.retry_backoff_ms / 1000,
+            max_s=config.retry_backoff_max_ms / 1000,
+            random=random.random,
+        )
+        self.on_change: Callable[[], None] = _ignore
+        """Called when the metadata or a connection changed; set by the owner."""
+        self._allow_auto_topic_creation = allow_auto_topic_creation
+        self._wanted_topics: set[str] = set()
+        self._loop = asyncio.get_running_loop()
+        self._tasks = TaskSet(self._loop)
+        self._pool = ConnectionPool(
+            config,
+            Backoff(
+                initial_s=config.reconnect_backoff_ms / 1000,
+                max_s=config.reconnect_backoff_max_ms / 1000,
+                random=random.random,
+            ),
+            on_open=lambda: self.on_change(),
+            on_failure=self._on_connection_failure,
+        )
+        self._refresh_waiters: list[asyncio.Future[None]] = []
+        self._is_refreshing = False
+        self._refresh_failure_count = 0
+        self._next_refresh: asyncio.TimerHandle | None = None
+        self._refreshed_at_s = -inf
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Find the cluster; when that fails, everything is closed again.
+
+        Raises:
+            NoBrokerAvailableError: none of the bootstrap servers can be reached.
+        """
+        try:
+            await self.refresh()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End all connections and background work."""
+        self._is_closed = True
+        if self._next_refresh is not None:
+            self._next_refresh.cancel()
+        try:
+            await self._tasks.cancel_all()
+        finally:
+            waiters, self._refresh_waiters = self._refresh_waiters, []
+            _settle(waiters, ClientClosedError("the client was closed while it waited"))
+            await self._pool.close()
+
+    # Metadata
+
+    def want_topics(self, topics: Iterable[str]) -> None:
+        """Include `topics` in every later refresh."""
+        self._wanted_topics.update(topics)
+
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        """Leave `topics` out of later refreshes."""
+        self._wanted_topics.difference_update(topics)
+
+    async def refresh(self) -> ClusterMetadata:
+        """Ask a broker for metadata and return it; joins a refresh that is only to begin.
+
+        Raises:
+            NoBrokerAvailableError: no known address could be reached.
+        """
+        if self._is_closed:
+            raise ClientClosedError("the client is closed: make a new one")
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._refresh_waiters.append(waiter)
+        self._begin_refresh()
+        await waiter
+        return self.metadata
+
+    def request_refresh(self) -> None:
+        """Ask for fresh metadata soon, without waiting; `on_change` tells when it came.
+
+        Callers find the same fault again and again during an election, so refreshes asked for in
+        this way keep a distance of one backoff.
+        """
+        if self._is_closed or self._is_refreshing:
+            return
+        due_s = self._refreshed_at_s + self.backoff.delay_s(1)
+        if due_s <= self._loop.time():
+            self._begin_refresh()
+        elif self._next_refresh is None or self._next_refresh.when() > due_s:
+            self._schedule_refresh(due_s)
+
+    async def topic(self, name: str, timeout_s: float) -> TopicMetadata:
+        """Return the metadata of topic `name`, which is wanted from now on, once it has partitions.
+
+        Raises:
+            UnknownTopicError: it does not exist (or did not appear within `timeout_s`).
+            BrokerError: the broker refuses to talk about it.
+            NoBrokerAvailableError: no broker could be reached within `timeout_s`.
+        """
+        deadline_s = self._loop.time() + timeout_s
+        self._wanted_topics.add(name)
+        failure_count = 0
+        while True:
+            held = self.metadata.topics.get(name)
+            if held is not None and held.partitions:
+                return held
+            error: OttlaError = broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}")
+            try:
+                await self.refresh()
+                held = self.metadata.topics.get(name)
+                if held is not None and held.partitions:
+                    return held
+                if held is not None and held.error != ErrorCode.NONE:
+                    error = broker_error(held.error, f"topic {name}")
+            except OttlaError as failed:
+                error = failed
+            failure_count += 1
+            delay_s = self.backoff.delay_s(failure_count)
+            if not error.retriable or self._loop.time() + delay_s > deadline_s:
+                self._wanted_topics.discard(name)
+                raise error
+            await asyncio.sleep(delay_s)
+
+    # Requests
+
+    def ready_connection(self, broker_id: BrokerId, purpose: Purpose) -> Connection | None:
+        """Return an open connection, or None and begin to open one; `on_change` then tells."""
+        address = self.metadata.brokers.get(broker_id)
+        if address is None or self._is_closed:
+            return None
+        connection = self._pool.ready(broker_id, purpose, address)
+        if connection is None:
+            self._pool.begin_open(broker_id, purpose, address)
+        return connection
+
+    async def request(self, broker_id: BrokerId, message: object, response_type: type[R]) -> R:
+        """Send `message` to one broker over its control connection and return the answer."""
+        address = self.metadata.brokers.get(broker_id)
+        if address is None:
+            raise BrokerUnreachableError(
+                f"broker {broker_id} is not in the cluster now: wait for it to come back"
+            )
+        connection = await self._pool.get(broker_id, Purpose.CONTROL, address)
+        return await connection.send(message, response_type)
+
+    async def request_any(self, message: object, response_type: type[R]) -> R:
+        """Send `message` to whichever broker can be reached and return the answer.
+
+        Raises:
+            NoBrokerAvailableError: none of them can be reached.
+        """
+        failures: list[str] = []
+        for broker_id, address in self._addresses():
+            try:
+                connection = await self._pool.get(broker_id, Purpose.CONTROL, address)
+                return await connection.send(message, response_type)
+            except OttlaError as error:
+                if isinstance(error, ClientClosedError) or not _is_transport(error):
+                    raise
+                failures.append(str(error))
+        raise NoBrokerAvailableError("no broker could be reached: " + "; ".join(failures))
+
+    async def request_controller(self, message: object, response_type: type[R]) -> R:
+        """Send `message` to the controller, or to any broker while no controller is known."""
+        controller_id = self.metadata.controller_id
+        if controller_id == NO_LEADER or controller_id not in self.metadata.brokers:
+            return await self.request_any(message, response_type)
+        return await self.request(controller_id, message, response_type)
+
+    # Inside
+
+    def _addresses(self) -> list[tuple[BrokerId, Address]]:
+        """Every address worth trying: brokers with an open connection, other brokers, bootstrap."""
+        known = list(self.metadata.brokers.items())
+        random.shuffle(known)
+        known.sort(key=lambda entry: self._pool.ready(entry[0], Purpose.CONTROL, entry[1]) is None)
+        bootstrap = [
+            (BrokerId(FIRST_BOOTSTRAP_ID - index), address)
+            for index, address in enumerate(self.config.bootstrap)
+        ]
+        random.shuffle(bootstrap)
+        return known + bootstrap
+
+    def _on_connection_failure(self) -> None:
+        # The broker may be gone, and its partitions led by others.
+        self.request_refresh()
+        self.on_change()
+
+    def _begin_refresh(self) -> None:
+        if not self._is_refreshing and not self._is_closed:
+            self._is_refreshing = True
+            self._tasks.spawn(self._refresh(), "refresh metadata")
+
+    async def _refresh(self) -> None:
+        # Who joins from here on waits for the next one: it may want a topic that this one lacks.
+        waiters, self._refresh_waiters = self._refresh_waiters, []
+        failure: OttlaError | None = ClientClosedError("the client was closed while it waited")
+        try:
+            answer = await self.request_any(self._metadata_request(), MetadataResponse)
+            self.metadata = merge(self.metadata, answer, self._wanted_topics)
+            failure = None
+        except OttlaError as error:
+            failure = error
+        finally:
+            self._is_refreshing = False
+            _settle(waiters, failure)
+        self._after_refresh(failure)
+
+    def _after_refresh(self, failure: OttlaError | None) -> None:
+        self._refreshed_at_s = self._loop.time()
+        if failure is None:
+            self._refresh_failure_count = 0
+            delay_s = self.config.metadata_max_age_ms / 1000
+        else:
+            log.warning("metadata.refresh_failed error=%s", failure)
+            self._refresh_failure_count += 1
+            delay_s = self.backoff.delay_s(self._refresh_failure_count)
+        self._schedule_refresh(self._refreshed_at_s + delay_s)
+        self.on_change()
+        if self._refresh_waiters:
+            self._begin_refresh()
+
+    def _schedule_refresh(self, at_s: float) -> None:
+        if self._next_refresh is not None:
+            self._next_refresh.cancel()
+            self._next_refresh = None
+        if not self._is_closed:
+            self._next_refresh = self._loop.call_at(at_s, self._begin_refresh)
+
+    def _metadata_request(self) -> MetadataRequest:
+        return MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in sorted(self._wanted_topics)],
+            allow_auto_topic_creation=self._allow_auto_topic_creation,
+        )
+
+
+def _settle(waiters: list[asyncio.Future[None]], failure: OttlaError | None) -> None:
+    for waiter in waiters:
+        if waiter.done():
+            continue
+        if failure is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(failure)
+
+
+def _is_transport(error: OttlaError) -> bool:
+    """Whether the fault lies with one broker's connection, so that another broker may do."""
+    return isinstance(error, ConnectionLostError | RequestTimedOutError | ProtocolError)
+
+
+def _ignore() -> None:
+    pass

@@ -1,0 +1,162 @@
+"""The client's settings, their defaults and limits. Decision: no I/O.
+
+Names follow Kafka's client settings with underscores; the unit is the last word of the name.
+Invariant: an instance that exists is valid.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kafkawire.compression import Codec
+from ottla.client.errors import ConfigurationError
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+DEFAULT_PORT: Final = 9092
+MAX_INT32: Final = 2**31 - 1
+
+ResetPolicy = Literal["earliest", "latest", "none"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+Acks = Literal[0, 1, -1, "all"]
+
+ACKS_ALL: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What producer, consumer and admin have in common."""
+
+    bootstrap: tuple[Address, ...]
+    client_id: str = "ottla"
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 10_000
+    metadata_max_age_ms: int = 300_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    max_response_bytes: int = 256 * MIB
+
+    def __post_init__(self) -> None:
+        if not self.bootstrap:
+            raise ConfigurationError("bootstrap_servers is empty: give at least one host:port")
+        for name in (
+            "request_timeout_ms",
+            "connect_timeout_ms",
+            "metadata_max_age_ms",
+            "max_response_bytes",
+        ):
+            _require_within(name, getattr(self, name), 1)
+        _require_within("retry_backoff_ms", self.retry_backoff_ms, 0, self.retry_backoff_max_ms)
+        _require_within(
+            "reconnect_backoff_ms", self.reconnect_backoff_ms, 0, self.reconnect_backoff_max_ms
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """How records are gathered, sent and retried."""
+
+    acks: int = ACKS_ALL
+    linger_ms: float = 0
+    batch_size_bytes: int = 16 * KIB
+    codec: Codec = Codec.NONE
+    buffer_memory_bytes: int = 32 * MIB
+    max_request_bytes: int = MIB
+    max_in_flight: int = 5
+    max_block_ms: int = 60_000
+    retries: int = MAX_INT32
+    delivery_timeout_ms: int = 120_000
+    adaptive_partitioning: bool = True
+
+    def __post_init__(self) -> None:
+        if self.acks not in (0, 1, ACKS_ALL):
+            raise ConfigurationError(f"acks must be 0, 1 or 'all', got {self.acks}")
+        _require_within("linger_ms", self.linger_ms, 0)
+        _require_within("batch_size_bytes", self.batch_size_bytes, 1)
+        _require_within("max_request_bytes", self.max_request_bytes, 1)
+        _require_within("buffer_memory_bytes", self.buffer_memory_bytes, self.batch_size_bytes)
+        _require_within("max_in_flight", self.max_in_flight, 1)
+        _require_within("max_block_ms", self.max_block_ms, 0)
+        _require_within("retries", self.retries, 0)
+        _require_within("delivery_timeout_ms", self.delivery_timeout_ms, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """How records are fetched and how much of them is held ready."""
+
+    auto_offset_reset: ResetPolicy = "latest"
+    isolation_level: IsolationLevel = "read_uncommitted"
+    fetch_min_bytes: int = 1
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 50 * MIB
+    max_partition_fetch_bytes: int = MIB
+    prefetch_max_bytes: int = 64 * MIB
+    check_crcs: bool = True
+
+    def __post_init__(self) -> None:
+        if self.auto_offset_reset not in ("earliest", "latest", "none"):
+            raise ConfigurationError(
+                "auto_offset_reset must be 'earliest', 'latest' or 'none', "
+                f"got {self.auto_offset_reset!r}"
+            )
+        if self.isolation_level not in ("read_uncommitted", "read_committed"):
+            raise ConfigurationError(
+                "isolation_level must be 'read_uncommitted' or 'read_committed', "
+                f"got {self.isolation_level!r}"
+            )
+        _require_within("fetch_min_bytes", self.fetch_min_bytes, 0)
+        _require_within("fetch_max_wait_ms", self.fetch_max_wait_ms, 0)
+        _require_within("fetch_max_bytes", self.fetch_max_bytes, 1)
+        _require_within("max_partition_fetch_bytes", self.max_partition_fetch_bytes, 1)
+        _require_within(
+            "prefetch_max_bytes", self.prefetch_max_bytes, self.max_partition_fetch_bytes
+        )
+
+
+def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Address, ...]:
+    """Read `host`, `host:port` and `[v6]:port`, one string with commas or several strings."""
+    texts = servers.split(",") if isinstance(servers, str) else servers
+    return tuple(_parse_address(text.strip()) for text in texts if text.strip())
+
+
+def parse_acks(acks: Acks) -> int:
+    """Return `acks` as on the wire."""
+    return ACKS_ALL if acks == "all" else acks
+
+
+def parse_compression(name: str | None) -> Codec:
+    """Return the codec called `name`; None and "none" mean no compression."""
+    try:
+        return Codec[(name or "none").upper()]
+    except KeyError:
+        known = ", ".join(codec.name.lower() for codec in Codec)
+        raise ConfigurationError(f"compression must be one of {known}, got {name!r}") from None
+
+
+def _parse_address(text: str) -> Address:
+    host, separator, port = text.rpartition(":")
+    if not separator or text.endswith("]") or (":" in host and not host.startswith("[")):
+        host, port = text, str(DEFAULT_PORT)
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ConfigurationError(f"bootstrap server {text!r} is not host:port")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _require_within(name: str, value: float, low: float, high: float = MAX_INT32) -> None:
+    if not low <= value <= high:
+        raise ConfigurationError(f"{name} must be within {low}..{high}, got {value}")

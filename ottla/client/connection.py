@@ -1,0 +1,288 @@
+"""One connection to one broker: requests out, answers in, in order. Edge: a socket.
+
+Requests are pipelined: `send` never waits, and answers come in the order of the requests. What is
+sent within one turn of the event loop leaves in one write.
+Invariant: every future that `send` returned is settled, at the latest when the connection ends.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+from kafkawire.apis import APIS, Api, ApiKey
+from kafkawire.errors import DecodeError, EncodeError, ErrorCode, WireError
+from kafkawire.headers import decode_response_header, encode_request_parts
+from kafkawire.schema import decode
+from ottla.client.config import Address, ClientConfig
+from ottla.client.errors import (
+    ConnectionLostError,
+    OttlaError,
+    ProtocolError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+)
+from ottla.client.frame_receiver import FrameReceiver
+from ottla.client.version_table import VersionTable
+
+R = TypeVar("R")
+"""The message type of an answer."""
+
+MAX_CORRELATION_ID: Final = 2**31 - 1
+
+_UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+_EMPTY_ARRAY: Final = bytes(4)
+
+_API_BY_NAME: Final = {api.name: api for api in APIS.values()}
+
+
+def api_of(response_type: type) -> Api:
+    """Return the API of an answer; asking each API for its own would import every message."""
+    api = _API_BY_NAME[response_type.__name__.removesuffix("Response")]
+    assert api.response is response_type
+    return api
+
+
+@dataclass(slots=True)
+class _Pending:
+    """One request that waits for its answer."""
+
+    correlation_id: int
+    api: Api
+    version: int
+    deadline_s: float
+    answer: asyncio.Future[Any]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A live connection. `handshake.open_connection` makes one that knows the broker's versions."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: Address,
+        config: ClientConfig,
+        on_lost: Callable[["Connection"], None],
+    ) -> None:
+        self.address = address
+        self.versions = VersionTable(())
+        self._loop = loop
+        self._client_id = config.client_id
+        self._request_timeout_s = config.request_timeout_ms / 1000
+        self._on_lost = on_lost
+        self._receiver = FrameReceiver(config.max_response_bytes, self._on_frame)
+        self._transport: asyncio.Transport | None = None
+        self._pending: deque[_Pending] = deque()
+        self._outgoing: list[Any] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._correlation_id = 0
+        self._lost_because: OttlaError | None = None
+        self._closed: asyncio.Future[None] = loop.create_future()
+        self.last_used_s = loop.time()
+        self.is_writable = True
+        """False while the peer takes bytes more slowly than they are sent."""
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._pending)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can still be sent."""
+        return self._lost_because is None and self._transport is not None
+
+    def send(
+        self,
+        message: object,
+        response_type: type[R],
+        *,
+        timeout_s: float | None = None,
+        version: int | None = None,
+    ) -> asyncio.Future[R]:
+        """Send `message` and return the future of its answer.
+
+        `message` may be a function of the version that makes it, when versions differ in content.
+        Cancelling the future takes nothing back: the answer will be read and dropped. The future
+        fails with ConnectionLostError, RequestTimedOutError or ProtocolError.
+
+        Raises:
+            UnsupportedVersionError: the broker shares no version of this request, or only one
+                that cannot carry `message`.
+        """
+        api = api_of(response_type)
+        answer: asyncio.Future[R] = self._loop.create_future()
+        if not self.is_open:
+            answer.set_exception(self._lost_because or _closed_error(self.address))
+            return answer
+        used_version = self.versions.choose(api.key) if version is None else version
+        correlation_id = self._write(api, used_version, message)
+        self.last_used_s = self._loop.time()
+        deadline_s = self.last_used_s + (timeout_s or self._request_timeout_s)
+        self._pending.append(_Pending(correlation_id, api, used_version, deadline_s, answer))
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline_s, self._on_timer)
+        return answer
+
+    def send_unanswered(self, message: object, response_type: type) -> None:
+        """Send `message`, to which the broker gives no answer (Produce with acks=0).
+
+        Raises:
+            ConnectionLostError: the connection is gone; nothing was sent.
+            UnsupportedVersionError: as for `send`.
+        """
+        if not self.is_open:
+            raise self._lost_because or _closed_error(self.address)
+        api = api_of(response_type)
+        self._write(api, self.versions.choose(api.key), message)
+        self.last_used_s = self._loop.time()
+
+    def abort(self, because: OttlaError | None = None) -> None:
+        """End the connection at once; every waiting request fails with `because`."""
+        if self._lost_because is None:
+            self._lost_because = because or _closed_error(self.address)
+            self._fail_pending(self._lost_because)
+            if self._transport is not None:
+                self._transport.abort()
+            else:
+                self._mark_closed()
+
+    async def close(self) -> None:
+        """End the connection and wait until its socket is closed."""
+        self.abort()
+        await asyncio.shield(self._closed)
+
+    # asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Adopt the transport; called by the event loop."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._lost_because is not None:
+            self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Return where received bytes go; called by the event loop."""
+        return self._receiver.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take `nbytes` received bytes; called by the event loop."""
+        try:
+            self._receiver.on_received(nbytes)
+        except WireError as error:
+            self.abort(ProtocolError(f"{self.address} sent no Kafka answer: {error}"))
+
+    def eof_received(self) -> bool:
+        """Close when the peer does; called by the event loop."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Note that the peer is slow; called by the event loop."""
+        self.is_writable = False
+
+    def resume_writing(self) -> None:
+        """Note that the peer caught up; called by the event loop."""
+        self.is_writable = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what still waits; called by the event loop."""
+        if self._lost_because is None:
+            reason = str(exc) if exc else "closed by the broker"
+            self._lost_because = ConnectionLostError(
+                f"the connection to {self.address} was lost: {reason}. Is the broker running?"
+            )
+            self._fail_pending(self._lost_because)
+        self._mark_closed()
+
+    # Inside
+
+    def _write(self, api: Api, version: int, message: object) -> int:
+        correlation_id = self._correlation_id
+        content = message(version) if callable(message) else message
+        try:
+            parts = encode_request_parts(api.key, version, correlation_id, self._client_id, content)
+        except EncodeError as error:
+            raise UnsupportedVersionError(
+                f"{self.address} speaks {api.name} in version {version} only, which cannot carry "
+                f"this request: {error}"
+            ) from error
+        self._correlation_id = (correlation_id + 1) & MAX_CORRELATION_ID
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.extend(parts)
+        return correlation_id
+
+    def _flush(self) -> None:
+        parts, self._outgoing = self._outgoing, []
+        if self._transport is not None and self._lost_because is None:
+            self._transport.writelines(parts)
+
+    def _on_frame(self, frame: memoryview) -> None:
+        if self._lost_because is not None:
+            return
+        if not self._pending:
+            raise DecodeError("an answer to a request that was never sent")
+        waiting = self._pending[0]
+        correlation_id, start = decode_response_header(waiting.api.key, waiting.version, frame)
+        if correlation_id != waiting.correlation_id:
+            raise DecodeError(f"answer {correlation_id}, expected {waiting.correlation_id}")
+        if waiting.answer.cancelled():
+            self._pending.popleft()
+            return
+        message = _decode_answer(waiting.api, frame[start:], waiting.version)
+        self._pending.popleft()
+        waiting.answer.set_result(message)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._pending:
+            return
+        now_s = self._loop.time()
+        earliest_s = min(waiting.deadline_s for waiting in self._pending)
+        if earliest_s > now_s:
+            self._timer = self._loop.call_at(earliest_s, self._on_timer)
+            return
+        # Answers come in order, so one that is late holds up all behind it: give up on all.
+        late = next(waiting for waiting in self._pending if waiting.deadline_s == earliest_s)
+        self.abort(
+            RequestTimedOutError(
+                f"{self.address} did not answer {late.api.key.name} in time: check the broker's "
+                "load, or raise request_timeout_ms"
+            )
+        )
+
+    def _fail_pending(self, error: OttlaError) -> None:
+        pending, self._pending = self._pending, deque()
+        self._outgoing.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for waiting in pending:
+            if not waiting.answer.done():
+                waiting.answer.set_exception(error)
+
+    def _mark_closed(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+            self._on_lost(self)
+
+
+def _decode_answer(api: Api, body: memoryview, version: int) -> Any:
+    if api.key == ApiKey.API_VERSIONS and body[:2] == _UNSUPPORTED_VERSION:
+        return _decode_refused_version(api, body)
+    return decode(api.response, body, version)
+
+
+def _decode_refused_version(api: Api, body: memoryview) -> Any:
+    """A broker that does not know our version of ApiVersions says so in version 0 (KIP-511).
+
+    Some brokers get the rest of that answer wrong (librdkafka's mock): then its range is unknown.
+    """
+    try:
+        return decode(api.response, body, 0)
+    except DecodeError:
+        return decode(api.response, _UNSUPPORTED_VERSION + _EMPTY_ARRAY, 0)
+
+
+def _closed_error(address: Address) -> ConnectionLostError:
+    return ConnectionLostError(f"the connection to {address} was closed by this client")

@@ -1,0 +1,147 @@
+"""The connections to all brokers: one per broker and purpose. Edge: sockets.
+
+A purpose has its own connection because answers come in order: a long-polling fetch must never
+hold up a produce or a metadata request.
+Invariant: per (broker, purpose) at most one connection is open or being opened.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kafkawire.ids import BrokerId
+from ottla.client.backoff import Backoff
+from ottla.client.config import Address, ClientConfig
+from ottla.client.connection import Connection
+from ottla.client.errors import ClientClosedError
+from ottla.client.handshake import open_connection
+
+MAX_IDLE_S: Final = 540.0
+"""Brokers hang up after 600 s; hanging up first spares a request from being lost in the race."""
+
+
+class Purpose(enum.Enum):
+    """What a connection is for."""
+
+    CONTROL = "control"
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    FETCH_BESIDE = "fetch beside a fetch that waits for records"
+
+
+class _Key(NamedTuple):
+    broker_id: BrokerId
+    purpose: Purpose
+
+
+class ConnectionPool:
+    """Opens connections when they are first needed, and again, with backoff, when they are lost.
+
+    `on_open` is called whenever a connection was opened, `on_failure` whenever one was lost or
+    could not be opened.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        backoff: Backoff,
+        on_open: Callable[[], None],
+        on_failure: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._backoff = backoff
+        self._on_open = on_open
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[_Key, Connection] = {}
+        self._opening: dict[_Key, asyncio.Task[Connection]] = {}
+        self._failure_counts: dict[BrokerId, int] = {}
+        self._is_closed = False
+
+    def ready(self, broker_id: BrokerId, purpose: Purpose, address: Address) -> Connection | None:
+        """Return the open connection, if there is one; never waits."""
+        key = _Key(broker_id, purpose)
+        connection = self._open.get(key)
+        if connection is None:
+            return None
+        is_stale = (
+            connection.in_flight_count == 0
+            and self._loop.time() - connection.last_used_s > MAX_IDLE_S
+        )
+        if is_stale or connection.address != address or not connection.is_open:
+            del self._open[key]
+            connection.abort()
+            return None
+        return connection
+
+    def begin_open(self, broker_id: BrokerId, purpose: Purpose, address: Address) -> None:
+        """Start to open a connection unless that is under way; a callback tells of the end."""
+        if not self._is_closed:
+            self._opening_task(_Key(broker_id, purpose), address)
+
+    async def get(self, broker_id: BrokerId, purpose: Purpose, address: Address) -> Connection:
+        """Return the open connection, opening it first when needed.
+
+        Raises:
+            ClientClosedError: the pool was closed.
+            BrokerUnreachableError, ConnectionLostError, ProtocolError: as `open_connection`.
+        """
+        if self._is_closed:
+            raise ClientClosedError("the client is closed: make a new one")
+        if (connection := self.ready(broker_id, purpose, address)) is not None:
+            return connection
+        # Shielded: others may wait for the same connection.
+        return await asyncio.shield(self._opening_task(_Key(broker_id, purpose), address))
+
+    async def close(self) -> None:
+        """Close every connection and wait until all sockets are closed."""
+        self._is_closed = True
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        if opening:
+            await asyncio.wait(opening)
+        connections = list(self._open.values())
+        self._open.clear()
+        for connection in connections:
+            connection.abort()
+        for connection in connections:
+            await connection.close()
+
+    def _opening_task(self, key: _Key, address: Address) -> asyncio.Task[Connection]:
+        task = self._opening.get(key)
+        if task is None:
+            name = f"open {address} for {key.purpose.value}"
+            task = self._loop.create_task(self._open_one(key, address), name=name)
+            self._opening[key] = task
+            task.add_done_callback(lambda done: self._on_opened(key, done))
+        return task
+
+    async def _open_one(self, key: _Key, address: Address) -> Connection:
+        if failure_count := self._failure_counts.get(key.broker_id, 0):
+            await asyncio.sleep(self._backoff.delay_s(failure_count))
+        connection = await open_connection(
+            address, self._config, lambda lost: self._on_lost(key, lost)
+        )
+        # Stored before anybody can be cancelled, so that `close` finds it.
+        self._open[key] = connection
+        return connection
+
+    def _on_opened(self, key: _Key, task: asyncio.Task[Connection]) -> None:
+        del self._opening[key]
+        if task.cancelled():
+            return
+        has_failed = task.exception() is not None
+        if has_failed:
+            self._failure_counts[key.broker_id] = self._failure_counts.get(key.broker_id, 0) + 1
+        else:
+            self._failure_counts.pop(key.broker_id, None)
+        if not self._is_closed:
+            (self._on_failure if has_failed else self._on_open)()
+
+    def _on_lost(self, key: _Key, connection: Connection) -> None:
+        if self._open.get(key) is connection:
+            del self._open[key]
+            if not self._is_closed:
+                self._on_failure()

@@ -1,0 +1,217 @@
+"""What was fetched and not yet read, and the reading of it. Decision: no I/O.
+
+Blocks are read in the order of their arrival, batch by batch; a `Cursor` holds the records of the
+batch that is being handed over.
+Invariants: between two jumps the offsets that are handed over only grow; whatever is left out
+(markers, aborted transactions, empty batches, records below the position) moves the position on.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from operator import length_hint
+
+from kafkawire.errors import CorruptBatchError
+from kafkawire.ids import Offset
+from kafkawire.records import BatchHeader, crc_matches, read_records_as
+from ottla.client.block import Block
+from ottla.client.config import ConsumerConfig
+from ottla.client.errors import CorruptRecordsError, OttlaError
+from ottla.client.partition_state import PartitionState
+from ottla.client.record import ConsumerRecord
+
+
+class Cursor:
+    """Records of one batch that are being handed over.
+
+    How far that got is asked of the list's iterator, so that handing over costs nothing per
+    record (benchmarks/client_throughput.py).
+    """
+
+    __slots__ = ("_records", "block", "end_offset", "iterator")
+
+    def __init__(self, block: Block, records: list[ConsumerRecord], end_offset: Offset) -> None:
+        self.block = block
+        self.iterator: Iterator[ConsumerRecord] = iter(records)
+        self.end_offset = end_offset
+        """The offset behind the batch, which may be beyond its last record."""
+        self._records = records
+
+    @property
+    def left_count(self) -> int:
+        """How many records are not handed over yet."""
+        return length_hint(self.iterator)
+
+    @property
+    def next_offset(self) -> Offset:
+        """The first offset that was not handed over."""
+        left = self.left_count
+        return self._records[-left].offset if left else self.end_offset
+
+    def cut(self) -> list[ConsumerRecord]:
+        """Hand over no more, whoever holds the iterator; return what was left."""
+        left = self._records[len(self._records) - self.left_count :]
+        self._records.clear()
+        return left
+
+
+class FetchBuffer:
+    """The blocks of all partitions, and the cursor into the one that is being read."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self.size_bytes = 0
+        self.has_room = False
+        """Reading has made room for another fetch; whoever acts on it clears it."""
+        self._check_crcs = config.check_crcs
+        self._reads_committed = config.isolation_level == "read_committed"
+        self._partition_limit_bytes = config.max_partition_fetch_bytes
+        self._full_bytes = config.prefetch_max_bytes - config.max_partition_fetch_bytes
+        self._blocks: deque[Block] = deque()
+        self._cursor: Cursor | None = None
+        self._parked: dict[PartitionState, deque[Block]] = {}
+        """Blocks of paused partitions that were met."""
+        self._failed: deque[PartitionState] = deque()
+
+    # Filling
+
+    def add(self, block: Block) -> None:
+        """Take in what an answer held."""
+        self._blocks.append(block)
+        block.state.buffered_bytes += block.size_bytes
+        self.size_bytes += block.size_bytes
+
+    def fail(self, state: PartitionState, error: OttlaError, retry_at_s: float) -> None:
+        """Let the next read raise `error`; what was fetched of the partition is dropped."""
+        self.drop(state)
+        state.on_error(error, retry_at_s)
+        self._failed.append(state)
+
+    def drop(self, state: PartitionState) -> None:
+        """Forget what was fetched of a partition, which then must jump or be unassigned."""
+        self._release(state, state.buffered_bytes)
+        self._parked.pop(state, None)
+        self._leave(state)
+        # Its blocks stay in line until they are met: by then they are not current.
+
+    def pause(self, state: PartitionState) -> None:
+        """Hand over nothing of this partition until `resume`, but keep what was fetched."""
+        state.is_paused = True
+        self._leave(state)
+
+    def resume(self, state: PartitionState) -> None:
+        """Hand over again, from where it was paused."""
+        state.is_paused = False
+        self._blocks.extendleft(reversed(self._parked.pop(state, deque())))
+
+    # Reading
+
+    def position(self, state: PartitionState) -> Offset | None:
+        """Return the first offset that was not handed over."""
+        if self._cursor is not None and self._cursor.block.state is state:
+            return self._cursor.next_offset
+        return state.next_offset
+
+    def cursor(self, *, quietly: bool = False) -> Cursor | None:
+        """Return a cursor with at least one record left, or None when nothing is buffered.
+
+        Raises:
+            OttlaError: what `fail` was told, or CorruptRecordsError for a damaged batch; each is
+                raised once, and with `quietly` it is left for the next call.
+        """
+        if self._cursor is not None:
+            if self._cursor.left_count:
+                return self._cursor
+            self._leave(self._cursor.block.state)
+        if not quietly:
+            self._raise_failure()
+        while self._blocks:
+            block = self._blocks[0]
+            if block.is_empty or not block.is_current:
+                self._blocks.popleft()
+            elif block.state.is_paused:
+                self._parked.setdefault(block.state, deque()).append(self._blocks.popleft())
+            elif (cursor := self._read(block)) is not None:
+                self._cursor = cursor
+                return cursor
+        if not quietly:
+            self._raise_failure()
+        return None
+
+    # Inside
+
+    def _read(self, block: Block) -> Cursor | None:
+        """Take the next batch of `block` apart; None when it holds nothing for the user."""
+        if block.rest:
+            records, block.rest = block.rest, []
+            return Cursor(block, records, block.rest_end_offset)
+        state = block.state
+        if not block.batches:
+            assert block.error is not None
+            self.fail(state, block.error, retry_at_s=0.0)
+            return None
+        header, batch = block.batches.popleft()
+        assert state.next_offset is not None
+        try:
+            records = self._records_of(block, header, batch, state.next_offset)
+        except CorruptBatchError as damage:
+            offset = Offset(header.base_offset)
+            error = CorruptRecordsError(state.topic_partition, offset, str(damage))
+            self.fail(state, error, retry_at_s=0.0)
+            return None
+        self._release(state, header.size_bytes)
+        end_offset = max(state.next_offset, Offset(header.next_offset))
+        if records:
+            return Cursor(block, records, end_offset)
+        state.next_offset = end_offset
+        return None
+
+    def _records_of(
+        self, block: Block, header: BatchHeader, batch: memoryview, from_offset: Offset
+    ) -> list[ConsumerRecord]:
+        if self._check_crcs and not crc_matches(batch, header):
+            raise CorruptBatchError("its checksum is wrong")
+        is_aborted = self._reads_committed and block.is_aborted(header, batch)
+        if header.is_control or is_aborted or header.next_offset <= from_offset:
+            return []
+        topic, partition = block.state.topic_partition
+        records = read_records_as(
+            ConsumerRecord,
+            batch,
+            before=(topic, partition),
+            after=(header.timestamp_type, header.leader_epoch),
+            header=header,
+        )
+        if header.base_offset < from_offset:
+            return [record for record in records if record.offset >= from_offset]
+        return records
+
+    def _leave(self, state: PartitionState) -> None:
+        """End the cursor if it is in `state`; what it did not hand over goes back to its block."""
+        cursor = self._cursor
+        if cursor is not None and cursor.block.state is state:
+            state.next_offset = cursor.next_offset
+            cursor.block.rest_end_offset = cursor.end_offset
+            cursor.block.rest = cursor.cut()
+            self._cursor = None
+
+    def _release(self, state: PartitionState, size_bytes: int) -> None:
+        was_full = (
+            state.buffered_bytes > self._partition_limit_bytes or self.size_bytes > self._full_bytes
+        )
+        state.buffered_bytes -= size_bytes
+        self.size_bytes -= size_bytes
+        is_full = (
+            state.buffered_bytes > self._partition_limit_bytes or self.size_bytes > self._full_bytes
+        )
+        self.has_room = self.has_room or (was_full and not is_full)
+
+    def _raise_failure(self) -> None:
+        for _ in range(len(self._failed)):
+            state = self._failed.popleft()
+            error = state.error
+            if error is None:
+                continue
+            if state.is_paused:
+                self._failed.append(state)
+                continue
+            state.error = None
+            raise error

@@ -1,0 +1,257 @@
+"""Keeps the fetch buffer filled. Edge: connections and timers.
+
+Like the sender it has no task: a pass (`_run`) asks for what is missing, and comes again when an
+answer arrived, room became free, a connection or the metadata changed, or a time has come. The
+next fetch goes out as soon as an answer is in, while its records are still being handed over.
+
+A fetch may wait at the broker for records to be written. A partition that only then wants to be
+fetched (it had enough buffered, was paused or jumped) must not wait behind it, and answers come in
+order: so there is a second lane, a connection beside the first.
+Invariant: an answer moves a partition only if the partition did not jump since the request.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Final
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from ottla.client.block import Block
+from ottla.client.cluster import Cluster
+from ottla.client.config import ConsumerConfig
+from ottla.client.connection import Connection
+from ottla.client.connection_pool import Purpose
+from ottla.client.errors import OffsetOutOfRangeError, OttlaError, broker_error
+from ottla.client.fetch_buffer import FetchBuffer
+from ottla.client.fetch_plan import fetch_request, make_plan
+from ottla.client.offset_lookup import READ_COMMITTED, READ_UNCOMMITTED, ask_leaders
+from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionState
+from ottla.client.task_set import TaskSet
+from ottla.client.verdict import needs_metadata
+
+log = logging.getLogger(__name__)
+
+RESET_TIMESTAMPS: Final[Mapping[str, int | None]] = {
+    "earliest": EARLIEST_TIMESTAMP,
+    "latest": LATEST_TIMESTAMP,
+    "none": None,
+}
+
+LANES: Final = (Purpose.FETCH, Purpose.FETCH_BESIDE)
+
+Lane = tuple[BrokerId, Purpose]
+Asked = dict[TopicPartition, tuple[PartitionState, int]]
+"""The partitions of a request, each with its jump count at that time."""
+
+
+class Fetcher:
+    """Fetches for all assigned partitions."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        buffer: FetchBuffer,
+        on_arrival: Callable[[], None],
+    ) -> None:
+        """`on_arrival` is called when the buffer has something new, be it an error."""
+        self._cluster = cluster
+        self._config = config
+        self._buffer = buffer
+        self._on_arrival = on_arrival
+        self._loop = asyncio.get_running_loop()
+        self._lookups = TaskSet(self._loop)
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._busy_bytes: dict[Lane, int] = {}
+        """Lanes with a fetch under way, and how much it may bring."""
+        self._is_scheduled = False
+        self._is_stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def assign(self, states: Iterable[PartitionState]) -> None:
+        """Fetch for these partitions from now on, and for no others."""
+        self._states = {state.topic_partition: state for state in states}
+        self.wake()
+
+    def wake(self) -> None:
+        """Have a pass made in this turn of the event loop."""
+        if not self._is_scheduled and not self._is_stopped:
+            self._is_scheduled = True
+            self._loop.call_soon(self._run)
+
+    def run(self) -> None:
+        """Make a pass now: room became free."""
+        if not self._is_stopped:
+            self._pass()
+
+    async def stop(self) -> None:
+        """Ask for nothing more."""
+        self._is_stopped = True
+        self._set_timer(inf)
+        await self._lookups.cancel_all()
+
+    # A pass
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        self.run()
+
+    def _pass(self) -> None:
+        now_s = self._loop.time()
+        metadata = self._cluster.metadata
+        plan = make_plan(self._states.values(), metadata, self._config, now_s)
+        for leader, states in plan.fetches.items():
+            for purpose in LANES:
+                if (lane := (leader, purpose)) not in self._busy_bytes:
+                    self._fetch(lane, states)
+                    break
+        if plan.lookups:
+            self._look_up(plan.lookups)
+        if plan.is_leaderless:
+            self._cluster.request_refresh()
+        self._set_timer(plan.look_again_at_s)
+
+    def _fetch(self, lane: Lane, states: list[PartitionState]) -> None:
+        room_bytes = (
+            self._config.prefetch_max_bytes
+            - self._buffer.size_bytes
+            - sum(self._busy_bytes.values())
+        )
+        if room_bytes < self._config.max_partition_fetch_bytes:
+            return
+        connection = self._cluster.ready_connection(*lane)
+        if connection is None:
+            return
+        request = fetch_request(states, self._cluster.metadata, self._config, room_bytes)
+        asked: Asked = {state.topic_partition: (state, state.jump_count) for state in states}
+        for state in states:
+            state.has_request = True
+        self._busy_bytes[lane] = request.max_bytes
+        self._send(connection, lane, request, asked)
+
+    def _send(
+        self, connection: Connection, lane: Lane, request: FetchRequest, asked: Asked
+    ) -> None:
+        timeout_s = (request.max_wait_ms + self._cluster.config.request_timeout_ms) / 1000
+        try:
+            answer = connection.send(request, FetchResponse, timeout_s=timeout_s)
+        except OttlaError as error:
+            answer = self._loop.create_future()
+            answer.set_exception(error)
+        answer.add_done_callback(lambda done: self._on_answer(lane, asked, done))
+
+    # Answers
+
+    def _on_answer(self, lane: Lane, asked: Asked, done: asyncio.Future[FetchResponse]) -> None:
+        self._busy_bytes.pop(lane, None)
+        error = done.exception()
+        if self._is_stopped:
+            return
+        if isinstance(error, OttlaError):
+            self._on_refusal(asked, error)
+        elif error is not None:
+            raise error
+        elif done.result().error_code != ErrorCode.NONE:
+            refusal = broker_error(done.result().error_code, f"fetch from broker {lane[0]}")
+            self._on_refusal(asked, refusal)
+        else:
+            self._on_response(asked, done.result())
+        self.run()
+
+    def _on_response(self, asked: Asked, response: FetchResponse) -> None:
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = TopicPartition(topic.topic, data.partition_index)
+                state, jump_count = asked.pop(key, (None, 0))
+                if state is not None and state.jump_count == jump_count:
+                    state.has_request = False
+                    self._on_partition(state, data)
+        for state, jump_count in asked.values():
+            if state.jump_count == jump_count:
+                state.has_request = False
+
+    def _on_partition(self, state: PartitionState, data: PartitionData) -> None:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._on_out_of_range(state)
+        elif data.error_code != ErrorCode.NONE:
+            self._on_error(state, broker_error(data.error_code, str(state.topic_partition)))
+        elif isinstance(data.records, memoryview) and data.records:
+            block = Block(state, data.records, data.aborted_transactions or ())
+            state.on_fetched(block.next_offset)
+            self._buffer.add(block)
+            # The others first next time, so that none starves behind a full answer.
+            self._states[state.topic_partition] = self._states.pop(state.topic_partition)
+            self._on_arrival()
+
+    def _on_refusal(self, asked: Asked, error: OttlaError) -> None:
+        for state, jump_count in asked.values():
+            if state.jump_count == jump_count:
+                state.has_request = False
+                self._on_error(state, error)
+
+    def _on_error(self, state: PartitionState, error: OttlaError) -> None:
+        retry_at_s = self._loop.time() + self._cluster.backoff.delay_s(state.failure_count + 1)
+        if needs_metadata(error):
+            self._cluster.request_refresh()
+        if error.retriable:
+            log.info("fetch.failed partition=%s error=%s", state.topic_partition, error)
+            state.on_failure(retry_at_s)
+        else:
+            self._buffer.fail(state, error, retry_at_s)
+            self._on_arrival()
+
+    def _on_out_of_range(self, state: PartitionState) -> None:
+        reset_to = RESET_TIMESTAMPS[self._config.auto_offset_reset]
+        if self._buffer.position(state) != state.fetch_offset:
+            # What was fetched before is good: hand it over, and meet this again behind it.
+            state.on_failure(self._loop.time() + self._cluster.backoff.delay_s(1))
+            return
+        log.warning(
+            "offset.out_of_range partition=%s offset=%s", state.topic_partition, state.fetch_offset
+        )
+        if reset_to is None:
+            error = OffsetOutOfRangeError(state.topic_partition, state.fetch_offset)
+            self._on_error(state, error)
+        else:
+            self._buffer.drop(state)
+            state.jump_to_timestamp(reset_to)
+
+    # Positions
+
+    def _look_up(self, states: Iterable[PartitionState]) -> None:
+        wanted: dict[TopicPartition, int] = {}
+        asked: Asked = {}
+        for state in states:
+            if state.reset_to is None:
+                self._on_error(state, OffsetOutOfRangeError(state.topic_partition, None))
+                continue
+            state.has_request = True
+            wanted[state.topic_partition] = state.reset_to
+            asked[state.topic_partition] = (state, state.jump_count)
+        if wanted:
+            self._lookups.spawn(self._resolve(wanted, asked), "look up offsets")
+
+    async def _resolve(self, wanted: Mapping[TopicPartition, int], asked: Asked) -> None:
+        is_committed = self._config.isolation_level == "read_committed"
+        isolation_level = READ_COMMITTED if is_committed else READ_UNCOMMITTED
+        answers = await ask_leaders(self._cluster, wanted, isolation_level)
+        for topic_partition, (state, jump_count) in asked.items():
+            if state.jump_count != jump_count:
+                continue
+            state.has_request = False
+            answer = answers[topic_partition]
+            if isinstance(answer, OttlaError):
+                self._on_error(state, answer)
+            else:
+                state.jump(answer.offset)
+        self.run()
+
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_s < inf:
+            self._timer = self._loop.call_at(at_s, self.run)

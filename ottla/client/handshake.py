@@ -1,0 +1,78 @@
+"""Opens a connection and learns what the broker speaks. Edge: sockets.
+
+A broker that does not know our version of ApiVersions answers in version 0 with error 35 and the
+range that it knows (KIP-511): ask again within that range.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from kafkawire.apis import APIS, ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.client.config import Address, ClientConfig
+from ottla.client.connection import Connection
+from ottla.client.errors import (
+    BrokerUnreachableError,
+    ProtocolError,
+    broker_error,
+)
+from ottla.client.version_table import VersionTable
+
+SOFTWARE_NAME: Final = "ottla"
+SOFTWARE_VERSION: Final = "0.1.0"
+
+
+async def open_connection(
+    address: Address,
+    config: ClientConfig,
+    on_lost: Callable[[Connection], None],
+) -> Connection:
+    """Connect to `address` and negotiate versions, within `connect_timeout_ms` altogether.
+
+    Cancelled or failed, it leaves no socket behind.
+
+    Raises:
+        BrokerUnreachableError: nobody listens there, or there was no answer in time.
+        ConnectionLostError: it hung up during the handshake.
+        ProtocolError: whoever listens there does not speak Kafka.
+    """
+    loop = asyncio.get_running_loop()
+    connection = Connection(loop, address, config, on_lost)
+    try:
+        async with asyncio.timeout(config.connect_timeout_ms / 1000):
+            await loop.create_connection(lambda: connection, address.host, address.port)
+            connection.versions = await _negotiate(connection)
+    except TimeoutError as error:
+        await connection.close()
+        raise BrokerUnreachableError(
+            f"{address} did not accept a connection within {config.connect_timeout_ms} ms: "
+            "check host, port and firewall"
+        ) from error
+    except OSError as error:
+        await connection.close()
+        raise BrokerUnreachableError(
+            f"cannot connect to {address}: {error.strerror or error}. Is the broker running?"
+        ) from error
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+async def _negotiate(connection: Connection) -> VersionTable:
+    request = ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+    )
+    version = APIS[ApiKey.API_VERSIONS].decodable[1]
+    answer = await connection.send(request, ApiVersionsResponse, version=version)
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        known = [row.max_version for row in answer.api_keys if row.api_key == ApiKey.API_VERSIONS]
+        version = min(known[0], version - 1) if known else 0
+        answer = await connection.send(request, ApiVersionsResponse, version=version)
+    if answer.error_code != ErrorCode.NONE:
+        raise broker_error(answer.error_code, f"ApiVersions at {connection.address}")
+    if not answer.api_keys:
+        raise ProtocolError(f"{connection.address} offers no request at all: not a Kafka broker")
+    return VersionTable(answer.api_keys)

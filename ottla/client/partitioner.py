@@ -1,0 +1,112 @@
+"""Which partition a record goes to, as Kafka's default partitioner decides it. Decision.
+
+With a key: murmur2 of the key over all partitions, so that one key keeps one partition. Without:
+one partition is kept until a batch's worth of bytes went to it, then the next one is drawn
+(KIP-480), and partitions with shorter queues are drawn more often (KIP-794).
+Invariant: the same key and partition count give the same partition as every other Kafka client.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Final
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+_POSITIVE: Final = 0x7FFFFFFF
+
+KEY_CACHE_SIZE: Final = 4096
+"""Hot keys repeat; hashing 16 bytes costs 1.5 us in Python, a hit 0.1 us."""
+
+
+def murmur2(data: bytes) -> int:
+    """Return Kafka's murmur2 of `data`, unsigned 32 bits."""
+    length = len(data)
+    whole = length & ~3
+    h = _SEED ^ length
+    for k in struct.unpack_from(f"<{whole >> 2}I", data):
+        k = (k * _M) & _MASK
+        k = ((k ^ (k >> 24)) * _M) & _MASK
+        h = ((h * _M) & _MASK) ^ k
+    if tail := data[whole:]:
+        h = ((h ^ int.from_bytes(tail, "little")) * _M) & _MASK
+    h = ((h ^ (h >> 13)) * _M) & _MASK
+    return h ^ (h >> 15)
+
+
+class TopicPartitioner:
+    """Chooses partitions within one topic.
+
+    `random` gives a uniform int within [0, n) for an n; it is a parameter so that tests decide.
+    """
+
+    def __init__(self, sticky_bytes: int, random_below: Callable[[int], int]) -> None:
+        assert sticky_bytes > 0
+        self._sticky_bytes = sticky_bytes
+        self._random_below = random_below
+        self._hash = lru_cache(maxsize=KEY_CACHE_SIZE)(murmur2)
+        self._partition_count = 0
+        self._available: tuple[int, ...] = ()
+        self._weighted: tuple[int, ...] = ()
+        self._cumulative: tuple[int, ...] = ()
+        self._produced_bytes = 0
+        self.sticky = -1
+        """The partition that records without a key go to now."""
+
+    def on_partitions(self, count: int, available: Sequence[int]) -> None:
+        """Adopt the topic's partition count and those that have a leader now."""
+        assert count > 0
+        if count != self._partition_count:
+            self._forget_load()
+        self._partition_count = count
+        self._available = tuple(available)
+        if not 0 <= self.sticky < count:
+            self._switch()
+
+    def for_key(self, key: bytes | bytearray | memoryview) -> int:
+        """Return the partition of `key`."""
+        if key.__class__ is not bytes:
+            key = bytes(key)
+        return (self._hash(key) & _POSITIVE) % self._partition_count
+
+    def on_sticky_bytes(self, appended_bytes: int, refused_bytes: int = 0) -> None:
+        """Count bytes of a closed batch of the sticky partition; leave it when it had its share.
+
+        `refused_bytes` is the size of the record that found no room in the batch: with it the
+        share counts as reached, else every second batch would go to the same partition.
+        """
+        self._produced_bytes += appended_bytes
+        if self._produced_bytes + refused_bytes >= self._sticky_bytes:
+            self._switch()
+
+    def on_load(self, queue_lengths: Mapping[int, int]) -> None:
+        """Adopt the queue lengths of the available partitions, to favour the shorter ones.
+
+        Fewer than two partitions, or lengths that are all the same, need no weights.
+        """
+        if len(queue_lengths) < 2 or len(set(queue_lengths.values())) == 1:
+            self._forget_load()
+            return
+        longest = max(queue_lengths.values())
+        self._weighted = tuple(queue_lengths)
+        self._cumulative = tuple(
+            accumulate(longest + 1 - length for length in queue_lengths.values())
+        )
+
+    def _forget_load(self) -> None:
+        self._weighted = self._cumulative = ()
+
+    def _switch(self) -> None:
+        self.sticky = self._draw()
+        self._produced_bytes = 0
+
+    def _draw(self) -> int:
+        if self._cumulative:
+            point = self._random_below(self._cumulative[-1])
+            return self._weighted[bisect_right(self._cumulative, point)]
+        if self._available:
+            return self._available[self._random_below(len(self._available))]
+        return self._random_below(self._partition_count)

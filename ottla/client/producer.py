@@ -1,0 +1,407 @@
+"""The producer that users hold. Composition of accumulator, sender and cluster."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from time import time_ns
+from typing import Final, NamedTuple, NoReturn, Self, TypeAlias
+
+from ottla.client.accumulator import Accumulator, Need
+from ottla.client.cluster import Cluster
+from ottla.client.config import (
+    KIB,
+    MAX_INT32,
+    MIB,
+    Acks,
+    ClientConfig,
+    ProducerConfig,
+    parse_acks,
+    parse_bootstrap,
+    parse_compression,
+)
+from ottla.client.errors import (
+    BufferFullError,
+    ClientClosedError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+)
+from ottla.client.memory_budget import Claim
+from ottla.client.producer_batch import Delivery, max_size_bytes
+from ottla.client.record import BytesLike, Headers, RecordMetadata
+from ottla.client.sender import Sender
+
+NANOSECONDS_PER_MS: Final = 1_000_000
+
+
+_Append: TypeAlias = Callable[
+    [str, BytesLike | None, BytesLike | None, int | None, int, Headers], Delivery | None
+]
+
+
+class _Unsent(NamedTuple):
+    """A record that found no open batch, in the order of the arguments of `Accumulator.append`."""
+
+    topic: str
+    value: BytesLike | None
+    key: BytesLike | None
+    partition: int | None
+    timestamp_ms: int
+    headers: Headers
+
+
+class Producer:
+    """Writes records. Use with `async with`, which connects and, at the end, sends what is left.
+
+    Records of one partition are written in the order in which they were sent, also when sending
+    has to be repeated. A repeated batch may be written twice when only the answer was lost.
+    Belongs to one event loop; any number of its tasks may send.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        acks: Acks = "all",
+        linger_ms: float = 0,
+        batch_size_bytes: int = 16 * KIB,
+        compression: str | None = None,
+        buffer_memory_bytes: int = 32 * MIB,
+        max_request_bytes: int = MIB,
+        max_in_flight: int = 5,
+        max_block_ms: int = 60_000,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: int = 120_000,
+        retries: int = MAX_INT32,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1_000,
+        metadata_max_age_ms: int = 300_000,
+        adaptive_partitioning: bool = True,
+        client_id: str = "ottla",
+    ) -> None:
+        """Take the settings; nothing is connected yet.
+
+        `max_block_ms` is how long `send` waits for memory or for a topic to appear;
+        `delivery_timeout_ms` how long a record may take until it is acknowledged or given up.
+
+        Raises:
+            ConfigurationError: a setting is out of range.
+        """
+        self._client_config = ClientConfig(
+            bootstrap=parse_bootstrap(bootstrap_servers),
+            client_id=client_id,
+            request_timeout_ms=request_timeout_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+        )
+        self._config = ProducerConfig(
+            acks=parse_acks(acks),
+            linger_ms=linger_ms,
+            batch_size_bytes=batch_size_bytes,
+            codec=parse_compression(compression),
+            buffer_memory_bytes=buffer_memory_bytes,
+            max_request_bytes=max_request_bytes,
+            max_in_flight=max_in_flight,
+            max_block_ms=max_block_ms,
+            retries=retries,
+            delivery_timeout_ms=delivery_timeout_ms,
+            adaptive_partitioning=adaptive_partitioning,
+        )
+        self._max_batch_bytes = min(max_request_bytes, buffer_memory_bytes)
+        self._append: _Append = _refuse
+        self._cluster: Cluster | None = None
+        self._sender: Sender
+        self._accumulator: Accumulator
+        self._blocked: set[asyncio.Future[None]] = set()
+        self._closed: asyncio.Future[None] | None = None
+
+    async def start(self) -> None:
+        """Connect; `async with` does this.
+
+        Raises:
+            NoBrokerAvailableError: none of the bootstrap servers can be reached.
+        """
+        if self._cluster is not None:
+            raise ClientClosedError("a producer starts once: make a new one")
+        loop = asyncio.get_running_loop()
+        self._cluster = cluster = Cluster(self._client_config)
+        self._accumulator = Accumulator(self._config, loop.create_future, random.randrange)
+        self._sender = Sender(cluster, self._accumulator, self._config)
+        await cluster.start()
+        cluster.on_change = self._on_cluster_change
+        self._append = self._accumulator.append
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def send(
+        self,
+        topic: str,
+        value: BytesLike | None = None,
+        *,
+        key: BytesLike | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Accept one record, and return the future of its place in the log.
+
+        Waits only for memory, for the topic to appear, or, once per full batch, a turn of the
+        event loop. Awaiting the future tells whether the record was written; cancelling it
+        does not take the record back.
+
+        Raises:
+            RecordTooLargeError: larger than `max_request_bytes` or `buffer_memory_bytes`.
+            BufferFullError: no memory within `max_block_ms`; brokers are slower than this producer.
+            UnknownTopicError, UnknownPartitionError: no such topic or partition.
+            TypeError: key, value or a header is neither bytes nor None.
+            ClientClosedError: not started, or closed.
+        """
+        if timestamp_ms is None:
+            timestamp_ms = time_ns() // NANOSECONDS_PER_MS
+        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is not None:
+            return delivery
+        return await self._send(_Unsent(topic, value, key, partition, timestamp_ms, headers))
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: BytesLike | None = None,
+        *,
+        key: BytesLike | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        """Accept one record without waiting for anything.
+
+        Raises:
+            BufferFullError: no memory is free, or the topic was not sent to before.
+            RecordTooLargeError, UnknownPartitionError, TypeError, ClientClosedError: as `send`.
+        """
+        if timestamp_ms is None:
+            timestamp_ms = time_ns() // NANOSECONDS_PER_MS
+        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is not None:
+            return delivery
+        record = _Unsent(topic, value, key, partition, timestamp_ms, headers)
+        need, size_bytes = self._need(record), self._size_bytes(record)
+        if need is Need.BATCH and self._accumulator.budget.try_reserve(
+            self._accumulator.reservation(size_bytes)
+        ):
+            return self._open_batch(record, size_bytes)
+        if need is Need.PARTITION:
+            raise _unknown_partition(record)
+        reason = "no memory is free" if need is Need.BATCH else f"{topic} was not sent to before"
+        raise BufferFullError(f"send_nowait: {reason}; use `await send(...)`, which waits")
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: BytesLike | None = None,
+        *,
+        key: BytesLike | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """Send one record and wait until it is acknowledged, or raise why it is not."""
+        return await (
+            await self.send(
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+            )
+        )
+
+    async def flush(self) -> None:
+        """Send all that was accepted so far at once, and wait until each is written or given up."""
+        self._started()
+        accumulator = self._accumulator
+        batches = [batch for batch in accumulator.incomplete if not batch.is_done]
+        if not batches:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        left = len(batches)
+
+        def on_done() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0 and not waiter.done():
+                waiter.set_result(None)
+
+        for batch in batches:
+            batch.on_done.append(on_done)
+        accumulator.flush_count += 1
+        self._sender.wake()
+        try:
+            await waiter
+        finally:
+            accumulator.flush_count -= 1
+
+    async def partitions(self, topic: str) -> list[int]:
+        """Return the partitions of `topic`.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        metadata = await self._started().topic(topic, self._config.max_block_ms / 1000)
+        return sorted(metadata.partitions)
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Send what was accepted, then disconnect. Nothing is accepted from now on.
+
+        Whatever is not written after `timeout_ms` (None: the delivery timeout), or when this is
+        cancelled, is given up: its future fails with ClientClosedError.
+        """
+        self._append = _refuse
+        if self._cluster is None:
+            return
+        if self._closed is not None:
+            await asyncio.shield(self._closed)
+            return
+        self._closed = asyncio.get_running_loop().create_future()
+        timeout_ms = self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms
+        try:
+            self._unblock()
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self.flush()
+        except TimeoutError:
+            pass
+        finally:
+            self._sender.stop(ClientClosedError("the producer was closed before it was written"))
+            try:
+                await self._cluster.close()
+            finally:
+                self._closed.set_result(None)
+
+    # What happens once per batch
+
+    async def _send(self, record: _Unsent) -> Delivery:
+        cluster = self._started()
+        accumulator = self._accumulator
+        size_bytes = self._size_bytes(record)
+        deadline_s = asyncio.get_running_loop().time() + self._config.max_block_ms / 1000
+        while True:
+            match self._need(record):
+                case Need.TOPIC:
+                    timeout_s = deadline_s - asyncio.get_running_loop().time()
+                    accumulator.on_topic(await cluster.topic(record.topic, timeout_s))
+                case Need.PARTITION:
+                    accumulator.on_topic((await cluster.refresh()).topics[record.topic])
+                    if self._need(record) is Need.PARTITION:
+                        raise _unknown_partition(record)
+                case Need.BATCH:
+                    await self._reserve(accumulator.reservation(size_bytes), deadline_s)
+                    delivery = self._open_batch(record, size_bytes)
+                    # Lets what is full leave, and others run, however fast this task sends.
+                    await asyncio.sleep(0)
+                    return delivery
+            # Whoever waited for the same may have opened the batch already.
+            if (appended := self._append(*record)) is not None:
+                return appended
+
+    def _open_batch(self, record: _Unsent, size_bytes: int) -> Delivery:
+        """Append `record` to a batch opened with the memory reserved for it."""
+        accumulator = self._accumulator
+        reserved_bytes = accumulator.reservation(size_bytes)
+        delivery = None
+        try:
+            delivery = self._append(*record)
+            while delivery is None and accumulator.close_full(
+                record.topic, record.key, record.partition, size_bytes
+            ):
+                delivery = self._append(*record)
+            if delivery is None:
+                now_s = asyncio.get_running_loop().time()
+                delivery = accumulator.open_batch(*record, reserved_bytes, now_s)
+                reserved_bytes = 0
+        finally:
+            # Another task has opened the batch meanwhile, or the record is none.
+            if reserved_bytes:
+                accumulator.budget.release(reserved_bytes)
+        self._sender.wake()
+        return delivery
+
+    async def _reserve(self, size_bytes: int, deadline_s: float) -> None:
+        """Take `size_bytes` from the budget, after everybody who waits already."""
+        budget = self._accumulator.budget
+        if budget.try_reserve(size_bytes):
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_granted() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        claim: Claim | None = budget.claim(size_bytes, on_granted)
+        self._blocked.add(waiter)
+        # What is held goes out now, full or not, so that memory becomes free.
+        self._sender.wake()
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await waiter
+            claim = None
+        except TimeoutError as error:
+            raise BufferFullError(
+                f"no memory became free within {self._config.max_block_ms} ms: the brokers are "
+                "slower than this producer; raise buffer_memory_bytes or send less"
+            ) from error
+        finally:
+            self._blocked.discard(waiter)
+            if claim is not None:
+                budget.withdraw(claim)
+
+    # Inside
+
+    def _need(self, record: _Unsent) -> Need:
+        return self._accumulator.need(record.topic, record.partition)
+
+    def _size_bytes(self, record: _Unsent) -> int:
+        size_bytes = max_size_bytes(record.key, record.value, record.headers)
+        if size_bytes > self._max_batch_bytes:
+            raise RecordTooLargeError(
+                f"the record takes up to {size_bytes} bytes, the limit is {self._max_batch_bytes}: "
+                "send smaller records, or raise max_request_bytes and the topic's "
+                "max.message.bytes"
+            )
+        return size_bytes
+
+    def _on_cluster_change(self) -> None:
+        assert self._cluster is not None
+        for topic in self._cluster.metadata.topics.values():
+            if topic.partitions:
+                self._accumulator.on_topic(topic)
+        self._sender.wake()
+
+    def _unblock(self) -> None:
+        """Let everybody who waits for memory fail: there will be no use for it."""
+        for waiter in self._blocked:
+            if not waiter.done():
+                waiter.set_exception(ClientClosedError("the producer was closed"))
+
+    def _started(self) -> Cluster:
+        if self._cluster is None:
+            _refuse()
+        return self._cluster
+
+
+def _refuse(*_: object) -> NoReturn:
+    raise ClientClosedError(
+        "the producer is not running: use `async with Producer(...)`, and send before its end"
+    )
+
+
+def _unknown_partition(record: _Unsent) -> UnknownPartitionError:
+    return UnknownPartitionError(
+        f"topic {record.topic} has no partition {record.partition}: choose one that exists, or "
+        "leave the choice to the producer"
+    )

@@ -1,0 +1,180 @@
+"""Records of one partition that travel together, and what became of them. Decision: no I/O.
+
+Records are encoded as they come; the batch is compressed and sealed when it is first sent, and
+every retry sends the same bytes.
+Invariant: each delivery is settled exactly once, in the order of the records.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from itertools import count, repeat
+from typing import Final, TypeAlias
+
+from kafkawire.compression import Codec
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.records import BatchBuilder, read_records
+from ottla.client.errors import OttlaError
+from ottla.client.metadata import NO_EPOCH
+from ottla.client.record import BytesLike, Headers, RecordMetadata
+
+NO_TIMESTAMP: Final = -1
+NO_OFFSET: Final = Offset(-1)
+
+Delivery: TypeAlias = asyncio.Future[RecordMetadata]
+
+
+class ProducerBatch:
+    """A batch that is filled, sent, perhaps sent again, and done."""
+
+    __slots__ = (
+        "_builder",
+        "_payload",
+        "append",
+        "attempt_count",
+        "created_at_s",
+        "deliveries",
+        "is_closed",
+        "is_done",
+        "on_done",
+        "reserved_bytes",
+        "retry_at_s",
+        "timestamps_ms",
+        "topic_partition",
+        "tried_epoch",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        codec: Codec,
+        limit_bytes: int,
+        reserved_bytes: int,
+        created_at_s: float,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.reserved_bytes = reserved_bytes
+        self.created_at_s = created_at_s
+        self._builder = BatchBuilder(codec, limit_bytes=limit_bytes)
+        self.append = self._builder.append
+        """Takes a record; -1 when it has no room. Whoever appends adds delivery and timestamp."""
+        self.deliveries: list[Delivery] = []
+        self.timestamps_ms: list[int] = []
+        self.is_closed = False
+        """No more records are taken."""
+        self.is_done = False
+        self.on_done: list[Callable[[], None]] = []
+        self.attempt_count = 0
+        self.retry_at_s = created_at_s
+        self.tried_epoch: LeaderEpoch = NO_EPOCH
+        """The leader epoch under which it was last sent: under a new one it need not wait."""
+        self._payload: bytearray | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """The size as it is sent; before that, as it is without compression."""
+        return self._builder.size_bytes if self._payload is None else len(self._payload)
+
+    def identify(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Stamp what an idempotent producer stamps; only before the batch is first sent."""
+        assert self._payload is None
+        self._builder.producer_id = producer_id
+        self._builder.producer_epoch = producer_epoch
+        self._builder.base_sequence = base_sequence
+
+    def payload(self) -> bytearray:
+        """Return the encoded batch; no record can be added from then on."""
+        assert self.is_closed
+        if self._payload is None:
+            self._payload = self._builder.build()
+        return self._payload
+
+    def complete(self, base_offset: Offset, log_append_time_ms: int) -> None:
+        """Settle every delivery: the records stand in the log from `base_offset` on."""
+        topic, partition = self.topic_partition
+        is_create_time = log_append_time_ms == NO_TIMESTAMP
+        # Built in C: RecordMetadata(...) would cost as much as all the rest of a delivery.
+        written = map(
+            tuple.__new__,
+            repeat(RecordMetadata),
+            zip(
+                repeat(topic),
+                repeat(partition),
+                repeat(NO_OFFSET) if base_offset == NO_OFFSET else count(base_offset),
+                self.timestamps_ms if is_create_time else repeat(log_append_time_ms),
+                strict=False,
+            ),
+        )
+        for delivery, record in zip(self.deliveries, written, strict=False):
+            try:
+                delivery.set_result(record)
+            except asyncio.InvalidStateError:
+                # Cancelled by whoever awaited it; the record is written all the same.
+                continue
+        self._finish()
+
+    def fail(self, error: OttlaError, by_index: Mapping[int, OttlaError] | None = None) -> None:
+        """Settle every delivery with `error`, or with the one that its record has of its own."""
+        for index, delivery in enumerate(self.deliveries):
+            if not delivery.done():
+                delivery.set_exception((by_index or {}).get(index, error))
+                # One log line per batch says it; not one more per record that nobody asked about.
+                delivery.exception()
+        self._finish()
+
+    def split(self, now_s: float) -> tuple["ProducerBatch", "ProducerBatch"]:
+        """Return two batches with half of the records each, for a broker that found it too large.
+
+        They take over deliveries, watchers and reserved memory; this batch is done with.
+        """
+        middle = len(self.deliveries) // 2
+        assert middle > 0
+        first = self._part(0, middle, self.reserved_bytes // 2, now_s)
+        rest = self.reserved_bytes - first.reserved_bytes
+        second = self._part(middle, len(self.deliveries), rest, now_s)
+        # Halves are settled in order, so whoever waits for the whole waits for the second.
+        second.on_done = self.on_done
+        self.is_done = True
+        return first, second
+
+    def _part(self, start: int, end: int, reserved_bytes: int, now_s: float) -> "ProducerBatch":
+        part = ProducerBatch(
+            self.topic_partition,
+            self._builder.codec,
+            self._builder.size_bytes,
+            reserved_bytes,
+            self.created_at_s,
+        )
+        for record in read_records(self.payload())[start:end]:
+            part.append(record.timestamp_ms, record.key, record.value, record.headers)
+        part.deliveries = self.deliveries[start:end]
+        part.timestamps_ms = self.timestamps_ms[start:end]
+        part.is_closed = True
+        part.retry_at_s = now_s
+        return part
+
+    def _finish(self) -> None:
+        assert not self.is_done, "a batch is settled once"
+        self.is_done = True
+        for callback in self.on_done:
+            callback()
+
+
+MAX_RECORD_OVERHEAD_BYTES: Final = 21
+"""Length, attributes, deltas and counts of a record at their longest, as Kafka reckons."""
+
+MAX_HEADER_OVERHEAD_BYTES: Final = 10
+BATCH_OVERHEAD_BYTES: Final = 61
+
+
+def max_size_bytes(key: BytesLike | None, value: BytesLike | None, headers: Headers) -> int:
+    """Return how many bytes a batch of this one record takes at most, before compression."""
+    size = BATCH_OVERHEAD_BYTES + MAX_RECORD_OVERHEAD_BYTES + _length(key) + _length(value)
+    for name, content in headers:
+        size += MAX_HEADER_OVERHEAD_BYTES + len(name.encode()) + _length(content)
+    return size
+
+
+def _length(data: BytesLike | None) -> int:
+    if data is None:
+        return 0
+    return data.nbytes if isinstance(data, memoryview) else len(data)

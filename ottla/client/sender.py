@@ -1,0 +1,275 @@
+"""Sends what is due and settles what is answered. Edge: connections and timers.
+
+There is no task: a pass (`_run`) sends all that is due and is called again when something changed
+(a batch became full, an answer came, a connection opened, metadata changed) or a time has come.
+Invariant: a batch that was taken from the accumulator is in exactly one request, and that
+request's answer, or its failure, gives the batch back or settles it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from math import inf
+from typing import Final, TypeAlias
+
+from kafkawire.apis import ApiKey
+from kafkawire.compression import Codec
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import Offset, TopicPartition
+from kafkawire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.client.accumulator import Accumulator, PartitionQueue
+from ottla.client.cluster import Cluster
+from ottla.client.config import ProducerConfig
+from ottla.client.connection import Connection
+from ottla.client.connection_pool import Purpose
+from ottla.client.errors import (
+    BrokerError,
+    DeliveryTimedOutError,
+    OttlaError,
+    ProtocolError,
+    UnsupportedVersionError,
+    broker_error,
+)
+from ottla.client.metadata import NO_EPOCH
+from ottla.client.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
+from ottla.client.verdict import Verdict, judge, needs_metadata
+
+log = logging.getLogger(__name__)
+
+ZSTD_PRODUCE_VERSION: Final = 7
+REQUEST_OVERHEAD_BYTES: Final = 512
+
+
+BatchesByPartition: TypeAlias = dict[TopicPartition, ProducerBatch]
+
+
+class Sender:
+    """Moves batches from the accumulator to the brokers."""
+
+    def __init__(self, cluster: Cluster, accumulator: Accumulator, config: ProducerConfig) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._is_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+
+    def wake(self) -> None:
+        """Have a pass made in this turn of the event loop; cheap to call often."""
+        if not self._is_scheduled and not self._is_stopped:
+            self._is_scheduled = True
+            self._loop.call_soon(self._run)
+
+    def stop(self, error: OttlaError) -> None:
+        """Send nothing more; whatever is not acknowledged fails with `error`."""
+        self._is_stopped = True
+        self._set_timer(inf)
+        for batch in self._accumulator.drop_all():
+            batch.fail(error)
+        for batch in list(self._accumulator.incomplete):
+            batch.fail(error)
+
+    # A pass
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        if self._is_stopped:
+            return
+        now_s = self._loop.time()
+        if self._accumulator.next_expiry_s() <= now_s:
+            self._expire(now_s)
+        due = self._accumulator.due(self._cluster.metadata, now_s)
+        for leader, queues in due.by_leader.items():
+            connection = self._cluster.ready_connection(leader, Purpose.PRODUCE)
+            if connection is not None:
+                self._send_due(connection, queues)
+        if due.leaderless:
+            self._cluster.request_refresh()
+        self._set_timer(min(due.look_again_at_s, self._accumulator.next_expiry_s()))
+
+    def _send_due(self, connection: Connection, queues: Sequence[PartitionQueue]) -> None:
+        """Send as many requests as it takes for `queues`, or as the connection may have."""
+        position = 0
+        while (
+            position < len(queues)
+            and connection.in_flight_count < self._config.max_in_flight
+            and connection.is_writable
+        ):
+            batches: list[ProducerBatch] = []
+            size_bytes = REQUEST_OVERHEAD_BYTES
+            while position < len(queues):
+                size_bytes += queues[position].batches[0].size_bytes
+                if batches and size_bytes > self._config.max_request_bytes:
+                    break
+                batches.append(self._accumulator.take(queues[position]))
+                position += 1
+            self._send(connection, batches)
+
+    def _send(self, connection: Connection, batches: list[ProducerBatch]) -> None:
+        sent: BatchesByPartition = {}
+        for batch in batches:
+            held = self._cluster.metadata.partition(batch.topic_partition)
+            batch.tried_epoch = held.leader_epoch if held is not None else NO_EPOCH
+            batch.attempt_count += 1
+            sent[batch.topic_partition] = batch
+        try:
+            self._check_codec(connection)
+            request = self._request(batches)
+            if self._config.acks == 0:
+                connection.send_unanswered(request, ProduceResponse)
+                self._on_written(sent)
+                return
+            timeout_s = self._cluster.config.request_timeout_ms / 1000
+            answer = connection.send(request, ProduceResponse, timeout_s=timeout_s)
+        except OttlaError as error:
+            self._on_failure(sent, error)
+            return
+        answer.add_done_callback(lambda done: self._on_answer(sent, done))
+
+    def _request(self, batches: list[ProducerBatch]) -> ProduceRequest:
+        by_topic: dict[str, list[PartitionProduceData]] = {}
+        for batch in batches:
+            topic, partition = batch.topic_partition
+            data = PartitionProduceData(index=partition, records=batch.payload())
+            by_topic.setdefault(topic, []).append(data)
+        return ProduceRequest(
+            acks=self._config.acks,
+            timeout_ms=self._cluster.config.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(name=topic, partition_data=data)
+                for topic, data in by_topic.items()
+            ],
+        )
+
+    def _check_codec(self, connection: Connection) -> None:
+        version = connection.versions.choose(ApiKey.PRODUCE)
+        if self._config.codec is Codec.ZSTD and version < ZSTD_PRODUCE_VERSION:
+            raise UnsupportedVersionError(
+                f"the broker at {connection.address} is too old for zstd: use lz4"
+            )
+
+    # Answers
+
+    def _on_answer(self, sent: BatchesByPartition, done: asyncio.Future[ProduceResponse]) -> None:
+        error = done.exception()
+        if error is not None:
+            self._on_failure(sent, _as_client_error(error))
+        else:
+            self._on_response(sent, done.result())
+        self.wake()
+
+    def _on_response(self, sent: BatchesByPartition, response: ProduceResponse) -> None:
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                batch = sent.pop(TopicPartition(topic.name, answer.index), None)
+                if batch is None:
+                    continue
+                if answer.error_code == ErrorCode.NONE:
+                    self._settle(batch, Offset(answer.base_offset), answer.log_append_time_ms)
+                else:
+                    self._on_error(batch, _error_of(batch, answer), _record_errors(batch, answer))
+        if sent:
+            self._on_failure(sent, ProtocolError("the broker left partitions out of its answer"))
+
+    def _on_written(self, sent: BatchesByPartition) -> None:
+        for batch in sent.values():
+            self._settle(batch, NO_OFFSET, NO_TIMESTAMP)
+        self.wake()
+
+    def _on_failure(self, sent: BatchesByPartition, error: OttlaError) -> None:
+        for batch in sent.values():
+            self._on_error(batch, error, {})
+
+    def _settle(self, batch: ProducerBatch, base_offset: Offset, append_time_ms: int) -> None:
+        self._accumulator.done(batch)
+        if not batch.is_done:
+            batch.complete(base_offset, append_time_ms)
+
+    def _on_error(
+        self, batch: ProducerBatch, error: OttlaError, record_errors: dict[int, OttlaError]
+    ) -> None:
+        if batch.is_done:
+            # Expired, or the producer was stopped, while it was out.
+            self._accumulator.done(batch)
+            return
+        if needs_metadata(error):
+            self._cluster.request_refresh()
+        now_s = self._loop.time()
+        retry_at_s = now_s + self._cluster.backoff.delay_s(batch.attempt_count)
+        verdict = judge(error, batch, self._config, retry_at_s)
+        if verdict is Verdict.RETRY:
+            log.info("batch.retried partition=%s error=%s", batch.topic_partition, error)
+            self._accumulator.put_back(batch, retry_at_s)
+        elif verdict is Verdict.SPLIT:
+            log.info("batch.split partition=%s", batch.topic_partition)
+            self._accumulator.split(batch, now_s)
+        else:
+            self._accumulator.done(batch)
+            expired = self._timed_out(batch, error) if verdict is Verdict.EXPIRE else None
+            self._fail(batch, expired or error, record_errors)
+
+    def _expire(self, now_s: float) -> None:
+        for batch in self._accumulator.expired(now_s):
+            self._fail(batch, self._timed_out(batch))
+        for batch in self._accumulator.overdue_in_flight(now_s):
+            self._fail(batch, self._timed_out(batch))
+
+    def _fail(
+        self,
+        batch: ProducerBatch,
+        error: OttlaError,
+        record_errors: dict[int, OttlaError] | None = None,
+    ) -> None:
+        log.warning(
+            "batch.failed partition=%s record_count=%d error=%s",
+            batch.topic_partition,
+            len(batch.deliveries),
+            error,
+        )
+        batch.fail(error, record_errors)
+
+    def _timed_out(
+        self, batch: ProducerBatch, last: OttlaError | None = None
+    ) -> DeliveryTimedOutError:
+        error = DeliveryTimedOutError(
+            f"{batch.topic_partition}: not acknowledged within {self._config.delivery_timeout_ms} "
+            f"ms, tried {batch.attempt_count} times{f' (last: {last})' if last else ''}. The "
+            "records may or may not be in the log. Check the brokers, or raise "
+            "delivery_timeout_ms."
+        )
+        error.__cause__ = last
+        return error
+
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_s < inf:
+            self._timer = self._loop.call_at(at_s, self._run)
+
+
+def _error_of(batch: ProducerBatch, answer: PartitionProduceResponse) -> BrokerError:
+    return broker_error(answer.error_code, str(batch.topic_partition), answer.error_message)
+
+
+def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, OttlaError]:
+    """Return the records that the broker blames, by their place in the batch (KIP-467)."""
+    return {
+        blamed.batch_index: broker_error(
+            answer.error_code, str(batch.topic_partition), blamed.batch_index_error_message
+        )
+        for blamed in answer.record_errors
+    }
+
+
+def _as_client_error(error: BaseException) -> OttlaError:
+    if isinstance(error, OttlaError):
+        return error
+    return ProtocolError(f"the request could not be made: {error}")

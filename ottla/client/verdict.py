@@ -1,0 +1,56 @@
+"""What an answer, or its absence, means for a batch. Decision: no I/O.
+
+Invariant: a batch is tried again only while its delivery timeout and its retries last.
+"""
+
+import enum
+
+from kafkawire.errors import ErrorCode
+from ottla.client.config import ProducerConfig
+from ottla.client.errors import BrokerError, OttlaError, ProtocolError
+from ottla.client.producer_batch import ProducerBatch
+
+
+class Verdict(enum.Enum):
+    """What becomes of a batch."""
+
+    RETRY = enum.auto()
+    SPLIT = enum.auto()
+    EXPIRE = enum.auto()
+    FAIL = enum.auto()
+
+
+def judge(
+    error: OttlaError, batch: ProducerBatch, config: ProducerConfig, retry_at_s: float
+) -> Verdict:
+    """Return what to do with `batch` after `error`, if it could be tried again at `retry_at_s`."""
+    if isinstance(error, BrokerError) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
+        return Verdict.SPLIT if len(batch.deliveries) > 1 else Verdict.FAIL
+    # A garbled answer says nothing about the records: as good as a lost one.
+    if not error.retriable and not isinstance(error, ProtocolError):
+        return Verdict.FAIL
+    if batch.attempt_count > config.retries:
+        return Verdict.FAIL
+    is_late = retry_at_s >= batch.created_at_s + config.delivery_timeout_ms / 1000
+    return Verdict.EXPIRE if is_late else Verdict.RETRY
+
+
+def needs_metadata(error: OttlaError) -> bool:
+    """Whether `error` hints that the leader is elsewhere."""
+    return not isinstance(error, BrokerError) or error.code in _LEADER_ERRORS
+
+
+_LEADER_ERRORS = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.LISTENER_NOT_FOUND,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.NETWORK_EXCEPTION,
+}

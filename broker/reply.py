@@ -55,7 +55,7 @@ class Reply:
         self.state = _MESSAGE if self.is_done else _PENDING
         self.close_reason = ""
         self._on_done: Callable[[], None] | None = None
-        self._on_cancel: list[Callable[[], None]] | None = None
+        self._on_cancel: list[Callable[[], object]] | None = None
 
     @classmethod
     def none(cls) -> Reply:
@@ -111,7 +111,7 @@ class Reply:
             for callback in reversed(callbacks or ()):
                 stack.callback(callback)
 
-    def on_cancel(self, callback: Callable[[], None]) -> None:
+    def on_cancel(self, callback: Callable[[], object]) -> None:
         """Have `callback` called when the connection is lost first; at once if it is already.
 
         It must only forget: no I/O, no answer to others.

@@ -1,0 +1,246 @@
+"""A loop, a socket and a client in memory, for the tests of the network layer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from broker.buffer_pool import BufferPool
+from broker.network_limits import NetworkLimits
+from broker.processor import Network, Processor
+from broker.receive_memory import ReceiveMemory
+from broker.reply import EncodedMessage, Reply
+from broker.request_channel import Request, RequestChannel
+from kafkawire.apis import ApiKey
+from kafkawire.headers import RequestHeader
+
+PRODUCE_VERSION = 7
+TURNS_LIMIT = 10_000
+
+
+def request_frame(correlation_id: int, body: bytes = b"", api_key: int = ApiKey.PRODUCE) -> bytes:
+    """A request as a client sends it, its size included."""
+    head = struct.pack(">hhih", api_key, PRODUCE_VERSION, correlation_id, 2) + b"me"
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def split_responses(data: bytes) -> list[tuple[int, bytes]]:
+    """Correlation id and body of each whole response in `data`, which must end with one."""
+    answers = []
+    while data:
+        size, correlation_id = struct.unpack_from(">ii", data)
+        assert len(data) >= 4 + size, "the last response is cut off"
+        answers.append((correlation_id, data[8 : 4 + size]))
+        data = data[4 + size :]
+    return answers
+
+
+def make_request(connection: Any, correlation_id: int = 0, api_key: int = 0) -> Request:
+    """A request without a body."""
+    header = RequestHeader(ApiKey(api_key), PRODUCE_VERSION, correlation_id, "me")
+    return Request(connection, header, memoryview(b""), 0.0)
+
+
+class FakeLoop:
+    """Runs what was scheduled, in order; time stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
+        self._soon.append((callback, arguments))
+
+    def run_turn(self) -> None:
+        """Run what is scheduled now, not what that schedules."""
+        for _ in range(len(self._soon)):
+            callback, arguments = self._soon.popleft()
+            callback(*arguments)
+
+    def run(self) -> None:
+        """Run until nothing is scheduled."""
+        for _ in range(TURNS_LIMIT):
+            if not self._soon:
+                return
+            self.run_turn()
+        raise AssertionError("the loop never comes to rest")
+
+    @property
+    def as_loop(self) -> asyncio.AbstractEventLoop:
+        return cast(asyncio.AbstractEventLoop, self)
+
+
+class FakeTransport:
+    """A socket that takes `room` bytes and holds back the rest until it is drained."""
+
+    def __init__(self, loop: FakeLoop, peer: tuple[str, int] = ("10.0.0.1", 4000)) -> None:
+        self.room = 1 << 30
+        self.sent = bytearray()
+        self.write_count = 0
+        self.is_reading = True
+        self.is_closing = False
+        self._held = b""
+        self._loop = loop
+        self._peer = peer
+        self._high: int | None = None
+        self.protocol: Processor | None = None
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._peer if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == 0 and low == 0, "anything else hides that the socket is full"  # noqa: PT018
+        self._high = high
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert self._high is not None
+        if self.is_closing:
+            return
+        assert not self._held, "written to a transport that holds unsent bytes"
+        self.write_count += 1
+        self._held = bytes(data)
+        self._flush()
+        if self._held:
+            assert self.protocol is not None
+            self.protocol.pause_writing()
+
+    def drain(self, room: int = 1 << 30) -> None:
+        """The client has read: take up to `room` more bytes."""
+        self.room = room
+        was_held = bool(self._held)
+        self._flush()
+        if was_held and not self._held:
+            assert self.protocol is not None
+            self.protocol.resume_writing()
+
+    @property
+    def held_bytes(self) -> int:
+        return len(self._held)
+
+    def _flush(self) -> None:
+        taken = min(self.room, len(self._held))
+        self.sent += self._held[:taken]
+        self._held = self._held[taken:]
+        self.room -= taken
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def abort(self) -> None:
+        self._lose()
+
+    def close(self) -> None:
+        if not self._held:
+            self._lose()
+
+    def _lose(self) -> None:
+        if not self.is_closing:
+            self.is_closing = True
+            assert self.protocol is not None
+            self._loop.call_soon(self.protocol.connection_lost, None)
+
+
+class FakeOwner:
+    """The list of connections."""
+
+    def __init__(self) -> None:
+        self.connections: list[Processor] = []
+        self.refusal: str | None = None
+
+    def on_opened(self, connection: Processor) -> str | None:
+        if self.refusal is None:
+            self.connections.append(connection)
+        return self.refusal
+
+    def on_closed(self, connection: Processor) -> None:
+        self.connections.remove(connection)
+
+
+@dataclass
+class Client:
+    """The other end of one connection."""
+
+    processor: Processor
+    transport: FakeTransport
+
+    def send(self, data: bytes, chunk_bytes: int = 1 << 30) -> int:
+        """Deliver bytes as the loop does, `chunk_bytes` a read, while the broker reads.
+
+        Returns how many were taken.
+        """
+        taken = 0
+        while taken < len(data) and self.transport.is_reading and not self.transport.is_closing:
+            buffer = memoryview(self.processor.get_buffer(-1))
+            assert len(buffer) > 0, "an empty buffer makes uvloop drop the connection"
+            count = min(len(buffer), chunk_bytes, len(data) - taken)
+            buffer[:count] = data[taken : taken + count]
+            buffer.release()
+            self.processor.buffer_updated(count)
+            taken += count
+        return taken
+
+    @property
+    def responses(self) -> list[tuple[int, bytes]]:
+        return split_responses(bytes(self.transport.sent))
+
+
+class World:
+    """A request channel and the connections to it; handlers echo the body unless told otherwise."""
+
+    def __init__(
+        self,
+        limits: NetworkLimits | None = None,
+        handle: Callable[[Request], Reply] | None = None,
+    ) -> None:
+        self.limits = limits or NetworkLimits()
+        self.loop = FakeLoop()
+        self.owner = FakeOwner()
+        self.handled: list[int] = []
+        self._handle = handle or (lambda request: Reply(EncodedMessage(bytes(request.body))))
+        self.channel = RequestChannel(self.loop.as_loop, self._note_and_handle, self.limits)
+        self.pool = BufferPool()
+        self.memory = ReceiveMemory(self.limits.receive_memory_bytes)
+        self.memory.call_when_wakeable(lambda: self.loop.call_soon(self.memory.wake))
+        self.channel.on_empty(self.pool.recycle)
+        self.network = Network(
+            channel=self.channel,
+            pool=self.pool,
+            memory=self.memory,
+            limits=self.limits,
+            metrics=self.channel.metrics,
+            clock=self.loop.time,
+        )
+
+    def connect(self, *, is_control_plane: bool = False) -> Client:
+        processor = Processor(
+            self.network, self.owner, "PLAINTEXT", is_control_plane=is_control_plane
+        )
+        transport = FakeTransport(self.loop)
+        transport.protocol = processor
+        processor.connection_made(cast(asyncio.BaseTransport, transport))
+        return Client(processor, transport)
+
+    def _note_and_handle(self, request: Request) -> Reply:
+        self.handled.append(request.header.correlation_id)
+        return self._handle(request)
+
+
+@contextlib.contextmanager
+def nothing_left(world: World) -> Any:
+    """Check that no memory is held when all connections are gone."""
+    yield
+    world.loop.run()
+    assert world.owner.connections == []
+    assert (world.memory.reserved_bytes, world.memory.kept_bytes) == (0, 0)
+    assert not world.memory.is_contended

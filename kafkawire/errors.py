@@ -44,7 +44,8 @@ class ErrorCode(IntEnum):
     retriable: bool
     text: str
 
-    def __new__(cls, code: int, retriable: bool, text: str) -> Self:
+    # The defaults are never used; they let type checkers see that `ErrorCode(6)` is a look-up.
+    def __new__(cls, code: int, retriable: bool = False, text: str = "") -> Self:
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable

@@ -53,21 +53,18 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
         api = _BY_NUMBER[key]
         client_id = None
         position = _REQUEST_HEAD.size
-        if length >= 0:
+        if version == 0 and key == ApiKey.CONTROLLED_SHUTDOWN:
+            position = _KEY_VERSION_CORRELATION.size
+        elif length >= 0:
             start, position = position, position + length
             if position > len(frame):
                 raise short("client id", length, len(frame) - start)
             client_id = str(frame[start:position], "utf-8")
-        first_flexible = api.flexible_from
-        if first_flexible is not None and version >= first_flexible:
-            tag_count = frame[position]
-            position += 1
-            if tag_count:
-                position = skip_tags(frame, position, tag_count, len(frame))
-        elif version == 0 and key == ApiKey.CONTROLLED_SHUTDOWN:
-            client_id, position = None, _KEY_VERSION_CORRELATION.size
         elif length < -1:
             raise DecodeError(f"client id has length {length}")
+        first_flexible = api.flexible_from
+        if first_flexible is not None and version >= first_flexible:
+            position = skip_tags(frame, position + 1, frame[position], len(frame))
     except KeyError as error:
         raise DecodeError(f"request header: API key {error} is not known") from None
     except (StructError, IndexError, ValueError) as error:
@@ -118,8 +115,7 @@ def encode_response(api_key: ApiKey, version: int, correlation_id: int, message:
     Raises:
         EncodeError: a value does not fit its field or this version.
     """
-    head = _RESPONSE_HEADS[response_header_version(api_key, version)]
-    frame = bytearray(head.pack(correlation_id))
+    frame = _response_head(api_key, version, correlation_id)
     encode_into(frame, message, version)
     return _sized(frame)
 
@@ -128,8 +124,8 @@ def encode_response_parts(
     api_key: ApiKey, version: int, correlation_id: int, message: object
 ) -> Parts:
     """Like `encode_response`, in pieces: `records` values are handed through uncopied."""
-    head = _RESPONSE_HEADS[response_header_version(api_key, version)]
-    return _sized_parts(encode_parts(message, version, bytearray(head.pack(correlation_id))))
+    head = _response_head(api_key, version, correlation_id)
+    return _sized_parts(encode_parts(message, version, head))
 
 
 def _request_head(
@@ -149,6 +145,15 @@ def _request_head(
     if header_version > 1:
         head.append(0)
     return head
+
+
+def _response_head(api_key: ApiKey, version: int, correlation_id: int) -> bytearray:
+    """Return room for the size, and the header."""
+    head = _RESPONSE_HEADS[response_header_version(api_key, version)]
+    try:
+        return bytearray(head.pack(correlation_id))
+    except StructError as error:
+        raise EncodeError(f"response header: {error}") from error
 
 
 def _sized(frame: bytearray) -> bytes:

@@ -1,0 +1,78 @@
+import subprocess
+import sys
+
+import pytest
+
+from kafkawire.apis import APIS, Api, ApiKey, request_header_version, response_header_version
+from kafkawire.schema import flexible_from, versions_of
+
+# What clients of today can work with; section 2.2 of the project's reference on Kafka's behaviour.
+FIRST_ADVERTISED = {
+    ApiKey.PRODUCE: (0, 9),
+    ApiKey.FETCH: (4, 12),
+    ApiKey.LIST_OFFSETS: (1, 7),
+    ApiKey.METADATA: (0, 12),
+    ApiKey.FIND_COORDINATOR: (0, 4),
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.INIT_PRODUCER_ID: (0, 4),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+    ApiKey.DESCRIBE_CLUSTER: (0, 1),
+}
+
+
+def test_api_keys_are_those_of_kafka_without_a_gap() -> None:
+    assert [int(key) for key in ApiKey] == list(range(88))
+    assert ApiKey(18) is ApiKey.API_VERSIONS
+
+
+def test_the_advertised_versions_are_those_agreed() -> None:
+    assert {api.key: api.advertised for api in APIS.values() if api.advertised} == FIRST_ADVERTISED
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_each_row_of_the_table_fits_its_declarations(api: Api) -> None:
+    assert api.request.__name__ == f"{api.name}Request"
+    assert api.response.__name__ == f"{api.name}Response"
+    assert api.name.lower() == api.key.name.replace("_", "").lower()
+    assert versions_of(api.request) == versions_of(api.response) == api.decodable
+    assert flexible_from(api.request) == flexible_from(api.response) == api.flexible_from
+    if api.advertised is not None:
+        assert api.decodable[0] <= api.advertised[0] <= api.advertised[1] <= api.decodable[1]
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "request_version", "response_version"),
+    [
+        (ApiKey.METADATA, 8, 1, 0),
+        (ApiKey.METADATA, 9, 2, 1),
+        (ApiKey.METADATA, 99, 2, 1),
+        (ApiKey.API_VERSIONS, 2, 1, 0),
+        (ApiKey.API_VERSIONS, 3, 2, 0),
+        (ApiKey.OFFSET_DELETE, 0, 1, 0),
+        (ApiKey.CONTROLLED_SHUTDOWN, 0, 0, 0),
+        (ApiKey.CONTROLLED_SHUTDOWN, 1, 1, 0),
+        (ApiKey.CONTROLLED_SHUTDOWN, 3, 2, 1),
+        (ApiKey.ALTER_PARTITION, 0, 2, 1),
+    ],
+)
+def test_header_versions_follow_from_api_and_version(
+    api_key: ApiKey, version: int, request_version: int, response_version: int
+) -> None:
+    assert request_header_version(api_key, version) == request_version
+    assert response_header_version(api_key, version) == response_version
+
+
+def test_importing_the_table_imports_no_message() -> None:
+    program = (
+        "import sys, kafkawire.apis, kafkawire.headers, kafkawire.framing;"
+        "print([name for name in sys.modules if name.startswith('kafkawire.messages')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

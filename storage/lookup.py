@@ -1,7 +1,7 @@
 """Finding regions and times in one segment (edge: reads, and mends damaged indexes)."""
 
 from kafkawire.ids import Offset
-from storage.batch_scan import walk_headers
+from storage.batch_scan import last_boundary
 from storage.log_file import FileRegion
 from storage.segment import Segment
 from storage.time_index import TimeIndexEntry
@@ -24,32 +24,25 @@ def read_region(
     Raises:
         CorruptLogError: the log is damaged where it was to be read.
     """
-    found = segment.find(offset)
-    if found is None:
+    place = segment.find(offset)
+    if place is None:
         return None
-    position, header = found
-    size = _end_position(segment, end_offset) - position
+    file, start = segment.file, place.position
+    size = _end_position(segment, end_offset) - start
     if size > max_bytes:
-        if header.size_bytes <= max_bytes:
-            size = _last_boundary(segment, position, position + max_bytes) - position
+        if place.size_bytes <= max_bytes:
+            index = segment.index
+            near = index.offsets.last_position(start, start + max_bytes, index.interval_bytes)
+            size = last_boundary(file, near, file.size_bytes, start + max_bytes) - start
         else:
-            size = header.size_bytes if min_one_batch else 0
-    return FileRegion(segment.file, position, size)
+            size = place.size_bytes if min_one_batch else 0
+    return FileRegion(file, start, size)
 
 
 def _end_position(segment: Segment, end_offset: Offset | None) -> int:
     """Position before which every batch lies below `end_offset`."""
-    found = None if end_offset is None else segment.find(end_offset)
-    return segment.size_bytes if found is None else found[0]
-
-
-def _last_boundary(segment: Segment, position: int, limit: int) -> int:
-    """Return the last position up to `limit` where a batch ends; one ends at `position`."""
-    start = max(position, segment.index.offsets.lookup_position(limit).position)
-    for batch_position, header in walk_headers(segment.file, start, segment.size_bytes):
-        if batch_position + header.size_bytes > limit:
-            return batch_position
-    return segment.size_bytes
+    place = None if end_offset is None else segment.find(end_offset)
+    return segment.size_bytes if place is None else place.position
 
 
 def largest_timestamp(segment: Segment) -> TimeIndexEntry:
@@ -68,14 +61,13 @@ def position_of_time(segment: Segment, timestamp_ms: int, start_offset: Offset) 
     if entry.timestamp_ms >= 0 and not _fits(segment, entry):
         segment.index_again()
         entry = segment.index.times.lookup(timestamp_ms)
-    found = segment.find(max(entry.offset, start_offset))
-    return segment.size_bytes if found is None else found[0]
+    place = segment.find(max(entry.offset, start_offset))
+    return segment.size_bytes if place is None else place.position
 
 
 def _fits(segment: Segment, entry: TimeIndexEntry) -> bool:
     """Whether the batch that the entry names has the entry's timestamp."""
-    found = segment.find(entry.offset)
-    if found is None:
+    place = segment.find(entry.offset)
+    if place is None or place.base_offset > entry.offset:
         return False
-    _, header = found
-    return header.base_offset <= entry.offset and header.max_timestamp_ms == entry.timestamp_ms
+    return segment.read_header(place).max_timestamp_ms == entry.timestamp_ms

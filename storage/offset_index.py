@@ -25,11 +25,12 @@ class IndexEntry(NamedTuple):
 class OffsetIndex:
     """The offset index of one segment."""
 
-    __slots__ = ("base_offset", "file")
+    __slots__ = ("_last_slot", "base_offset", "file")
 
     def __init__(self, path: Path, base_offset: Offset, max_bytes: int) -> None:
         self.base_offset = base_offset
         self.file = IndexFile(path, "ii", max_bytes)
+        self._last_slot = 0
 
     def __len__(self) -> int:
         return len(self.file.keys)
@@ -48,17 +49,26 @@ class OffsetIndex:
 
         A target before the first entry starts at the head of the segment.
         """
-        slot = bisect_right(self.file.keys, target - self.base_offset) - 1
+        file = self.file
+        base_offset = self.base_offset
+        slot = bisect_right(file.keys, target - base_offset) - 1
         if slot < 0:
-            return IndexEntry(self.base_offset, 0)
-        return self.entry(slot)
+            self._last_slot = 0
+            return IndexEntry(base_offset, 0)
+        self._last_slot = slot
+        return IndexEntry(Offset(base_offset + file.keys[slot]), file.values[slot])
 
-    def lookup_position(self, position: int) -> IndexEntry:
-        """Return the last entry whose batch starts at or below `position` in the file."""
-        slot = bisect_right(self.file.values, position) - 1
-        if slot < 0:
-            return IndexEntry(self.base_offset, 0)
-        return self.entry(slot)
+    def last_position(self, first_position: int, limit: int, interval_bytes: int) -> int:
+        """Return the last position in `first_position`..`limit` that an entry names, or the first.
+
+        Made for the end of a region whose start was looked up just before: it searches only as
+        many entries after that one as can lie within the region.
+        """
+        values = self.file.values
+        first = self._last_slot if self._last_slot < len(values) else 0
+        entry_count = (limit - first_position) // (interval_bytes + 1) + 2
+        slot = bisect_right(values, limit, first, min(first + entry_count, len(values))) - 1
+        return max(first_position, values[slot]) if slot >= 0 else first_position
 
     def entry(self, slot: int) -> IndexEntry:
         """Return the entry in `slot`; negative slots count from the end."""

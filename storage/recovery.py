@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from kafkawire.ids import LeaderEpoch, Offset
-from storage.batch_scan import walk_headers, walk_valid
+from storage.batch_scan import find_batch, walk_headers, walk_valid
 from storage.errors import CorruptLogError
 from storage.index_file import IndexFile
 from storage.leader_epochs import LeaderEpochs
@@ -73,22 +73,31 @@ def are_indexes_right(segment: Segment) -> bool:
     index = segment.index
     if not (_is_sorted(index.offsets.file) and _is_sorted(index.times.file)):
         return False
-    step = len(index.offsets) // SAMPLED_ENTRIES + 1
     try:
-        for slot in range(0, len(index.offsets), step):
-            offset, position = index.offsets.entry(slot)
-            _, header = next(walk_headers(segment.file, position, segment.size_bytes))
-            if header.last_offset != offset:
-                return False
-        for slot in range(0, len(index.times), step):
-            timestamp_ms, offset = index.times.entry(slot)
-            found = segment.find(offset)
-            if found is None or found[1].last_offset != offset:
-                return False
-            if found[1].max_timestamp_ms != timestamp_ms:
-                return False
-    except (CorruptLogError, StopIteration):
+        return _do_offsets_fit(segment) and _do_times_fit(segment)
+    except CorruptLogError:
         return False
+
+
+def _do_offsets_fit(segment: Segment) -> bool:
+    offsets, file = segment.index.offsets, segment.file
+    for slot in range(0, len(offsets), len(offsets) // SAMPLED_ENTRIES + 1):
+        offset, position = offsets.entry(slot)
+        place = find_batch(file, position, file.size_bytes, offset, offset)
+        if place is None or place.position != position:
+            return False
+    return True
+
+
+def _do_times_fit(segment: Segment) -> bool:
+    times = segment.index.times
+    for slot in range(0, len(times), len(times) // SAMPLED_ENTRIES + 1):
+        timestamp_ms, offset = times.entry(slot)
+        place = segment.find(offset)
+        if place is None or place.last_offset != offset:
+            return False
+        if segment.read_header(place).max_timestamp_ms != timestamp_ms:
+            return False
     return True
 
 

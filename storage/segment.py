@@ -9,26 +9,23 @@ do not fit to the log are noticed where they are used, and made again.
 """
 
 from pathlib import Path
-from typing import Final
 from zlib import crc32
 
 import structlog
 
 from kafkawire.ids import Offset
 from kafkawire.records import BatchHeader
-from storage.batch_scan import walk_headers
+from storage.batch_scan import NO_LIMIT, BatchPlace, find_batch, walk_headers
 from storage.config import LogConfig
 from storage.errors import CorruptLogError, OffsetOverflowError
 from storage.log_file import FileRegion, LogFile
-from storage.offset_index import MAX_RELATIVE_OFFSET
+from storage.offset_index import MAX_RELATIVE_OFFSET, IndexEntry
 from storage.segment_files import SegmentFiles
 from storage.segment_index import SegmentIndex
 
 log = structlog.get_logger()
 
 __all__ = ["FileRegion", "LogFile", "Segment"]
-
-NO_LIMIT: Final = 2**63
 
 
 class Segment:
@@ -178,46 +175,40 @@ class Segment:
         self._tail_offset = base_offset
         self._tail_position = position
 
-    def find(self, offset: Offset) -> tuple[int, BatchHeader] | None:
-        """Return position and header of the first batch that ends at or after `offset`.
-
-        None when all batches end below it.
+    def find(self, offset: Offset) -> BatchPlace | None:
+        """Return the first batch that ends at or after `offset`; None when all end below it.
 
         Raises:
             CorruptLogError: the log is damaged.
         """
         # First, as it opens the indexes too.
-        file = self.file
+        file = self._file or self._open()
         if offset >= self._tail_offset:
-            return self._scan(offset, self._tail_position)
+            return find_batch(file, self._tail_position, file.size_bytes, offset)
         entry = self.index.offsets.lookup(offset)
         if entry.position == 0:
-            return self._scan(offset, 0)
+            return find_batch(file, 0, file.size_bytes, offset)
         try:
-            return self._scan(offset, entry.position, entry.offset)
+            return self._find_from(entry, offset)
         except CorruptLogError as error:
             log.warning("index.damaged", path=str(file.path), error=str(error))
         self.index_again()
-        return self._scan(offset, self.index.offsets.lookup(offset).position)
+        return find_batch(file, self.index.offsets.lookup(offset).position, file.size_bytes, offset)
 
-    def _scan(
-        self, offset: Offset, start: int, first_last_offset: int = NO_LIMIT
-    ) -> tuple[int, BatchHeader] | None:
-        """Find the batch, from `start` on; the one there must not end above `first_last_offset`.
+    def _find_from(self, entry: IndexEntry, offset: Offset) -> BatchPlace | None:
+        """Find a batch, starting with the one that an index entry names.
 
-        It may end below: a Kafka follower up to 3.9 makes one index entry for several batches.
+        That one must not end above the entry's offset. It may end below: a Kafka follower up to
+        3.9 makes one entry for several batches.
         """
-        size = self.size_bytes
-        if start >= size > 0:
-            raise CorruptLogError(self.file.path, start, f"beyond the end at {size}")
-        for place in walk_headers(self.file, start, size):
-            last_offset = place[1].last_offset
-            if last_offset > first_last_offset:
-                raise CorruptLogError(self.file.path, start, f"ends above {first_last_offset}")
-            if last_offset >= offset:
-                return place
-            first_last_offset = NO_LIMIT
-        return None
+        file = self.file
+        if entry.position >= file.size_bytes:
+            raise CorruptLogError(file.path, entry.position, "index entry beyond the end")
+        return find_batch(file, entry.position, file.size_bytes, offset, entry.offset)
+
+    def read_header(self, place: BatchPlace) -> BatchHeader:
+        """Read the whole header of a batch that `find` found."""
+        return next(walk_headers(self.file, place.position, self.size_bytes))[1]
 
     def index_again(self) -> None:
         """Make both indexes again from the log.
@@ -259,13 +250,12 @@ class Segment:
             self.activate()
         if found is None:
             return offset
-        position, header = found
-        self.file.truncate(position)
-        self.index.truncate_to(Offset(header.base_offset))
+        self.file.truncate(found.position)
+        self.index.truncate_to(Offset(found.base_offset))
         self._forget_batches()
-        for place in walk_headers(self.file, self.index.rewind(), position):
+        for place in walk_headers(self.file, self.index.rewind(), found.position):
             self.add_batch(*place)
-        return Offset(min(offset, header.base_offset))
+        return Offset(min(offset, found.base_offset))
 
     def sync(self) -> None:
         """Return when log and indexes are on disk; any thread may call this."""
@@ -313,7 +303,7 @@ class Segment:
         start = self.index.rewind()
         try:
             if last:
-                self._scan(last.offset, start, last.offset)
+                self._find_from(last, last.offset)
             for position, header in walk_headers(self.file, start, self.size_bytes):
                 if self.index.is_entry_due:
                     return False

@@ -18,8 +18,8 @@ class SegmentIndex:
 
     __slots__ = (
         "_bytes_since_entry",
-        "_interval_bytes",
         "base_offset",
+        "interval_bytes",
         "is_full",
         "max_timestamp_ms",
         "max_timestamp_offset",
@@ -42,13 +42,13 @@ class SegmentIndex:
         """The largest timestamp of the batches added so far."""
         self.max_timestamp_offset = base_offset
         """The last offset of the first batch that holds it."""
-        self._interval_bytes = config.index_interval_bytes
+        self.interval_bytes = config.index_interval_bytes
         self._bytes_since_entry = 0
 
     @property
     def is_entry_due(self) -> bool:
         """Whether the next batch gets an entry."""
-        return self._bytes_since_entry > self._interval_bytes
+        return self._bytes_since_entry > self.interval_bytes
 
     def add_batch(
         self, position: int, size_bytes: int, last_offset: Offset, max_timestamp_ms: int
@@ -57,7 +57,7 @@ class SegmentIndex:
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self.max_timestamp_offset = last_offset
-        if self._bytes_since_entry > self._interval_bytes:
+        if self._bytes_since_entry > self.interval_bytes:
             self._append_entries(last_offset, position)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size_bytes

@@ -49,11 +49,11 @@ def latest(segments: Iterable[Segment]) -> TimestampOffset | None:
     """Return the first of the records with the largest timestamp; None if no record has one."""
     by_time = [(largest_timestamp(segment), segment) for segment in segments]
     (timestamp_ms, offset), segment = max(by_time, key=lambda pair: pair[0].timestamp_ms)
-    found = segment.find(offset) if timestamp_ms >= 0 else None
-    if found is None:
+    place = segment.find(offset) if timestamp_ms >= 0 else None
+    if place is None:
         return None
-    position, header = found
-    records = _records(segment, position, header)
+    header = segment.read_header(place)
+    records = _records(segment, place.position, header)
     newest = (record for record in records if record.timestamp_ms == timestamp_ms)
     return next((_answer(record, header) for record in newest), None)
 

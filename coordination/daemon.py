@@ -24,6 +24,7 @@ from coordination.snapshotter import Snapshotter
 from coordination.wal_writer import WalWriter, finish_segment
 
 EXIT_DISK_FAILED: Final = 1
+GC_THRESHOLDS: Final = (100_000, 20, 1000)
 # A thread that comes back from fdatasync waits at most this long for the interpreter.
 SWITCH_INTERVAL_S: Final = 0.0005
 # Restarts leave short segments; so many of them are worth a snapshot at the next start.
@@ -42,7 +43,9 @@ def open_state(data_dir: DataDir) -> tuple[Recovered, WalWriter]:
     began_s = time.perf_counter()
     gc.disable()
     recovered = recover(data_dir.path, data_dir.identity)
+    # Nodes hold no cycles: looking for some among a million of them would stall everybody.
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
     zxid, store_id = recovered.state.zxid, data_dir.identity.store_id
     if recovered.torn_bytes:

@@ -4,6 +4,7 @@ Source: ZooKeeper `FileSnap`, `DataTree.serialize`, `ReferenceCountedACLCache`. 
 `version-2/` of every member's data directory before its first start.
 """
 
+import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from coordination.tree import Node
 
 _FILE_HEADER: Final = struct.pack(">iiq", 0x5A4B534E, 2, -1)
 _OPEN_ACL_KEY: Final = -1
+_NO_DIGEST: Final = struct.pack(">qiq", 0, 2, 0)
 _PERSISTED_STAT = struct.Struct(">qqqqiiiqq")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
@@ -36,16 +38,25 @@ def export_zookeeper(state: State, directory: Path) -> Path:
     if any(target.iterdir()):
         raise DataError(f"{target} is not empty: choose another directory")
     path = target / f"snapshot.{state.zxid:x}"
-    checksum = zlib.adler32(b"")
     with path.open("xb") as file:
-        for chunk in _chunks(state):
-            checksum = zlib.adler32(chunk, checksum)
+        for chunk in _sealed(state):
             file.write(chunk)
-        # The checksum covers everything before it; a closing "/" stands behind it again.
-        file.write(_LONG.pack(checksum) + _string("/"))
         file.flush()
+        os.fsync(file.fileno())
     sync_directory(target)
     return path
+
+
+def _sealed(state: State) -> Iterator[bytes]:
+    """Yield the sections, each followed by a checksum of everything before it and a "/"."""
+    checksum = zlib.adler32(b"")
+    for chunk in _chunks(state):
+        checksum = zlib.adler32(chunk, checksum)
+        yield chunk
+    seal = _LONG.pack(checksum) + _string("/")
+    # We keep no digest of the tree: transaction 0 says that there is none to compare.
+    tail = seal + _NO_DIGEST
+    yield tail + _LONG.pack(zlib.adler32(tail, checksum)) + _string("/")
 
 
 def _chunks(state: State) -> Iterator[bytes]:

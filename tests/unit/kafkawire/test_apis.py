@@ -6,7 +6,7 @@ import pytest
 from kafkawire.apis import APIS, Api, ApiKey, request_header_version, response_header_version
 from kafkawire.schema import flexible_from, versions_of
 
-# What clients of today can work with; section 2.2 of the project's reference on Kafka's behaviour.
+# What every client of today can work with.
 FIRST_ADVERTISED = {
     ApiKey.PRODUCE: (0, 9),
     ApiKey.FETCH: (4, 12),
@@ -20,7 +20,10 @@ FIRST_ADVERTISED = {
     ApiKey.INIT_PRODUCER_ID: (0, 4),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.ALTER_CONFIGS: (0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.DESCRIBE_CLUSTER: (0, 1),
 }
 

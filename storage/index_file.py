@@ -130,7 +130,6 @@ class IndexFile:
         count = len(self.keys)
         data = os.pread(self.fileno(), count * self._entry.size, 0)
         self._use_memory(data)
-        self._written_count = count
         self._extend()
 
     def append(self, key: int, value: int) -> None:
@@ -209,6 +208,7 @@ class IndexFile:
         keys = array(self._typecodes[0], [entry[0] for entry in entries])
         values = array(self._typecodes[1], [entry[1] for entry in entries])
         self.keys, self.values = keys, values
+        self._written_count = len(entries)
         self._is_writable = True
 
     def _use_file(self, count: int) -> None:

@@ -349,12 +349,12 @@ class Log:
         To be called every few seconds: it bounds how much a start after a crash has to recover.
         """
         if self.log_end_offset > self.recovery_point:
-            if now_ms - self._last_flush_ms >= self.config.flush_ms:
-                self.flush()
-            elif self._local.has_closed_since_sync:
-                with self._io():
-                    self._local.sync(closed_only=True)
+            if now_ms - self._last_flush_ms < self.config.flush_ms:
+                if self._local.has_closed_since_sync:
+                    with self._io():
+                        self._local.sync(closed_only=True)
                 return
+            self.flush()
         self._last_flush_ms = now_ms
 
     def close(self) -> None:

@@ -1,0 +1,423 @@
+"""What a start makes of the files that it finds."""
+
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkawire.ids import LeaderEpoch, Offset
+from storage.config import LogConfig
+from storage.log import Log
+from tests.unit.storage.logs import (
+    NOW_MS,
+    SMALL,
+    append,
+    check_files,
+    fill,
+    offsets_in,
+    open_log,
+    read,
+    read_all,
+    split,
+)
+
+Damage = Callable[[Path], None]
+
+
+def events(captured: list[dict[str, object]], name: str) -> list[dict[str, object]]:
+    return [event for event in captured if event["event"] == name]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "orders-0"
+
+
+def written(directory: Path, batch_count: int = 60) -> Log:
+    """A log of three segments, whose times rise."""
+    log = open_log(directory)
+    for number in range(batch_count):
+        append(log, [NOW_MS + number, NOW_MS + number - 3], epoch=number // 25)
+    return log
+
+
+def closed(directory: Path) -> dict[str, bytes]:
+    """A log of three segments that was closed in order; all its files."""
+    written(directory).close()
+    return contents(directory)
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+def epoch_entries(log: Log) -> list[tuple[int, int]]:
+    return [(int(entry.epoch), int(entry.start_offset)) for entry in log.leader_epochs.entries]
+
+
+def test_an_orderly_stop_leaves_what_the_log_asks_for(directory: Path) -> None:
+    closed(directory)
+    check_files(directory)
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_log_is_the_same_after_a_restart(directory: Path, was_clean: bool) -> None:
+    log = written(directory)
+    stored, epochs = read_all(log), epoch_entries(log)
+    log.close()
+    log = open_log(directory, was_clean=was_clean)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 120)
+    assert read_all(log) == stored
+    assert epoch_entries(log) == epochs
+    assert log.recovery_point == (120 if was_clean else 0)
+
+
+def test_appends_go_on_after_a_restart_as_if_there_had_been_none(tmp_path: Path) -> None:
+    restarted, steady = tmp_path / "restarted", tmp_path / "steady"
+    log = open_log(restarted)
+    for number in range(60):
+        append(log, [NOW_MS + number * (-1) ** number], epoch=number // 25)
+        log.close()
+        log = open_log(restarted)
+    log.close()
+    log = open_log(steady)
+    for number in range(60):
+        append(log, [NOW_MS + number * (-1) ** number], epoch=number // 25)
+    log.close()
+    assert contents(restarted) == contents(steady)
+    check_files(restarted)
+
+
+def test_a_clean_start_reads_only_the_end_of_the_last_segment(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(directory, LogConfig(segment_bytes=400_000))
+    fill(log, 30, value_bytes=40_000)
+    log.close()
+    read_bytes = 0
+    real = os.pread
+
+    def counting(descriptor: int, size: int, position: int) -> bytes:
+        nonlocal read_bytes
+        data = real(descriptor, size, position)
+        read_bytes += len(data)
+        return data
+
+    monkeypatch.setattr(os, "pread", counting)
+    log = open_log(directory, LogConfig(segment_bytes=400_000))
+    assert log.log_end_offset == 30
+    assert 0 < read_bytes < 20_000
+    # The first segment's first batch, and its last one, by which opening it is checked.
+    log.read(Offset(0), 10, end_offset=Offset(30), min_one_batch=True)
+    assert read_bytes < 40_000
+
+
+def test_a_clean_start_holds_no_file_open(directory: Path) -> None:
+    closed(directory)
+    before = len(os.listdir("/proc/self/fd"))
+    log = open_log(directory)
+    assert len(os.listdir("/proc/self/fd")) == before
+    append(log)
+    assert len(os.listdir("/proc/self/fd")) == before + 3
+
+
+DAMAGES: list[tuple[str, Damage]] = [
+    ("deleted", lambda path: path.unlink()),
+    ("empty", lambda path: path.write_bytes(b"")),
+    ("cut within an entry", lambda path: path.write_bytes(path.read_bytes()[:-3])),
+    ("cut in half", lambda path: os.truncate(path, path.stat().st_size // 24 * 12)),
+    ("last entry changed", lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\x01")),
+    ("zeros", lambda path: path.write_bytes(bytes(path.stat().st_size))),
+    ("garbage", lambda path: path.write_bytes(b"\xff\x80\x07" * (path.stat().st_size // 3))),
+    ("zeros behind", lambda path: path.write_bytes(path.read_bytes() + bytes(240))),
+]
+
+
+@pytest.mark.parametrize("was_clean", [True, False], ids=["clean", "after a crash"])
+@pytest.mark.parametrize("damage", [pytest.param(each, id=name) for name, each in DAMAGES])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_damaged_indexes_are_made_again_to_the_same_bytes(
+    directory: Path, suffix: str, damage: Damage, was_clean: bool
+) -> None:
+    expected = closed(directory)
+    for path in directory.glob(f"*{suffix}"):
+        damage(path)
+    log = open_log(directory, was_clean=was_clean, recovery_point=120)
+    assert offsets_in(read_all(log)) == list(range(120))
+    for number in range(60):
+        found = log.offset_for_timestamp(NOW_MS + number, Offset(120))
+        assert found is not None
+        assert (found.timestamp_ms, found.offset) == (NOW_MS + number, 2 * number)
+    log.close()
+    assert contents(directory) == expected
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_flipped_bit_anywhere_in_an_index_changes_no_answer(
+    tmp_path: Path, suffix: str
+) -> None:
+    expected = closed(tmp_path / "origin")
+    name = f"{0:020d}{suffix}"
+    for position in range(len(expected[name])):
+        directory = tmp_path / f"{position}-0"
+        shutil.copytree(tmp_path / "origin", directory)
+        data = bytearray(expected[name])
+        data[position] ^= 1 << position % 8
+        (directory / name).write_bytes(data)
+        log = open_log(directory)
+        for offset in range(0, 120):
+            assert offsets_in(read(log, offset))[0] == offset // 2 * 2
+        for number in range(60):
+            found = log.offset_for_timestamp(NOW_MS + number, Offset(120))
+            assert found is not None
+            assert found.offset == 2 * number
+        # After a crash a sample finds it, which is all of so small an index.
+        log = open_log(directory, was_clean=False, recovery_point=120)
+        log.close()
+        assert contents(directory) == expected
+        shutil.rmtree(directory)
+
+
+def test_a_damaged_index_is_reported(directory: Path) -> None:
+    closed(directory)
+    path = directory / f"{0:020d}.index"
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, 4, 1)
+    path.write_bytes(data)
+    log = open_log(directory)
+    with capture_logs() as captured:
+        read(log, struct.unpack_from(">i", data)[0])
+    assert events(captured, "index.damaged")
+    assert events(captured, "index.rebuilt")
+
+
+def test_an_index_of_a_kafka_follower_is_understood(directory: Path) -> None:
+    """Up to 3.9 a follower made one entry per fetch: last offset of the last batch, first position."""
+    log = open_log(directory, LogConfig(index_interval_bytes=0))
+    fill(log, 20)
+    log.roll(NOW_MS)
+    log.close()
+    batches = split((directory / f"{0:020d}.log").read_bytes())
+    entries = [(9, batches[5].position), (19, batches[10].position)]
+    data = b"".join(struct.pack(">ii", *entry) for entry in entries)
+    (directory / f"{0:020d}.index").write_bytes(data)
+    log = open_log(directory)
+    for offset in range(20):
+        assert offsets_in(read(log, offset))[0] == offset
+
+
+def test_a_torn_tail_is_cut_also_where_the_stop_seemed_orderly(directory: Path) -> None:
+    expected = closed(directory)
+    last = max(directory.glob("*.log"))
+    with last.open("ab") as file:
+        file.write(b"torn")
+    with capture_logs() as captured:
+        log = open_log(directory, recovery_point=120)
+    assert events(captured, "log.damaged")
+    assert events(captured, "log.cut")[0]["cut_bytes"] == 4
+    assert log.log_end_offset == 120
+    log.close()
+    assert contents(directory) == expected
+
+
+def test_segments_behind_a_bad_one_are_dropped(directory: Path) -> None:
+    written(directory).close()
+    first = min(directory.glob("*.log"))
+    data = first.read_bytes()
+    first.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    log = open_log(directory, was_clean=False)
+    assert log.log_end_offset == split(data)[-1].base_offset
+    assert len(log.segments) == 1
+    assert len(list(directory.glob("*.deleted"))) == 9
+    append(log)
+    assert offsets_in(read_all(log)) == list(range(log.log_end_offset))
+    log.remove_deleted_files(NOW_MS)
+    log.remove_deleted_files(NOW_MS + 60_000)
+    assert not list(directory.glob("*.deleted"))
+
+
+def test_recovery_begins_at_the_recovery_point(directory: Path) -> None:
+    log = written(directory)
+    bases = [segment.base_offset for segment in log.segments]
+    log.close()
+    first = directory / f"{bases[0]:020d}.log"
+    data = bytearray(first.read_bytes())
+    data[100] ^= 1
+    first.write_bytes(data)
+    # Below the recovery point nothing is checked, so nothing is cut there.
+    log = open_log(directory, was_clean=False, recovery_point=bases[1] + 1)
+    assert log.log_end_offset == 120
+    assert log.recovery_point == bases[1] + 1
+    log = open_log(directory, was_clean=False, recovery_point=bases[0] + 1)
+    assert log.log_end_offset == 0
+
+
+def test_the_segment_that_ends_at_the_recovery_point_is_recovered(directory: Path) -> None:
+    """Its indexes were closed after the flush, so they need not be on disk."""
+    log = open_log(directory)
+    for number in range(15):
+        append(log, [NOW_MS + number])
+    log.flush()
+    log.roll(NOW_MS)
+    recovery_point = log.recovery_point
+    log.close()
+    expected = contents(directory)
+    for suffix in (".index", ".timeindex"):
+        path = directory / f"{0:020d}{suffix}"
+        path.write_bytes(bytes(path.stat().st_size))
+    open_log(directory, was_clean=False, recovery_point=recovery_point).close()
+    assert contents(directory) == expected
+
+
+def test_offsets_that_reach_into_the_next_segment_are_cut(directory: Path) -> None:
+    """The base offset is not covered by the checksum; a flipped bit there is found by order."""
+    log = written(directory)
+    bases = [segment.base_offset for segment in log.segments]
+    log.close()
+    path = directory / f"{bases[0]:020d}.log"
+    data = bytearray(path.read_bytes())
+    last = split(bytes(data))[-1]
+    struct.pack_into(">q", data, last.position, last.base_offset + 64)
+    path.write_bytes(data)
+    log = open_log(directory, was_clean=False)
+    assert log.log_end_offset == last.base_offset
+    assert len(log.segments) == 1
+
+
+def test_offsets_too_far_from_their_segment_are_cut(directory: Path) -> None:
+    log = open_log(directory)
+    fill(log, 3)
+    log.close()
+    path = directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">q", data, split(bytes(data))[2].position, 2**31)
+    path.write_bytes(data)
+    assert open_log(directory, was_clean=False).log_end_offset == 2
+
+
+@pytest.mark.parametrize("content", [None, "", "garbage", "0\n7\n0 0\n", "0\n1\n-1 3\n"])
+def test_lost_epochs_are_told_by_the_batches_epoch_0_included(
+    directory: Path, content: str | None
+) -> None:
+    log = written(directory)
+    epochs = epoch_entries(log)
+    log.close()
+    path = directory / "leader-epoch-checkpoint"
+    path.unlink()
+    if content is not None:
+        path.write_text(content)
+    assert epochs[0] == (0, 0)
+    for was_clean in (True, False):
+        log = open_log(directory, was_clean=was_clean)
+        assert epoch_entries(log) == epochs
+    log.close()
+    assert path.read_text() == "0\n3\n0 0\n1 50\n2 100\n"
+
+
+def test_epochs_beyond_the_recovered_end_are_dropped(directory: Path) -> None:
+    log = written(directory)
+    log.assign_epoch(LeaderEpoch(9), Offset(120))
+    log.close()
+    last = max(directory.glob("*.log"))
+    os.truncate(last, 0)
+    log = open_log(directory, was_clean=False)
+    assert epoch_entries(log) == [(0, 0), (1, 50)]
+
+
+def test_epochs_follow_the_log_start(directory: Path) -> None:
+    closed(directory)
+    log = open_log(directory, log_start_offset=60)
+    assert log.log_start_offset == 60
+    assert epoch_entries(log) == [(1, 60), (2, 100)]
+
+
+def test_a_log_that_ends_below_its_start_begins_anew(directory: Path) -> None:
+    closed(directory)
+    log = open_log(directory, log_start_offset=500)
+    assert (log.log_start_offset, log.log_end_offset) == (500, 500)
+    assert epoch_entries(log) == []
+    append(log)
+    assert offsets_in(read_all(log)) == [500]
+
+
+def test_a_damaged_segment_without_index_is_served_up_to_the_damage(directory: Path) -> None:
+    closed(directory)
+    first = min(directory.glob("*.log"))
+    data = bytearray(first.read_bytes())
+    batches = split(bytes(data))
+    data[batches[4].position + 16] = 9
+    first.write_bytes(data)
+    first.with_suffix(".index").unlink()
+    with capture_logs() as captured:
+        log = open_log(directory)
+    assert events(captured, "log.damaged")
+    assert log.log_end_offset == 120
+
+
+def test_what_a_crash_left_half_done_is_tidied(directory: Path) -> None:
+    expected = closed(directory)
+    bases = sorted(int(path.stem) for path in directory.glob("*.log"))
+    (directory / f"{bases[0]:020d}.log.deleted").write_bytes(b"old")
+    (directory / f"{bases[1]:020d}.log.cleaned").write_bytes(b"half")
+    (directory / f"{bases[1]:020d}.index.cleaned").write_bytes(b"half")
+    (directory / f"{bases[2]:020d}.log.swap").write_bytes(b"of an unfinished split")
+    (directory / f"{bases[1] + 1:020d}.index").write_bytes(b"without a log")
+    with capture_logs() as captured:
+        open_log(directory).close()
+    assert len(events(captured, "leftover.removed")) == 5
+    assert contents(directory) == expected
+
+
+def test_files_that_are_not_ours_stay(directory: Path) -> None:
+    closed(directory)
+    names = [f"{0:020d}.snapshot", f"{0:020d}.snapshot.deleted", "notes.txt", "00.log"]
+    for name in names:
+        (directory / name).write_bytes(b"theirs")
+    open_log(directory).close()
+    assert all((directory / name).read_bytes() == b"theirs" for name in names)
+
+
+def test_a_swap_that_was_complete_is_finished(directory: Path) -> None:
+    """The cleaner had merged the first two segments and crashed before the last renames."""
+    log = written(directory)
+    bases = [segment.base_offset for segment in log.segments]
+    stored = read_all(log)
+    log.close()
+    merged = b"".join((directory / f"{base:020d}.log").read_bytes() for base in bases[:2])
+    (directory / f"{0:020d}.log.swap").write_bytes(merged)
+    (directory / f"{0:020d}.index.swap").write_bytes(b"")
+    (directory / f"{0:020d}.timeindex.swap").write_bytes(b"")
+    with capture_logs() as captured:
+        log = open_log(directory)
+    assert events(captured, "swap.finished")[0]["end_offset"] == bases[2]
+    assert [segment.base_offset for segment in log.segments] == [0, *bases[2:]]
+    assert read_all(log) == stored
+    log.close()
+    check_files(directory)
+
+
+def test_an_index_of_a_swap_is_renamed_alone_where_its_log_was_already(directory: Path) -> None:
+    expected = closed(directory)
+    path = directory / f"{0:020d}.index"
+    path.rename(path.with_name(path.name + ".swap"))
+    open_log(directory).close()
+    assert contents(directory) == expected
+
+
+def test_a_recovered_log_has_the_files_of_an_orderly_stop(directory: Path) -> None:
+    log = written(directory)
+    log.flush()
+    expected = read_all(log)
+    # The process died: nobody closed anything.
+    crashed = directory.with_name("crashed-0")
+    shutil.copytree(directory, crashed)
+    recovered = open_log(crashed, was_clean=False, recovery_point=log.recovery_point)
+    assert read_all(recovered) == expected
+    recovered.close()
+    log.close()
+    assert contents(crashed) == contents(directory)
+    check_files(crashed, SMALL.index_interval_bytes)

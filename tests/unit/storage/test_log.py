@@ -1,0 +1,593 @@
+"""One partition's log: appends, reads, rolls, truncation."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkawire.compression import Codec
+from kafkawire.errors import CorruptBatchError
+from kafkawire.ids import LeaderEpoch, Offset, TopicId
+from kafkawire.records import TimestampType, crc_matches, read_header, read_records
+from storage.config import LogConfig
+from storage.errors import (
+    BatchTooLargeError,
+    InconsistentTopicIdError,
+    OffsetOutOfRangeError,
+    TruncatedRegionError,
+    UnexpectedOffsetError,
+)
+from storage.leader_epochs import EpochEntry
+from storage.log import Log
+from tests.unit.storage.logs import (
+    NOW_MS,
+    SMALL,
+    append,
+    batch_of,
+    check_files,
+    fill,
+    offsets_in,
+    open_log,
+    read,
+    read_all,
+    replicated,
+    split,
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return open_log(tmp_path / "orders-0")
+
+
+def epoch_entries(log: Log) -> list[tuple[int, int]]:
+    return [(int(entry.epoch), int(entry.start_offset)) for entry in log.leader_epochs.entries]
+
+
+def file_names(log: Log, suffix: str) -> list[str]:
+    return sorted(path.name for path in log.directory.glob(f"*{suffix}"))
+
+
+def test_a_new_log_is_empty_and_has_kafkas_files(log: Log) -> None:
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 0, 0)
+    assert sorted(path.name for path in log.directory.iterdir()) == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+    ]
+
+
+def test_batches_get_the_next_offsets_and_the_leaders_epoch(log: Log) -> None:
+    first = append(log, [NOW_MS] * 3, epoch=7)
+    second = append(log, [NOW_MS] * 2, epoch=7)
+    assert (first.base_offset, first.last_offset) == (0, 2)
+    assert (second.base_offset, second.last_offset, second.log_append_time_ms) == (3, 4, -1)
+    assert offsets_in(read(log, 0)) == [0, 1, 2, 3, 4]
+    assert {batch.epoch for batch in split(read(log, 0))} == {7}
+
+
+def test_a_batch_is_stored_as_it_was_sent_except_offset_and_epoch(log: Log) -> None:
+    batch = batch_of([NOW_MS] * 3, codec=Codec.ZSTD)
+    sent = bytes(batch)
+    log.append_as_leader(memoryview(batch), read_header(batch), LeaderEpoch(4), NOW_MS)
+    stored = read(log, 0)
+    assert stored[8:12] + stored[16:] == sent[8:12] + sent[16:]
+
+
+def test_log_append_time_replaces_the_producers_time(tmp_path: Path) -> None:
+    config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    log = open_log(tmp_path / "orders-0", config)
+    info = append(log, [5, 6], now_ms=NOW_MS + 1)
+    stored = memoryview(read(log, 0))
+    assert info.log_append_time_ms == NOW_MS + 1
+    assert crc_matches(stored, read_header(stored))
+    assert {record.timestamp_ms for record in read_records(stored)} == {NOW_MS + 1}
+    assert log.max_timestamp() == (NOW_MS + 1, 0, 0)
+
+
+def test_a_batch_larger_than_a_segment_is_refused(log: Log) -> None:
+    with pytest.raises(BatchTooLargeError, match="2000"):
+        append(log, value_bytes=3_000)
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        pytest.param(0, [0, 1, 2, 3, 4, 5], id="the start"),
+        pytest.param(3, [3, 4, 5], id="the first of a batch"),
+        pytest.param(4, [3, 4, 5], id="within a batch: the whole of it"),
+        pytest.param(6, [], id="the end"),
+    ],
+)
+def test_a_read_starts_with_the_batch_that_holds_the_offset(
+    log: Log, offset: int, expected: list[int]
+) -> None:
+    append(log, [NOW_MS] * 3)
+    append(log, [NOW_MS] * 3)
+    assert offsets_in(read(log, offset)) == expected
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 11])
+def test_a_read_outside_the_log_is_refused(log: Log, offset: int) -> None:
+    fill(log, 10)
+    log.advance_log_start(Offset(5))
+    with pytest.raises(OffsetOutOfRangeError, match=r"5\.\.10") as caught:
+        read(log, offset)
+    assert (caught.value.log_start_offset, caught.value.log_end_offset) == (5, 10)
+
+
+def test_a_read_ends_below_the_end_offset(log: Log) -> None:
+    for _ in range(4):
+        append(log, [NOW_MS] * 3)
+    assert offsets_in(read(log, 0, end_offset=6)) == [0, 1, 2, 3, 4, 5]
+    assert read(log, 6, end_offset=6) == b""
+    assert read(log, 8, end_offset=6) == b""
+    # Within a batch: never half of one.
+    assert offsets_in(read(log, 0, end_offset=5)) == [0, 1, 2]
+    assert read(log, 4, end_offset=5) == b""
+
+
+def test_a_read_takes_whole_batches_up_to_the_limit(log: Log) -> None:
+    fill(log, 10)
+    size = len(read(log, 9))
+    assert offsets_in(read(log, 0, max_bytes=3 * size)) == [0, 1, 2]
+    assert offsets_in(read(log, 0, max_bytes=4 * size - 1)) == [0, 1, 2]
+    assert offsets_in(read(log, 2, max_bytes=1)) == [2]
+
+
+def test_without_min_one_batch_a_larger_batch_does_not_come(log: Log) -> None:
+    append(log)
+    region = log.read(Offset(0), 10, end_offset=Offset(1), min_one_batch=False)
+    assert region.size_bytes == 0
+    assert region.read() == b""
+
+
+def test_a_read_ends_with_its_segment(log: Log) -> None:
+    fill(log, 3)
+    log.roll(NOW_MS)
+    fill(log, 3)
+    assert offsets_in(read(log, 1)) == [1, 2]
+    assert offsets_in(read(log, 3)) == [3, 4, 5]
+    assert offsets_in(read(log, 0, end_offset=2)) == [0, 1]
+    assert offsets_in(read(log, 0, end_offset=3)) == [0, 1, 2]
+
+
+def test_a_read_goes_on_in_the_next_segment_where_a_hole_ends_this_one(log: Log) -> None:
+    log.append_as_follower(memoryview(replicated(0, 3)), NOW_MS)
+    log.roll(NOW_MS)
+    # Compaction may have taken 3..9 from the leader.
+    log.append_as_follower(memoryview(replicated(10, 2)), NOW_MS)
+    assert offsets_in(read(log, 5)) == [10, 11]
+    assert offsets_in(read(log, 3, end_offset=11)) == []
+
+
+def test_a_segment_rolls_before_it_would_exceed_its_size(log: Log) -> None:
+    fill(log, 60)
+    sizes = [path.stat().st_size for path in sorted(log.directory.glob("*.log"))]
+    assert len(sizes) > 2
+    assert all(SMALL.segment_bytes - 100 < size <= SMALL.segment_bytes for size in sizes[:-1])
+    assert offsets_in(read_all(log)) == list(range(60))
+
+
+def test_a_segment_rolls_when_the_time_of_its_records_has_passed(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", LogConfig(segment_ms=1_000))
+    append(log, [NOW_MS])
+    append(log, [NOW_MS + 1_000])
+    # The clock does not count, only what the records say.
+    append(log, [NOW_MS], now_ms=NOW_MS + 10_000)
+    assert len(log.segments) == 1
+    append(log, [NOW_MS + 1_001])
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+
+
+def test_without_timestamps_the_clock_rolls_a_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", LogConfig(segment_ms=1_000))
+    append(log, [-1])
+    append(log, [-1], now_ms=NOW_MS + 1_000)
+    assert len(log.segments) == 1
+    append(log, [-1], now_ms=NOW_MS + 1_001)
+    assert len(log.segments) == 2
+
+
+def test_the_time_of_the_first_batch_counts_also_after_a_restart(tmp_path: Path) -> None:
+    config = LogConfig(segment_ms=1_000)
+    log = open_log(tmp_path / "orders-0", config)
+    append(log, [NOW_MS])
+    append(log, [NOW_MS + 900])
+    log.close()
+    log = open_log(tmp_path / "orders-0", config)
+    append(log, [NOW_MS + 1_001])
+    assert len(log.segments) == 2
+
+
+def test_jitter_spreads_rolls_and_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    def segments_of(name: str) -> int:
+        log = open_log(tmp_path / name, LogConfig(segment_ms=1_000, segment_jitter_ms=500))
+        append(log, [NOW_MS])
+        append(log, [NOW_MS + 750])
+        return len(log.segments)
+
+    rolled = [segments_of(f"orders-{number}") for number in range(20)]
+    assert set(rolled) == {1, 2}
+    assert rolled == [segments_of(f"other/orders-{number}") for number in range(20)]
+
+
+def test_compaction_lag_shortens_the_time_of_a_segment() -> None:
+    policy = frozenset({"compact"})
+    assert LogConfig(max_compaction_lag_ms=5, cleanup_policy=policy).max_segment_ms == 5
+    assert LogConfig(max_compaction_lag_ms=5, segment_ms=9).max_segment_ms == 9
+
+
+@pytest.mark.parametrize("index_bytes", [32, 36])
+def test_a_segment_rolls_when_an_index_is_full(tmp_path: Path, index_bytes: int) -> None:
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=index_bytes)
+    log = open_log(tmp_path / "orders-0", config)
+    for number in range(20):
+        append(log, [NOW_MS + number])
+    log.close()
+    # 32 bytes hold 4 offsets but only 2 times, of which closing takes the last.
+    assert len(file_names(log, ".log")) > 5
+    check_files(log.directory, interval=0)
+
+
+def test_indexes_too_small_for_any_entry_do_no_harm(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", LogConfig(index_interval_bytes=0, segment_index_bytes=4))
+    fill(log, 6)
+    assert offsets_in(read_all(log)) == list(range(6))
+
+
+def test_a_segment_rolls_before_a_relative_offset_overflows(log: Log) -> None:
+    log.append_as_follower(memoryview(replicated(5, 2)), NOW_MS)
+    log.append_as_follower(memoryview(replicated(2**31 - 2, 2)), NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0]
+    log.append_as_follower(memoryview(replicated(2**31, 2)), NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0, 2**31]
+    assert offsets_in(read_all(log)) == [5, 6, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1]
+
+
+def test_rolling_an_empty_segment_does_nothing(log: Log) -> None:
+    log.roll(NOW_MS)
+    assert len(log.segments) == 1
+
+
+def test_a_follower_takes_batches_as_they_are(log: Log) -> None:
+    data = replicated(0, 3, epoch=1) + replicated(3, 2, epoch=4) + replicated(9, 1, epoch=4)
+    info = log.append_as_follower(memoryview(data), NOW_MS)
+    assert info is not None
+    assert (info.base_offset, info.last_offset, log.log_end_offset) == (0, 9, 10)
+    assert read_all(log) == bytes(data)
+    assert epoch_entries(log) == [(1, 0), (4, 3)]
+
+
+def test_a_follower_writes_a_set_of_batches_at_once(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log)
+    writes = []
+    real = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda *args: writes.append(args) or real(*args))
+    data = b"".join(replicated(1 + number) for number in range(10))
+    log.append_as_follower(memoryview(bytearray(data)), NOW_MS)
+    assert len(writes) == 1
+    monkeypatch.undo()
+    log.close()
+    check_files(log.directory)
+
+
+def test_a_followers_set_is_split_where_a_segment_ends(log: Log) -> None:
+    data = b"".join(replicated(number) for number in range(60))
+    log.append_as_follower(memoryview(data), NOW_MS)
+    log.append_as_follower(memoryview(b"".join(map(replicated, range(60, 120)))), NOW_MS)
+    assert len(log.segments) > 4
+    assert offsets_in(read_all(log)) == list(range(120))
+
+
+def test_a_follower_ignores_a_half_batch_at_the_end(log: Log) -> None:
+    whole, half = replicated(0, 3), replicated(3, 2)[:-1]
+    log.append_as_follower(memoryview(whole + half), NOW_MS)
+    assert log.log_end_offset == 3
+    assert log.append_as_follower(memoryview(half), NOW_MS) is None
+
+
+def test_a_follower_takes_a_batch_larger_than_its_own_segments(log: Log) -> None:
+    append(log)
+    log.append_as_follower(memoryview(replicated(1, value_bytes=5_000)), NOW_MS)
+    append(log)
+    assert offsets_in(read_all(log)) == [0, 1, 2]
+    assert len(log.segments) == 3
+
+
+@pytest.mark.parametrize("base_offset", [0, 2])
+def test_a_follower_refuses_what_it_has_already(log: Log, base_offset: int) -> None:
+    fill(log, 3)
+    with pytest.raises(UnexpectedOffsetError, match=f"at {base_offset} where 3"):
+        log.append_as_follower(memoryview(replicated(base_offset, 5)), NOW_MS)
+    assert log.log_end_offset == 3
+
+
+def test_a_follower_appends_nothing_of_a_set_with_a_bad_batch(log: Log) -> None:
+    bad = replicated(1)
+    bad[-1] ^= 1
+    with pytest.raises(CorruptBatchError, match="batch at 1"):
+        log.append_as_follower(memoryview(replicated(0) + bad), NOW_MS)
+    with pytest.raises(UnexpectedOffsetError):
+        log.append_as_follower(memoryview(replicated(4) + replicated(4)), NOW_MS)
+    assert log.log_end_offset == 0
+
+
+def test_an_empty_follower_takes_the_batch_in_which_its_log_starts(log: Log) -> None:
+    log.truncate_fully_and_start_at(Offset(15))
+    log.append_as_follower(memoryview(replicated(10, 10, epoch=3)), NOW_MS)
+    assert (log.log_start_offset, log.log_end_offset) == (15, 20)
+    assert epoch_entries(log) == [(3, 10)]
+    assert offsets_in(read(log, 15)) == list(range(10, 20))
+    with pytest.raises(OffsetOutOfRangeError):
+        read(log, 14)
+
+
+@pytest.mark.parametrize("target", [0, 1, 13, 25, 59])
+def test_truncation_drops_everything_from_the_offset_on(log: Log, target: int) -> None:
+    fill(log, 60)
+    assert log.truncate_to(Offset(target))
+    assert log.log_end_offset == target
+    assert offsets_in(read_all(log)) == list(range(target))
+    fill(log, 60 - target)
+    assert offsets_in(read_all(log)) == list(range(60))
+    log.close()
+    check_files(log.directory)
+
+
+def test_truncation_never_leaves_half_a_batch(log: Log) -> None:
+    append(log, [NOW_MS] * 5)
+    append(log, [NOW_MS] * 5)
+    log.truncate_to(Offset(7))
+    assert log.log_end_offset == 5
+    assert offsets_in(read_all(log)) == [0, 1, 2, 3, 4]
+
+
+def test_truncation_into_a_hole_ends_the_log_there(log: Log) -> None:
+    log.append_as_follower(memoryview(replicated(0) + replicated(10)), NOW_MS)
+    log.truncate_to(Offset(6))
+    assert log.log_end_offset == 6
+    log.truncate_to(Offset(4))
+    assert log.log_end_offset == 4
+    assert offsets_in(read_all(log)) == [0]
+
+
+def test_truncation_at_or_above_the_end_only_drops_an_empty_epoch(log: Log) -> None:
+    fill(log, 3)
+    log.assign_epoch(LeaderEpoch(5), Offset(3))
+    assert epoch_entries(log) == [(0, 0), (5, 3)]
+    assert not log.truncate_to(Offset(3))
+    assert not log.truncate_to(Offset(9))
+    assert log.log_end_offset == 3
+    assert epoch_entries(log) == [(0, 0)]
+
+
+def test_truncation_lowers_recovery_point_log_start_and_epochs(log: Log) -> None:
+    fill(log, 30, epoch=1)
+    fill(log, 30, epoch=2)
+    log.flush()
+    assert log.recovery_point == 60
+    log.advance_log_start(Offset(50))
+    log.truncate_to(Offset(45))
+    assert (log.recovery_point, log.log_start_offset, log.log_end_offset) == (45, 45, 45)
+    assert epoch_entries(log) == []
+
+
+def test_truncation_below_the_first_segment_empties_the_log(log: Log) -> None:
+    log.truncate_fully_and_start_at(Offset(100))
+    append(log)
+    assert log.truncate_to(Offset(40))
+    assert (log.log_start_offset, log.log_end_offset) == (40, 40)
+
+
+def test_starting_anew_drops_everything(log: Log) -> None:
+    fill(log, 40)
+    log.truncate_fully_and_start_at(Offset(1_000))
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1_000, 1_000, 0)
+    assert epoch_entries(log) == []
+    assert file_names(log, ".log") == ["00000000000000001000.log"]
+    append(log)
+    assert offsets_in(read_all(log)) == [1_000]
+
+
+def test_the_log_start_moves_up_and_takes_whole_segments_with_it(log: Log) -> None:
+    fill(log, 30, epoch=1)
+    fill(log, 30, epoch=2)
+    bases = [segment.base_offset for segment in log.segments]
+    assert log.advance_log_start(Offset(bases[2] + 1))
+    assert [segment.base_offset for segment in log.segments] == bases[2:]
+    assert not log.advance_log_start(Offset(3))
+    assert log.log_start_offset == bases[2] + 1
+    assert log.advance_log_start(Offset(50))
+    assert epoch_entries(log) == [(2, 50)]
+    with pytest.raises(OffsetOutOfRangeError):
+        log.advance_log_start(Offset(61))
+
+
+def test_the_active_segment_stays_even_if_everything_is_deleted(log: Log) -> None:
+    fill(log, 30)
+    log.advance_log_start(Offset(30))
+    assert len(log.segments) == 1
+    assert read(log, 30) == b""
+
+
+def test_deleted_files_wait_and_readers_finish(log: Log) -> None:
+    fill(log, 60)
+    expected = read(log, 0)
+    region = log.read(Offset(0), 10_000, end_offset=Offset(60), min_one_batch=True)
+    log.advance_log_start(Offset(60))
+    assert len(file_names(log, ".log.deleted")) == 2
+    assert region.read() == expected
+    log.remove_deleted_files(NOW_MS)
+    log.remove_deleted_files(NOW_MS + 59_999)
+    assert len(file_names(log, ".deleted")) == 6
+    log.remove_deleted_files(NOW_MS + 60_000)
+    assert file_names(log, ".deleted") == []
+    assert region.read() == expected
+
+
+def test_a_region_that_was_truncated_meanwhile_is_not_served(log: Log) -> None:
+    fill(log, 3)
+    region = log.read(Offset(0), 10_000, end_offset=Offset(3), min_one_batch=True)
+    log.truncate_to(Offset(1))
+    with pytest.raises(TruncatedRegionError, match="before the end"):
+        region.read()
+
+
+def test_a_flush_raises_the_recovery_point(log: Log) -> None:
+    fill(log, 30)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 30
+
+
+def test_every_append_is_flushed_if_the_topic_asks_for_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", LogConfig(flush_messages=3))
+    append(log, [NOW_MS] * 2)
+    assert log.recovery_point == 0
+    append(log)
+    assert log.recovery_point == 3
+    log.append_as_follower(memoryview(replicated(3, 3)), NOW_MS)
+    assert log.recovery_point == 6
+
+
+def test_closed_segments_are_flushed_when_it_is_due(log: Log) -> None:
+    fill(log, 5)
+    log.flush_if_due(NOW_MS)
+    assert log.recovery_point == 0
+    log.roll(NOW_MS)
+    fill(log, 5)
+    log.flush_if_due(NOW_MS)
+    assert log.recovery_point == 5
+
+
+def test_everything_is_flushed_when_the_topics_time_has_passed(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", LogConfig(flush_ms=1_000))
+    append(log)
+    log.flush_if_due(NOW_MS + 999)
+    assert log.recovery_point == 0
+    log.flush_if_due(NOW_MS + 1_000)
+    assert log.recovery_point == 1
+    append(log)
+    log.flush_if_due(NOW_MS + 1_999)
+    assert log.recovery_point == 1
+
+
+def test_a_flush_that_began_before_a_truncation_does_not_raise_the_recovery_point(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, 10)
+    real = os.fdatasync
+
+    def truncate_meanwhile(descriptor: int) -> None:
+        monkeypatch.undo()
+        log.truncate_to(Offset(4))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", truncate_meanwhile)
+    log.flush()
+    assert log.recovery_point == 0
+    fill(log, 10)
+    log.flush()
+    assert log.recovery_point == 14
+
+
+def test_epochs_are_on_disk_when_the_batch_is(log: Log) -> None:
+    append(log, epoch=0)
+    append(log, epoch=3)
+    path = log.directory / "leader-epoch-checkpoint"
+    assert path.read_text() == "0\n2\n0 0\n3 1\n"
+    log.truncate_to(Offset(1))
+    log.flush()
+    assert path.read_text() == "0\n1\n0 0\n"
+    assert log.leader_epochs.entries == (EpochEntry(LeaderEpoch(0), Offset(0)),)
+
+
+def test_epoch_queries_know_the_log_end(log: Log) -> None:
+    fill(log, 3, epoch=1)
+    fill(log, 3, epoch=4)
+    assert log.end_offset_for(1) == (1, 3)
+    assert log.end_offset_for(4) == (4, 6)
+    assert log.end_offset_for(9) == (-1, -1)
+
+
+def test_the_topic_id_is_written_before_anything_else_and_kept(tmp_path: Path) -> None:
+    ours, other = TopicId(int=7), TopicId(int=8)
+    log = open_log(tmp_path / "orders-0")
+    assert log.topic_id is None
+    log.assign_topic_id(ours)
+    log.assign_topic_id(ours)
+    with pytest.raises(InconsistentTopicIdError, match="not of"):
+        log.assign_topic_id(other)
+    text = (log.directory / "partition.metadata").read_text()
+    assert text == "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw"
+    log.close()
+    assert open_log(tmp_path / "orders-0").topic_id == ours
+
+
+def test_a_new_config_counts_at_once(log: Log) -> None:
+    fill(log, 3)
+    log.update_config(LogConfig(segment_bytes=300))
+    fill(log, 3)
+    assert log.config.segment_bytes == 300
+    assert [segment.base_offset for segment in log.segments] == [0, 3]
+
+
+def test_preallocation_reserves_space_and_gives_back_the_rest(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=100_000, preallocate=True)
+    log = open_log(tmp_path / "orders-0", config)
+    append(log)
+    size = log.size_bytes
+    path = log.directory / "00000000000000000000.log"
+    assert path.stat().st_size == 100_000
+    assert offsets_in(read_all(log)) == [0]
+    log.roll(NOW_MS)
+    assert path.stat().st_size == size
+    log.close()
+    assert (log.directory / "00000000000000000001.log").stat().st_size == 0
+
+
+def test_index_files_are_extended_while_active_and_cut_when_closed(tmp_path: Path) -> None:
+    config = LogConfig(index_interval_bytes=200, segment_index_bytes=1_001)
+    log = open_log(tmp_path / "orders-0", config)
+    for number in range(50):
+        append(log, [NOW_MS + number])
+    offsets, times = (log.directory / f"{0:020d}{suffix}" for suffix in (".index", ".timeindex"))
+    assert (offsets.stat().st_size, times.stat().st_size) == (1_000, 996)
+    log.roll(NOW_MS)
+    assert 0 < offsets.stat().st_size < 200
+    assert times.stat().st_size == (offsets.stat().st_size // 8 + 1) * 12
+    log.close()
+    check_files(log.directory)
+
+
+def test_closing_twice_is_closing_once(log: Log) -> None:
+    fill(log, 3)
+    log.close()
+    log.close()
+    assert log.is_closed
+
+
+def test_a_log_set_aside_has_a_name_of_its_own(log: Log) -> None:
+    fill(log, 3)
+    region = log.read(Offset(0), 10_000, end_offset=Offset(3), min_one_batch=True)
+    path = log.rename_for_deletion()
+    assert path.name.startswith("orders-0.")
+    assert path.name.endswith("-delete")
+    assert path.is_dir()
+    assert offsets_in(region.read()) == [0, 1, 2]
+
+
+def test_a_flush_of_a_log_that_is_being_deleted_is_no_disk_failure(log: Log) -> None:
+    fill(log, 3)
+    log.roll(NOW_MS)
+    fill(log, 3)
+    home = log.directory
+    log.rename_for_deletion()
+    # As a flush in another thread may have it, which took the path before.
+    log._local.directory = home
+    log.flush()
+    assert log.health.failure is None

@@ -93,6 +93,7 @@ class Purgatory(Generic[Key]):
         self._waiting: Waiting[Key] = Waiting()
         self._timers: dict[Operation[Key], asyncio.TimerHandle] = {}
         self._changed: dict[Key, None] = {}
+        self._is_closed = False
 
     @property
     def waiting(self) -> Waiting[Key]:
@@ -101,7 +102,7 @@ class Purgatory(Generic[Key]):
 
     def hold(self, operation: Operation[Key], keys: Iterable[Key], timeout_ms: int) -> None:
         """Complete `operation` at once if it is satisfied, else when it is or time is over."""
-        if not self._waiting.add(operation, keys):
+        if self._is_closed or not self._waiting.add(operation, keys):
             operation.complete()
             return
         delay_s = max(timeout_ms, 0) / 1000
@@ -120,8 +121,9 @@ class Purgatory(Generic[Key]):
         if self._waiting.remove(operation):
             self._timers.pop(operation).cancel()
 
-    def complete_all(self) -> None:
-        """Complete all who wait with what there is, for the broker stops."""
+    def close(self) -> None:
+        """Let nobody wait any more, for the broker stops: complete all with what there is."""
+        self._is_closed = True
         for operation in list(self._timers):
             self._timers[operation].cancel()
             self._expire(operation)

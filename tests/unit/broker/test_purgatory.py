@@ -178,8 +178,11 @@ async def test_stopping_completes_all_who_wait(purgatory: Callable[[], Purgatory
     operations = [Threshold({}, needed=1) for _ in range(3)]
     for operation in operations:
         held.hold(operation, ["a"], timeout_ms=60_000)
-    held.complete_all()
+    held.close()
     assert [operation.completed_count for operation in operations] == [1, 1, 1]
+    late = Threshold({}, needed=1)
+    held.hold(late, ["a"], timeout_ms=60_000)
+    assert late.completed_count == 1
     assert held.waiting.watcher_count == 0
 
 

@@ -1,0 +1,95 @@
+"""How an alteration changes the configs of a topic (decision)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kafkawire.errors import ApiError, ErrorCode
+from storage.config import TOPIC_CONFIG_KEYS, ConfigType, LogConfig
+
+
+class ConfigOperation(IntEnum):
+    """Kafka's numbers for what is done to one key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One operation on one key."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+def replaced(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """Return the configs that consist of `values` alone.
+
+    Raises:
+        ApiError: a key without a value, or named twice.
+    """
+    changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in values]
+    return changed({}, changes, {})
+
+
+def changed(
+    configs: Mapping[str, str], changes: Iterable[ConfigChange], defaults: Mapping[str, str]
+) -> dict[str, str]:
+    """Return `configs` after `changes`; lists grow and shrink from `defaults` if not set.
+
+    Raises:
+        ApiError: a key without a value or named twice, an unknown operation, or an APPEND or
+            SUBTRACT on what is no list.
+    """
+    result = dict(configs)
+    seen: set[str] = set()
+    for change in changes:
+        if change.name in seen:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} is named twice")
+        seen.add(change.name)
+        if change.operation == ConfigOperation.DELETE:
+            result.pop(change.name, None)
+            continue
+        if change.value is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{change.name} has no value")
+        if change.operation == ConfigOperation.SET:
+            result[change.name] = change.value
+        else:
+            current = result.get(change.name, defaults.get(change.name, ""))
+            result[change.name] = _changed_list(
+                change.name, change.operation, current, change.value
+            )
+    return result
+
+
+def check_configs(configs: Mapping[str, str], defaults: LogConfig) -> LogConfig:
+    """Return what `configs` mean for a log.
+
+    Raises:
+        ApiError: an unknown key or an illegal value.
+    """
+    try:
+        return LogConfig.from_properties(configs, defaults)
+    except ValueError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _changed_list(name: str, operation: int, current: str, value: str) -> str:
+    key = TOPIC_CONFIG_KEYS.get(name)
+    if key is None or key.type is not ConfigType.LIST:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} is not a list")
+    items = [item for item in current.split(",") if item]
+    named = value.split(",")
+    if operation == ConfigOperation.APPEND:
+        items += [item for item in named if item not in items]
+    elif operation == ConfigOperation.SUBTRACT:
+        items = [item for item in items if item not in named]
+    else:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"operation {operation} does not exist")
+    return ",".join(items)

@@ -1,0 +1,125 @@
+"""AlterConfigs and IncrementalAlterConfigs of topics (edge).
+
+The keys of a broker cannot be changed while it runs, and it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import structlog
+
+from broker.config import BrokerConfig
+from broker.config_change import ConfigChange, changed, check_configs, replaced
+from broker.config_entry import ResourceType
+from broker.metadata_cache import MetadataCache
+from broker.reply import Reply
+from broker.request_channel import Request
+from broker.topic_source import TopicSource
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from kafkawire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResponse,
+)
+from kafkawire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from storage.config import topic_defaults
+
+Configs = Mapping[str, str]
+
+log = structlog.get_logger(__name__)
+
+
+class AlterConfigsHandler:
+    """Changes configs; one bad resource does not fail the others."""
+
+    def __init__(self, metadata: MetadataCache, topics: TopicSource, config: BrokerConfig) -> None:
+        self._metadata = metadata
+        self._topics = topics
+        self._log_defaults = config.topic_defaults
+        self._defaults = topic_defaults(config.originals)
+
+    def handle(self, request: Request, message: AlterConfigsRequest) -> Reply:
+        """Answer AlterConfigs: what is not named falls back to its default."""
+        del request
+        responses = []
+        for resource in message.resources:
+            values = [(config.name, config.value) for config in resource.configs]
+            code, text = self._alter(
+                resource.resource_type,
+                resource.resource_name,
+                lambda _current, values=values: replaced(values),  # type: ignore[misc]
+                validate_only=message.validate_only,
+            )
+            responses.append(
+                AlterConfigsResourceResponse(
+                    error_code=code,
+                    error_message=text,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return Reply(AlterConfigsResponse(responses=responses))
+
+    def handle_incremental(
+        self, request: Request, message: IncrementalAlterConfigsRequest
+    ) -> Reply:
+        """Answer IncrementalAlterConfigs: what is not named stays."""
+        del request
+        responses = []
+        for resource in message.resources:
+            changes = [
+                ConfigChange(config.name, config.config_operation, config.value)
+                for config in resource.configs
+            ]
+            code, text = self._alter(
+                resource.resource_type,
+                resource.resource_name,
+                partial(changed, changes=changes, defaults=self._defaults),
+                validate_only=message.validate_only,
+            )
+            responses.append(
+                IncrementalResponse(
+                    error_code=code,
+                    error_message=text,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            )
+        return Reply(IncrementalAlterConfigsResponse(responses=responses))
+
+    def _alter(
+        self,
+        resource_type: int,
+        name: str,
+        change: Callable[[Configs], Configs],
+        *,
+        validate_only: bool,
+    ) -> tuple[ErrorCode, str | None]:
+        """Return the code and the text for one resource."""
+        try:
+            self._check(resource_type, name)
+            configs = change(self._topics.configs_of(name))
+            check_configs(configs, self._log_defaults)
+            if not validate_only:
+                self._topics.set_configs(name, configs)
+                log.info("topic.config_changed", topic=name, configs=dict(configs))
+        except ApiError as error:
+            return error.code, error.message or error.code.text
+        return ErrorCode.NONE, None
+
+    def _check(self, resource_type: int, name: str) -> None:
+        if resource_type == ResourceType.BROKER:
+            text = "keys of a broker cannot be changed while it runs: set them in server.properties"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
+        if resource_type != ResourceType.TOPIC:
+            text = f"resource type {resource_type} cannot be altered; topics (2) can"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
+        self._metadata.image.check_topic(name)

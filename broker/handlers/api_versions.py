@@ -1,0 +1,48 @@
+"""ApiVersions: what this broker serves (decision)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+FIRST_VERSION_WITH_SOFTWARE: Final = 3
+
+# Source: KIP-511, "Validation".
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+Served = Mapping[ApiKey, tuple[int, int]]
+
+
+class ApiVersionsHandler:
+    """Tells a client which APIs it may use, and in which versions."""
+
+    def __init__(self, served: Callable[[], Served]) -> None:
+        """`served` is asked at each request, for the table is complete only after all handlers."""
+        self._served = served
+
+    def handle(self, request: Request, message: ApiVersionsRequest) -> Reply:
+        """Answer with the table, or with INVALID_REQUEST for a client without a proper name."""
+        if request.header.api_version >= FIRST_VERSION_WITH_SOFTWARE and not (
+            _SOFTWARE.fullmatch(message.client_software_name)
+            and _SOFTWARE.fullmatch(message.client_software_version)
+        ):
+            return Reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+        return Reply(describe_apis(self._served(), ErrorCode.NONE))
+
+
+def describe_apis(served: Served, error: ErrorCode) -> ApiVersionsResponse:
+    """Return the response that lists `served`; both versions are inclusive."""
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in sorted(served.items())
+        ],
+    )

@@ -1,0 +1,63 @@
+"""DescribeCluster: the brokers and the controller (decision)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
+from broker.metadata_cache import MetadataCache
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+ENDPOINT_TYPE_BROKERS: Final = 1
+ENDPOINT_TYPE_CONTROLLERS: Final = 2
+
+
+class DescribeClusterHandler:
+    """Answers from the metadata cache."""
+
+    def __init__(self, metadata: MetadataCache, cluster_id: str) -> None:
+        self._metadata = metadata
+        self._cluster_id = cluster_id
+
+    def handle(self, request: Request, message: DescribeClusterRequest) -> Reply:
+        """Answer with the brokers that the request's listener reaches."""
+        if message.endpoint_type != ENDPOINT_TYPE_BROKERS:
+            return Reply(_refuse(message.endpoint_type))
+        image = self._metadata.image
+        asks = message.include_cluster_authorized_operations
+        return Reply(
+            DescribeClusterResponse(
+                cluster_id=self._cluster_id,
+                controller_id=image.controller_id,
+                brokers=[
+                    DescribeClusterBroker(
+                        broker_id=broker.broker_id,
+                        host=endpoint.host,
+                        port=endpoint.port,
+                        rack=broker.rack,
+                    )
+                    for broker in image.brokers.values()
+                    if (endpoint := broker.endpoints.get(request.listener_name)) is not None
+                ],
+                cluster_authorized_operations=CLUSTER_OPERATIONS if asks else NOT_ASKED_FOR,
+            )
+        )
+
+
+def _refuse(endpoint_type: int) -> DescribeClusterResponse:
+    if endpoint_type == ENDPOINT_TYPE_CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="this is a broker, it has no endpoints of controllers",
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        error_message=f"endpoint type {endpoint_type} does not exist",
+    )

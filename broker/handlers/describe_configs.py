@@ -1,0 +1,104 @@
+"""DescribeConfigs: of topics, and of the broker itself (decision)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker.config import BrokerConfig
+from broker.config_entry import ConfigEntry, ResourceType, broker_entries, topic_entries
+from broker.metadata_cache import MetadataCache
+from broker.reply import Reply
+from broker.request_channel import Request
+from broker.topic_source import TopicSource
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId
+from kafkawire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+class DescribeConfigsHandler:
+    """Shows values and where they come from; one bad resource does not fail the others."""
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        topics: TopicSource,
+        config: BrokerConfig,
+        broker_id: BrokerId,
+    ) -> None:
+        self._metadata = metadata
+        self._topics = topics
+        self._config = config
+        self._broker_id = broker_id
+
+    def handle(self, request: Request, message: DescribeConfigsRequest) -> Reply:
+        """Answer for every resource of the request."""
+        del request
+        return Reply(
+            DescribeConfigsResponse(
+                results=[self._describe(resource, message) for resource in message.resources]
+            )
+        )
+
+    def _describe(
+        self, resource: DescribeConfigsResource, message: DescribeConfigsRequest
+    ) -> DescribeConfigsResult:
+        result = DescribeConfigsResult(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            entries = self._entries(resource.resource_type, resource.resource_name)
+        except ApiError as error:
+            result.error_code = error.code
+            result.error_message = error.message or error.code.text
+            return result
+        keys = resource.configuration_keys
+        result.configs = [
+            _answer(entry, message) for entry in entries if not keys or entry.name in keys
+        ]
+        return result
+
+    def _entries(self, resource_type: int, name: str) -> Iterable[ConfigEntry]:
+        if resource_type == ResourceType.TOPIC:
+            self._metadata.image.check_topic(name)
+            return topic_entries(self._topics.configs_of(name), self._config)
+        if resource_type == ResourceType.BROKER:
+            return self._broker_entries(name)
+        text = f"resource type {resource_type} has no configs here; topics (2) and brokers (4) do"
+        raise ApiError(ErrorCode.INVALID_REQUEST, text)
+
+    def _broker_entries(self, name: str) -> Iterable[ConfigEntry]:
+        if not name:
+            # The empty name asks for the defaults that all brokers share; nobody can set any.
+            return ()
+        if name != str(self._broker_id):
+            text = f"this is broker {self._broker_id}, not {name}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
+        return broker_entries(self._config)
+
+
+def _answer(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        config_type=entry.type,
+        documentation=entry.documentation if message.include_documentation else None,
+        synonyms=_synonyms(entry) if message.include_synonyms else (),
+    )
+
+
+def _synonyms(entry: ConfigEntry) -> Sequence[DescribeConfigsSynonym]:
+    return [
+        DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+        for synonym in entry.synonyms
+    ]

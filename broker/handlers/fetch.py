@@ -1,0 +1,233 @@
+"""Fetch: send batches as they lie on disk, now or when there are enough of them.
+
+The handler is an edge (it reads); `DelayedFetch` decides when a waiting fetch has enough. Record
+bytes are never touched: an answer holds regions of files.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.purgatory import Purgatory
+from broker.replica import ReadResult
+from broker.replica_manager import ReplicaManager
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+READ_COMMITTED: Final = 1
+# Epochs of a fetch session (KIP-227) that ask for a full fetch: to begin a session, or without one.
+FULL_FETCH_EPOCHS: Final = frozenset({0, -1})
+FIRST_VERSION_WITH_ZSTD: Final = 10
+FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
+NO_RECORDS: Final = b""
+
+
+class FetchHandler:
+    """Reads from the partitions of a request, and waits if that is too little."""
+
+    def __init__(
+        self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition], max_bytes: int
+    ) -> None:
+        """Return at most about `max_bytes` per response, whatever a client asks for."""
+        self._replicas = replicas
+        self._purgatory = purgatory
+        self._max_bytes = max_bytes
+
+    def handle(self, request: Request, message: FetchRequest) -> Reply:
+        """Return a reply that is complete unless `min_bytes` have to be waited for."""
+        if message.session_epoch not in FULL_FETCH_EPOCHS:
+            # There are no sessions, as in a Kafka whose session cache is full.
+            return Reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+        reader = FetchReader(self._replicas, message, request.header.api_version, self._max_bytes)
+        response = reader.read()
+        if reader.is_enough or message.max_wait_ms <= 0 or not message.topics:
+            return Reply(response)
+        delayed = DelayedFetch(reader)
+        # A client that is gone must not be woken: the purgatory forgets it.
+        delayed.reply.on_cancel(lambda: self._purgatory.cancel(delayed))
+        self._purgatory.hold(delayed, delayed.partitions, message.max_wait_ms)
+        return delayed.reply
+
+
+class FetchReader:
+    """Reads what one request asks for, again and again if need be."""
+
+    def __init__(
+        self, replicas: ReplicaManager, message: FetchRequest, version: int, max_bytes: int
+    ) -> None:
+        self.message = message
+        self.max_bytes = min(message.max_bytes, max_bytes)
+        self.min_bytes = min(message.min_bytes, self.max_bytes)
+        self._replicas = replicas
+        self._version = version
+        self._aborted_transactions: list[AbortedTransaction] | None = (
+            [] if message.isolation_level == READ_COMMITTED else None
+        )
+        self.sizes: dict[TopicPartition, int] = {}
+        self._size_bytes = 0
+        self._must_answer = False
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the last read found enough, or something that the client must learn now."""
+        return self._must_answer or self._size_bytes >= self.min_bytes
+
+    def read(self) -> FetchResponse:
+        """Read all partitions in their order, as much as the limits allow.
+
+        The first batch found is returned even if it is larger than the limits (KIP-74).
+        """
+        self._size_bytes = 0
+        return FetchResponse(
+            responses=[
+                FetchableTopicResponse(
+                    topic=topic.topic,
+                    partitions=[
+                        self._read_partition(topic.topic, wanted) for wanted in topic.partitions
+                    ],
+                )
+                for topic in self.message.topics
+            ]
+        )
+
+    def size_of(self, partition: TopicPartition, wanted: FetchPartition) -> int | None:
+        """Return how many bytes a read of one partition would find; None for "answer now"."""
+        try:
+            result = self._read(partition, wanted, self.max_bytes, min_one_batch=True)
+        except ApiError:
+            return None
+        if result.diverging_epoch is not None:
+            return None
+        return 0 if result.records is None else result.records.size_bytes
+
+    def _read(
+        self, partition: TopicPartition, wanted: FetchPartition, limit: int, *, min_one_batch: bool
+    ) -> ReadResult:
+        return self._replicas.read(
+            partition,
+            wanted.fetch_offset,
+            min(wanted.partition_max_bytes, limit),
+            leader_epoch=wanted.current_leader_epoch,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            min_one_batch=min_one_batch,
+        )
+
+    def _read_partition(self, topic: str, wanted: FetchPartition) -> PartitionData:
+        partition = TopicPartition(topic, wanted.partition)
+        found_before = self._size_bytes
+        try:
+            self._check_reader(partition, wanted)
+            limit = max(0, self.max_bytes - found_before)
+            result = self._read(partition, wanted, limit, min_one_batch=found_before == 0)
+        except ApiError as error:
+            self._must_answer = True
+            return self._failed(wanted, error)
+        if result.diverging_epoch is not None:
+            self._must_answer = True
+            return _diverging(wanted, result)
+        records = result.records
+        if records is not None:
+            self.sizes[partition] = records.size_bytes
+            self._size_bytes = found_before + records.size_bytes
+        return PartitionData(
+            partition_index=wanted.partition,
+            high_watermark=result.high_watermark,
+            last_stable_offset=result.last_stable_offset,
+            log_start_offset=result.log_start_offset,
+            aborted_transactions=self._aborted_transactions,
+            records=NO_RECORDS if records is None else records,
+        )
+
+    def _check_reader(self, partition: TopicPartition, wanted: FetchPartition) -> None:
+        """Refuse followers, of which there are none yet, and clients too old for the codec."""
+        if self.message.replica_id >= 0:
+            self._replicas.leader(partition, wanted.current_leader_epoch)
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if wanted.current_leader_epoch < 0
+                else ErrorCode.UNKNOWN_LEADER_EPOCH
+            )
+        if self._version < FIRST_VERSION_WITH_ZSTD:
+            replica = self._replicas.leader(partition)
+            if replica.log.config.compression_type == "zstd":
+                raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+
+    def _failed(self, wanted: FetchPartition, error: ApiError) -> PartitionData:
+        code = error.code
+        if (
+            code is ErrorCode.KAFKA_STORAGE_ERROR
+            and self._version < FIRST_VERSION_WITH_STORAGE_ERROR
+        ):
+            # An older client would take an unknown code for a final one.
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return PartitionData(
+            partition_index=wanted.partition,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=NO_RECORDS,
+        )
+
+
+class DelayedFetch:
+    """Waits until the partitions of a fetch hold `min_bytes` together, or one needs an answer."""
+
+    def __init__(self, reader: FetchReader) -> None:
+        """Begin with what `reader` has found just now: less than enough."""
+        self.reply = Reply()
+        self._reader = reader
+        self._wanted = {
+            TopicPartition(topic.topic, wanted.partition): wanted
+            for topic in reader.message.topics
+            for wanted in topic.partitions
+        }
+        self._sizes = dict(reader.sizes)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """What it waits for."""
+        return list(self._wanted)
+
+    def is_satisfied(self, changed: TopicPartition | None) -> bool:
+        """Whether there is enough; only `changed` is looked at again."""
+        if changed is None:
+            # The reader has looked in this very turn of the loop.
+            return self._reader.is_enough
+        size = self._reader.size_of(changed, self._wanted[changed])
+        if size is None:
+            return True
+        self._sizes[changed] = size
+        return sum(self._sizes.values()) >= self._reader.min_bytes
+
+    def complete(self) -> None:
+        """Answer with what there is."""
+        if not self.reply.cancelled:
+            self.reply.complete(self._reader.read())
+
+
+def _diverging(wanted: FetchPartition, result: ReadResult) -> PartitionData:
+    """Tell the reader where its history departs from the leader's, without any records."""
+    assert result.diverging_epoch is not None
+    assert result.diverging_end_offset is not None
+    return PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        diverging_epoch=EpochEndOffset(
+            epoch=result.diverging_epoch, end_offset=result.diverging_end_offset
+        ),
+        aborted_transactions=None,
+        records=NO_RECORDS,
+    )

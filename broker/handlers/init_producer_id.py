@@ -1,0 +1,50 @@
+"""InitProducerId: an identity for an idempotent producer (edge)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from broker.producer_ids import ProducerIds
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+NO_PRODUCER_ID: Final = -1
+NO_EPOCH: Final = -1
+FIRST_EPOCH: Final = 0
+
+log = structlog.get_logger(__name__)
+
+
+class InitProducerIdHandler:
+    """Gives a fresh id to every producer without a transactional id."""
+
+    def __init__(self, producer_ids: ProducerIds) -> None:
+        self._producer_ids = producer_ids
+
+    def handle(self, request: Request, message: InitProducerIdRequest) -> Reply:
+        """Answer with a new id and epoch 0; a transactional producer is refused for good."""
+        del request
+        if error := _refusal(message):
+            return Reply(InitProducerIdResponse(error_code=error, producer_epoch=NO_EPOCH))
+        try:
+            producer_id = self._producer_ids.allocate()
+        except OSError as error:
+            log.error("producer_id.failed", error=str(error))
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+            return Reply(InitProducerIdResponse(error_code=code, producer_epoch=NO_EPOCH))
+        return Reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH))
+
+
+def _refusal(message: InitProducerIdRequest) -> ErrorCode | None:
+    has_id = message.producer_id != NO_PRODUCER_ID
+    has_epoch = message.producer_epoch != NO_EPOCH
+    if has_id != has_epoch or message.transactional_id == "":
+        return ErrorCode.INVALID_REQUEST
+    if message.transactional_id is not None:
+        # Not a code that clients retry: no amount of patience makes transactions work here.
+        return ErrorCode.UNSUPPORTED_VERSION
+    return None

@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch: where a leadership ended, so that a client can find its own loss (edge)."""
+
+from __future__ import annotations
+
+from broker.replica_manager import ReplicaManager
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ApiError
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+class OffsetForLeaderEpochHandler:
+    """Answers from the history of leaderships that each log keeps."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(self, request: Request, message: OffsetForLeaderEpochRequest) -> Reply:
+        """Answer for every partition of the request."""
+        del request
+        topics = [
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[self._find(topic.topic, wanted) for wanted in topic.partitions],
+            )
+            for topic in message.topics
+        ]
+        return Reply(OffsetForLeaderEpochResponse(topics=topics))
+
+    def _find(self, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+        try:
+            replica = self._replicas.leader(
+                TopicPartition(topic, wanted.partition), wanted.current_leader_epoch
+            )
+        except ApiError as error:
+            return EpochEndOffset(partition=wanted.partition, error_code=error.code)
+        epoch, end_offset = replica.end_offset_for_epoch(wanted.leader_epoch)
+        return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,150 @@
+"""ListOffsets: from a time, or a word for one, to an offset (edge)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from broker.errors import as_api_error
+from broker.replica import Replica
+from broker.replica_manager import ReplicaManager
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from storage.errors import StorageError
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+# The versions that know each of these words.
+FIRST_VERSIONS: Final[Mapping[int, int]] = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7}
+FIRST_VERSION_WITH_EPOCH: Final = 4
+FIRST_VERSION_WITH_NOT_AVAILABLE: Final = 5
+CONSUMER_REPLICA_ID: Final = -1
+NO_TIMESTAMP: Final = -1
+
+
+class Found(NamedTuple):
+    """A record's time, offset and epoch; -1 each when there is none."""
+
+    timestamp_ms: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+class ListOffsetsHandler:
+    """Looks offsets up; one bad partition does not fail the others."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(self, request: Request, message: ListOffsetsRequest) -> Reply:
+        """Answer for every partition of the request."""
+        version = request.header.api_version
+        times = Counter(
+            (topic.name, wanted.partition_index)
+            for topic in message.topics
+            for wanted in topic.partitions
+        )
+        only_committed = message.replica_id == CONSUMER_REPLICA_ID
+        answers = []
+        for topic in message.topics:
+            partitions = []
+            for wanted in topic.partitions:
+                partition = TopicPartition(topic.name, wanted.partition_index)
+                try:
+                    if times[partition] > 1:
+                        raise ApiError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
+                    found = self._find(partition, wanted, version, only_committed)
+                except ApiError as error:
+                    partitions.append(_failed(wanted, error, version))
+                else:
+                    partitions.append(_answer(wanted, found, version))
+            answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        return Reply(ListOffsetsResponse(topics=answers))
+
+    def _find(
+        self,
+        partition: TopicPartition,
+        wanted: ListOffsetsPartition,
+        version: int,
+        only_committed: bool,
+    ) -> Found:
+        timestamp = wanted.timestamp
+        if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
+            text = f"timestamp {timestamp} means nothing in version {version}"
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
+        replica = self._replicas.leader(partition, wanted.current_leader_epoch)
+        try:
+            return find_offset(replica, timestamp, only_committed=only_committed)
+        except (StorageError, OSError) as error:
+            raise as_api_error(error) from error
+
+
+def find_offset(replica: Replica, timestamp: int, *, only_committed: bool) -> Found:
+    """Return what `timestamp` stands for in the log of `replica`.
+
+    A time stands for the first record at or after it. What consumers must not see yet
+    (`only_committed`) is not found.
+
+    Raises:
+        ApiError: the high watermark is not known well enough yet, just after an election.
+    """
+    log = replica.log
+    end_offset = replica.last_stable_offset if only_committed else log.log_end_offset
+    if timestamp == EARLIEST:
+        start = log.log_start_offset
+        return Found(NO_TIMESTAMP, start, log.leader_epochs.epoch_for(start))
+    is_lagging = only_committed and (
+        replica.high_watermark < replica.replication.epoch_start_offset
+    )
+    if timestamp == LATEST:
+        if is_lagging:
+            raise _lagging(replica)
+        return Found(NO_TIMESTAMP, end_offset, replica.leader_epoch)
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp()
+    else:
+        found = log.offset_for_timestamp(timestamp, log.log_end_offset)
+    if found is not None and found[1] < end_offset:
+        return Found(*found)
+    if is_lagging:
+        raise _lagging(replica)
+    return Found()
+
+
+def _lagging(replica: Replica) -> ApiError:
+    return ApiError(
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        f"the high watermark {replica.high_watermark} has not reached the start of leader epoch "
+        f"{replica.leader_epoch}, {replica.replication.epoch_start_offset}",
+    )
+
+
+def _answer(
+    wanted: ListOffsetsPartition, found: Found, version: int
+) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,
+    )
+
+
+def _failed(
+    wanted: ListOffsetsPartition, error: ApiError, version: int
+) -> ListOffsetsPartitionResponse:
+    code = error.code
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_NOT_AVAILABLE:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=code)

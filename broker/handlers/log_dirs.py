@@ -1,0 +1,80 @@
+"""DescribeLogDirs: what lies where, and how large it is (edge)."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from storage.directory import LogDirectory, Logs
+
+UNKNOWN_SIZE = -1
+
+
+class DescribeLogDirsHandler:
+    """Lists the log dirs with the partitions asked for, or with all."""
+
+    def __init__(self, logs: Logs) -> None:
+        self._logs = logs
+
+    def handle(self, request: Request, message: DescribeLogDirsRequest) -> Reply:
+        """Answer for every log dir, also for those that do not work."""
+        del request
+        wanted = None
+        if message.topics is not None:
+            wanted = {
+                TopicPartition(topic.topic, index)
+                for topic in message.topics
+                for index in topic.partitions
+            }
+        results = [self._describe(each, wanted) for each in self._logs.online_directories]
+        results += [
+            DescribeLogDirsResult(
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(path.absolute())
+            )
+            for path in self._logs.offline_paths
+        ]
+        return Reply(DescribeLogDirsResponse(results=results))
+
+    def _describe(
+        self, directory: LogDirectory, wanted: set[TopicPartition] | None
+    ) -> DescribeLogDirsResult:
+        topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+        for each in self._logs.in_directory(directory.path):
+            partition = each.topic_partition
+            if wanted is None or partition in wanted:
+                topics[partition.topic].append(
+                    DescribeLogDirsPartition(
+                        partition_index=partition.partition, partition_size=each.size_bytes
+                    )
+                )
+        total_bytes, usable_bytes = _space(directory.path)
+        return DescribeLogDirsResult(
+            log_dir=str(directory.path.absolute()),
+            topics=[
+                DescribeLogDirsTopic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+            total_bytes=total_bytes,
+            usable_bytes=usable_bytes,
+        )
+
+
+def _space(path: Path) -> tuple[int, int]:
+    """Return the size of the file system and what is left of it for this process, in bytes."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return UNKNOWN_SIZE, UNKNOWN_SIZE
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

@@ -1,0 +1,162 @@
+"""Metadata: which brokers there are, and who leads what (edge, for it may create topics)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
+from broker.metadata_cache import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    ClusterImage,
+    MetadataCache,
+    PartitionState,
+    TopicState,
+)
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, validate_topic_name
+from kafkawire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+FIRST_VERSION_WITH_NULL_FOR_ALL: Final = 1
+FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 12
+
+
+class MetadataHandler:
+    """Answers from the metadata cache; asking for an unknown topic may create it."""
+
+    def __init__(
+        self, metadata: MetadataCache, cluster_id: str, auto_create: Callable[[str], None] | None
+    ) -> None:
+        """`auto_create` creates a topic or raises ApiError; None if that is switched off."""
+        self._metadata = metadata
+        self._cluster_id = cluster_id
+        self._auto_create = auto_create
+
+    def handle(self, request: Request, message: MetadataRequest) -> Reply:
+        """Answer for the topics asked for, or for all."""
+        version = request.header.api_version
+        image = self._metadata.image
+        wanted = message.topics
+        if wanted is None or (not wanted and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
+            found = [topic_answer(image, topic, request) for topic in image.topics.values()]
+        else:
+            may_create = message.allow_auto_topic_creation
+            found = [self._find(topic, request, may_create) for topic in _distinct(wanted)]
+            image = self._metadata.image
+        if message.include_topic_authorized_operations:
+            for answer in found:
+                answer.topic_authorized_operations = TOPIC_OPERATIONS
+        asks_for_cluster = message.include_cluster_authorized_operations
+        return Reply(
+            MetadataResponse(
+                brokers=broker_answers(image, request.listener_name),
+                cluster_id=self._cluster_id,
+                controller_id=image.controller_id,
+                topics=found,
+                cluster_authorized_operations=(
+                    CLUSTER_OPERATIONS if asks_for_cluster else NOT_ASKED_FOR
+                ),
+            )
+        )
+
+    def _find(
+        self, wanted: MetadataRequestTopic, request: Request, may_create: bool
+    ) -> MetadataResponseTopic:
+        if request.header.api_version < FIRST_VERSION_WITH_TOPIC_IDS and (
+            wanted.name is None or wanted.topic_id != ZERO_TOPIC_ID
+        ):
+            code = ErrorCode.INVALID_REQUEST
+            return MetadataResponseTopic(error_code=code, name=wanted.name or "")
+        if wanted.topic_id != ZERO_TOPIC_ID:
+            return self._find_by_id(wanted, request)
+        name = wanted.name or ""
+        topic = self._metadata.image.topics.get(name)
+        if topic is None:
+            try:
+                topic = self._create(name, may_create)
+            except ApiError as error:
+                is_internal = name in INTERNAL_TOPICS
+                return MetadataResponseTopic(
+                    error_code=error.code, name=name, is_internal=is_internal
+                )
+        return topic_answer(self._metadata.image, topic, request)
+
+    def _find_by_id(self, wanted: MetadataRequestTopic, request: Request) -> MetadataResponseTopic:
+        image = self._metadata.image
+        name = image.topic_names.get(wanted.topic_id)
+        if name is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+            return MetadataResponseTopic(error_code=code, name=None, topic_id=wanted.topic_id)
+        return topic_answer(image, image.topics[name], request)
+
+    def _create(self, name: str, may_create: bool) -> TopicState:
+        if (reason := validate_topic_name(name)) is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+        if self._auto_create is None or not may_create:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._auto_create(name)
+        return self._metadata.image.topics[name]
+
+
+def broker_answers(image: ClusterImage, listener_name: str) -> list[MetadataResponseBroker]:
+    """Return the brokers that can be reached through `listener_name`."""
+    return [
+        MetadataResponseBroker(
+            node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+        )
+        for broker in image.brokers.values()
+        if (endpoint := broker.endpoints.get(listener_name)) is not None
+    ]
+
+
+def topic_answer(image: ClusterImage, topic: TopicState, request: Request) -> MetadataResponseTopic:
+    """Return what a client of this listener and version is told about `topic`."""
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            _partition_answer(image, state, request) for state in topic.partitions.values()
+        ],
+    )
+
+
+def _partition_answer(
+    image: ClusterImage, state: PartitionState, request: Request
+) -> MetadataResponsePartition:
+    listener_name, version = request.listener_name, request.header.api_version
+    code, leader = ErrorCode.NONE, state.leader
+    if image.endpoint(leader, listener_name) is None:
+        is_dead = leader not in image.brokers or version < FIRST_VERSION_WITH_LISTENER_NOT_FOUND
+        code = ErrorCode.LEADER_NOT_AVAILABLE if is_dead else ErrorCode.LISTENER_NOT_FOUND
+        leader = NO_LEADER
+    elif version == 0 and not _are_alive(image, state.replicas, listener_name):
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=state.index,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
+        offline_replicas=state.offline_replicas,
+    )
+
+
+def _are_alive(image: ClusterImage, replicas: tuple[BrokerId, ...], listener_name: str) -> bool:
+    return all(image.endpoint(replica, listener_name) is not None for replica in replicas)
+
+
+def _distinct(wanted: Iterable[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    return list({(topic.name, topic.topic_id): topic for topic in wanted}.values())

@@ -1,0 +1,221 @@
+"""Produce: append batches, and answer when they are as safe as the client asked for.
+
+The handler is an edge (it writes); `DelayedProduce` decides when acks=all is fulfilled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from broker.metadata_cache import INTERNAL_TOPICS
+from broker.purgatory import Purgatory
+from broker.replica import ACKS_ALL
+from broker.replica_manager import ReplicaManager
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.compression import Codec
+from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
+from kafkawire.ids import Offset, TopicPartition
+from kafkawire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kafkawire.records import RecordsRejectedError, read_header
+
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+# Older requests are advertised, and refused, as by Kafka 4: many releases of librdkafka stop
+# compressing when version 0 is missing (KAFKA-18659).
+FIRST_SERVED_VERSION: Final = 3
+FIRST_VERSION_WITH_ZSTD: Final = 7
+ADMIN_CLIENT_ID: Final = "__admin_client"
+TRANSACTIONS_NOT_SERVED: Final = "transactions are not served yet"
+
+log = structlog.get_logger(__name__)
+
+Answer = Callable[[TopicPartition, PartitionProduceData], PartitionProduceResponse]
+Awaited = dict[TopicPartition, tuple[Offset, PartitionProduceResponse]]
+
+
+class ProduceHandler:
+    """Appends the batches of a request; one bad partition does not fail the others."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory[TopicPartition],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._replicas = replicas
+        self._purgatory = purgatory
+        self._now_ms = now_ms
+
+    def handle(self, request: Request, message: ProduceRequest) -> Reply:
+        """Return a reply that is complete unless acks=all has to wait for followers."""
+        awaited: Awaited = {}
+        refusal = _refusal(request.header.api_version, message)
+        if refusal is None:
+            answer = self._appender(request, message.acks, awaited)
+        else:
+            answer = partial(_rejected, refusal)
+        response = ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name,
+                    partition_responses=[
+                        answer(TopicPartition(topic.name, data.index), data)
+                        for data in topic.partition_data
+                    ],
+                )
+                for topic in message.topic_data
+            ]
+        )
+        if message.acks == ACKS_NONE:
+            return _close_or_none(response)
+        if not awaited:
+            return Reply(response)
+        delayed = DelayedProduce(response, awaited, self._replicas)
+        self._purgatory.hold(delayed, list(awaited), message.timeout_ms)
+        return delayed.reply
+
+    def _appender(self, request: Request, acks: int, awaited: Awaited) -> Answer:
+        """Return what appends one batch and answers for it."""
+        version, client_id = request.header.api_version, request.header.client_id
+        replicas, now_ms = self._replicas, self._now_ms()
+
+        def append(
+            partition: TopicPartition, data: PartitionProduceData
+        ) -> PartitionProduceResponse:
+            try:
+                batch = _batch(partition, data, version, client_id)
+                info = replicas.append(partition, batch, acks, now_ms)
+            except ApiError as error:
+                return _rejected(error, partition, data)
+            answer = PartitionProduceResponse(
+                index=data.index,
+                base_offset=info.base_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=info.log_start_offset,
+            )
+            if acks == ACKS_ALL and not replicas.is_committed(partition, info.last_offset):
+                awaited[partition] = (info.last_offset, answer)
+            return answer
+
+        return append
+
+
+class DelayedProduce:
+    """Waits until all that one request appended is committed.
+
+    What was appended stays appended: neither a timeout nor a lost connection takes it back.
+    """
+
+    def __init__(
+        self, response: ProduceResponse, awaited: Awaited, replicas: ReplicaManager
+    ) -> None:
+        """`awaited` holds the last offset and the answer of each partition to wait for."""
+        self.reply = Reply()
+        self._response = response
+        self._awaited = dict(awaited)
+        self._replicas = replicas
+
+    def is_satisfied(self, changed: TopicPartition | None) -> bool:
+        """Whether nothing is left to wait for, looking again at what has changed."""
+        for partition in [changed] if changed else list(self._awaited):
+            if partition in self._awaited and self._is_decided(partition):
+                del self._awaited[partition]
+        return not self._awaited
+
+    def complete(self) -> None:
+        """Answer; what is not committed by now has timed out."""
+        for _, answer in self._awaited.values():
+            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self.reply.complete(self._response)
+
+    def _is_decided(self, partition: TopicPartition) -> bool:
+        last_offset, answer = self._awaited[partition]
+        try:
+            replication = self._replicas.leader(partition).replication
+        except ApiError as error:
+            answer.error_code = error.code
+            return True
+        if replication.high_watermark <= last_offset:
+            return False
+        if not replication.has_min_isr:
+            answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return True
+
+
+def _refusal(version: int, message: ProduceRequest) -> ApiError | None:
+    """Return why nothing of the request may be appended, None if it may."""
+    if version < FIRST_SERVED_VERSION:
+        return ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    if message.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
+        return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={message.acks} is not -1, 0 or 1")
+    if message.transactional_id is not None:
+        return ApiError(ErrorCode.INVALID_TXN_STATE, TRANSACTIONS_NOT_SERVED)
+    return None
+
+
+def _batch(
+    partition: TopicPartition, data: PartitionProduceData, version: int, client_id: str | None
+) -> memoryview:
+    """Return the batch of one partition, unless version or topic forbid it."""
+    if partition.topic in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
+    batch = data.records
+    if batch is None:
+        raise ApiError(ErrorCode.INVALID_RECORD, "there is no record batch")
+    assert isinstance(batch, memoryview), "decoded records are views of the request"
+    if version < FIRST_VERSION_WITH_ZSTD and _codec(batch) is Codec.ZSTD:
+        text = f"zstd needs version {FIRST_VERSION_WITH_ZSTD} of Produce"
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+    return batch
+
+
+def _codec(batch: memoryview) -> Codec:
+    try:
+        return read_header(batch).codec
+    except CorruptBatchError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+
+def _rejected(
+    error: ApiError, partition: TopicPartition, data: PartitionProduceData
+) -> PartitionProduceResponse:
+    log.info("produce.rejected", partition=str(partition), error=str(error))
+    return PartitionProduceResponse(
+        index=data.index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=_record_errors(error),
+        error_message=error.message or error.code.text,
+    )
+
+
+def _record_errors(error: ApiError) -> list[BatchIndexAndErrorMessage]:
+    if not isinstance(error, RecordsRejectedError):
+        return []
+    return [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+        for index, text in error.record_errors
+    ]
+
+
+def _close_or_none(response: ProduceResponse) -> Reply:
+    """With acks=0 no answer is expected; only a closed connection can tell of a failure."""
+    found = {
+        answer.error_code for topic in response.responses for answer in topic.partition_responses
+    }
+    errors = [code.name for code in ErrorCode if code in found and code is not ErrorCode.NONE]
+    if errors:
+        return Reply.close(f"produce with acks=0 failed: {', '.join(errors)}")
+    return Reply.none()

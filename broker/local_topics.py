@@ -1,0 +1,224 @@
+"""Topics without a cluster: this broker creates them, leads them, and says so (edge).
+
+Fills the metadata cache until the controller does, and goes when it comes. What is on disk is the
+truth: a topic is its partitions' directories and the topic id in them, plus its configs' file.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import structlog
+
+from broker.errors import as_api_error
+from broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicState
+from broker.replica import Replica
+from broker.replica_manager import ReplicaManager
+from broker.topic_config_file import TopicConfigs, write_topic_configs
+from broker.topic_plan import TopicDefaults, TopicPlan, TopicWish, plan_topic
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from storage.config import LogConfig
+from storage.directory import Logs
+from storage.errors import StorageError
+from storage.log import Log
+
+FIRST_EPOCH = LeaderEpoch(0)
+
+log = structlog.get_logger(__name__)
+
+
+class LocalTopics:
+    """The topics of a broker that stands alone."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        logs: Logs,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        defaults: TopicDefaults,
+        configs: TopicConfigs,
+        config_directory: Path,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._metadata = metadata
+        self._replicas = replicas
+        self._defaults = defaults
+        self._configs = configs
+        self._config_directory = config_directory
+        self._now_ms = now_ms
+
+    def load(self) -> None:
+        """Lead every partition that is on disk, and put its topic into the metadata cache."""
+        by_topic: defaultdict[str, list[Log]] = defaultdict(list)
+        for each in self._logs:
+            by_topic[each.topic_partition.topic].append(each)
+        for name, logs in by_topic.items():
+            self._load_topic(name, logs)
+
+    def auto_create(self, name: str) -> None:
+        """Create a topic with the broker's defaults, for a client has asked for it.
+
+        Raises:
+            ApiError: it must not be created, or the disk failed.
+        """
+        wish = TopicWish(name=name)
+        self.create(plan_topic(wish, self._metadata.image, self._defaults))
+
+    def create(self, plan: TopicPlan) -> TopicState:
+        """Create a topic; see `TopicSource`."""
+        topic_id = uuid4()
+        with _told_to_clients():
+            self._save_configs(plan.name, plan.configs)
+            states = self._lead_new(plan.name, topic_id, range(len(plan.assignments)))
+        log.info("topic.created", topic=plan.name, partition_count=len(states))
+        return self._publish(plan.name, topic_id, states)
+
+    def add_partitions(self, name: str, assignments: Sequence[tuple[BrokerId, ...]]) -> None:
+        """Add partitions; see `TopicSource`."""
+        topic = self._metadata.image.topics[name]
+        first = max(topic.partitions) + 1
+        with _told_to_clients():
+            added = self._lead_new(name, topic.topic_id, range(first, first + len(assignments)))
+        log.info("topic.grown", topic=name, partition_count=first + len(added))
+        self._publish(name, topic.topic_id, [*topic.partitions.values(), *added])
+
+    def delete(self, name: str) -> None:
+        """Delete a topic; see `TopicSource`."""
+        topic = self._metadata.image.topics[name]
+        self._metadata.remove_topics([name])
+        with _told_to_clients():
+            for index in topic.partitions:
+                self._drop(TopicPartition(name, index))
+            self._save_configs(name, {})
+        log.info("topic.deleted", topic=name)
+
+    def configs_of(self, name: str) -> Mapping[str, str]:
+        """Return what a topic sets; see `TopicSource`."""
+        return self._configs.get(name, {})
+
+    def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """Replace what a topic sets; see `TopicSource`."""
+        config = self.log_config(name, configs)
+        with _told_to_clients():
+            self._save_configs(name, configs)
+        for replica in self._replicas:
+            if replica.topic_partition.topic == name:
+                replica.update_config(config)
+
+    def log_config(self, name: str, configs: Mapping[str, str] | None = None) -> LogConfig:
+        """Return the configs of a topic's logs, with `configs` in place of what it sets now."""
+        overrides = self.configs_of(name) if configs is None else configs
+        return LogConfig.from_properties(overrides, self._defaults.log_config)
+
+    def on_directory_failed(self, path: Path) -> None:
+        """Give up the partitions in a log dir that has failed."""
+        lost = {each.topic_partition for each in self._logs.in_directory(path)}
+        for partition in lost:
+            self._replicas.remove(partition)
+        for name in {partition.topic for partition in lost}:
+            topic = self._metadata.image.topics[name]
+            states = [
+                self._offline(state) if TopicPartition(name, index) in lost else state
+                for index, state in topic.partitions.items()
+            ]
+            self._publish(name, topic.topic_id, states)
+
+    def _load_topic(self, name: str, logs: Sequence[Log]) -> None:
+        known_ids = [each.topic_id for each in logs if each.topic_id is not None]
+        topic_id = known_ids[0] if known_ids else uuid4()
+        states = []
+        for each in logs:
+            if each.topic_id not in (None, topic_id):
+                # Of a topic that was deleted, and made again, while this directory was away.
+                self._logs.set_aside_as_stray(each.topic_partition)
+                continue
+            each.assign_topic_id(topic_id)
+            states.append(self._lead(each, topic_id))
+        self._publish(name, topic_id, states)
+
+    def _lead_new(
+        self, name: str, topic_id: TopicId, indexes: Iterable[int]
+    ) -> list[PartitionState]:
+        """Create logs and lead them; all of them or none."""
+        config, now_ms = self.log_config(name), self._now_ms()
+        states: list[PartitionState] = []
+        try:
+            for index in indexes:
+                partition = TopicPartition(name, index)
+                created = self._logs.create(partition, config, topic_id, now_ms=now_ms)
+                states.append(self._lead(created, topic_id))
+        except (StorageError, OSError):
+            for state in states:
+                self._drop(TopicPartition(name, state.index))
+            raise
+        return states
+
+    def _lead(self, each: Log, topic_id: TopicId) -> PartitionState:
+        """Lead a partition from now on, in a new epoch if records may have been lost."""
+        partition = each.topic_partition
+        directory = self._logs.directory_of(partition)
+        assert directory is not None, "a log lies in a log dir"
+        epoch = each.leader_epochs.latest
+        if not directory.last_shutdown.was_clean or epoch < FIRST_EPOCH:
+            epoch = LeaderEpoch(epoch + 1)
+            each.assign_epoch(epoch, each.log_end_offset)
+        replica = Replica(
+            partition,
+            topic_id,
+            each,
+            broker_id=self._broker_id,
+            leader_epoch=epoch,
+            high_watermark=self._logs.high_watermark(partition),
+        )
+        self._replicas.add(replica)
+        return PartitionState(
+            index=partition.partition,
+            leader=self._broker_id,
+            leader_epoch=epoch,
+            replicas=(self._broker_id,),
+            isr=(self._broker_id,),
+        )
+
+    def _offline(self, state: PartitionState) -> PartitionState:
+        return replace(state, leader=NO_LEADER, offline_replicas=(self._broker_id,))
+
+    def _drop(self, partition: TopicPartition) -> None:
+        if self._replicas.holds(partition):
+            self._replicas.remove(partition)
+        self._logs.delete(partition)
+
+    def _publish(
+        self, name: str, topic_id: TopicId, states: Iterable[PartitionState]
+    ) -> TopicState:
+        topic = TopicState(
+            name=name, topic_id=topic_id, partitions={state.index: state for state in states}
+        )
+        self._metadata.put_topics([topic])
+        return topic
+
+    def _save_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        if dict(configs) == self._configs.get(name, {}):
+            return
+        changed = {**self._configs, name: dict(configs)}
+        if not configs:
+            del changed[name]
+        write_topic_configs(self._config_directory, changed)
+        self._configs = changed
+
+
+@contextmanager
+def _told_to_clients() -> Iterator[None]:
+    """Turn a failure of the disk into what clients are told."""
+    try:
+        yield
+    except (StorageError, OSError) as error:
+        raise as_api_error(error) from error

@@ -1,0 +1,37 @@
+"""How the broker logs: for people on a terminal, JSON lines otherwise (composition).
+
+Events go to standard error; standard output is for what programs read.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final, TextIO
+
+import structlog
+from structlog.typing import Processor
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+DEFAULT_LEVEL: Final = "info"
+
+
+def set_up_logging(level: str = DEFAULT_LEVEL, stream: TextIO = sys.stderr) -> None:
+    """Send all events from `level` up to `stream`."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *_renderers(is_terminal=stream.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _renderers(*, is_terminal: bool) -> list[Processor]:
+    if is_terminal:
+        return [structlog.dev.ConsoleRenderer()]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]

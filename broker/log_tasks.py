@@ -1,0 +1,68 @@
+"""The periodic work on logs, with Kafka's names, keys and delays (composition).
+
+By default nothing is fsynced but closed segments and checkpoints: replication and the system's
+write-back make records durable. `log.flush.scheduler.interval.ms` switches the flusher on, which
+then honours `flush.ms`; `flush.messages` is honoured by each append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.config import BrokerConfig
+from broker.replica_manager import ReplicaManager
+from broker.scheduler import PeriodicTask
+from storage.directory import Logs
+
+MAX_DELETE_INTERVAL_MS: Final = 10_000
+
+
+def log_tasks(
+    config: BrokerConfig, logs: Logs, replicas: ReplicaManager, now_ms: Callable[[], int]
+) -> list[PeriodicTask]:
+    """Return the tasks that look after `logs`."""
+    delay_ms = config.log_initial_task_delay_ms
+    file_delete_delay_ms = config.topic_defaults.file_delete_delay_ms
+
+    def write_recovery_points() -> None:
+        for directory in logs.online_directories:
+            directory.write_recovery_points(logs.in_directory(directory.path))
+
+    def write_log_starts() -> None:
+        for directory in logs.online_directories:
+            directory.write_log_starts(logs.in_directory(directory.path))
+
+    return [
+        PeriodicTask(
+            "highwatermark-checkpoint",
+            lambda: logs.write_high_watermarks(replicas.high_watermarks()),
+            period_ms=config.replica_high_watermark_checkpoint_interval_ms,
+        ),
+        PeriodicTask(
+            "kafka-log-flusher",
+            lambda: logs.flush_due(now_ms()),
+            delay_ms=delay_ms,
+            period_ms=config.log_flush_scheduler_interval_ms,
+        ),
+        PeriodicTask(
+            "kafka-recovery-point-checkpoint",
+            write_recovery_points,
+            delay_ms=delay_ms,
+            period_ms=config.log_flush_offset_checkpoint_interval_ms,
+        ),
+        PeriodicTask(
+            "kafka-log-start-offset-checkpoint",
+            write_log_starts,
+            delay_ms=delay_ms,
+            period_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        ),
+        PeriodicTask(
+            "kafka-delete-logs",
+            lambda: logs.remove_deleted(now_ms(), file_delete_delay_ms),
+            delay_ms=min(delay_ms, file_delete_delay_ms),
+            period_ms=min(file_delete_delay_ms, MAX_DELETE_INTERVAL_MS),
+            # Only the thread that deletes partitions may remove their files.
+            runs_in_loop=True,
+        ),
+    ]

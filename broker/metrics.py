@@ -1,0 +1,39 @@
+"""What the broker counts, besides the network (decision).
+
+A counter is a plain attribute, so that counting costs nothing on the hot path; a gauge is asked
+only when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+
+class BrokerState(IntEnum):
+    """Kafka's numbers for the phases of a broker's life."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class Metrics:
+    """The broker's state, and gauges by name."""
+
+    def __init__(self) -> None:
+        self.state = BrokerState.NOT_RUNNING
+        self._gauges: dict[str, Callable[[], int]] = {}
+
+    def add_gauge(self, name: str, read: Callable[[], int]) -> None:
+        """Let `read` be asked for the value of `name`."""
+        assert name not in self._gauges, f"two gauges are called {name}"
+        self._gauges[name] = read
+
+    def snapshot(self) -> dict[str, int]:
+        """Return all values, by name."""
+        values = {name: read() for name, read in self._gauges.items()}
+        return {"broker_state": int(self.state), **values}

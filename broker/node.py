@@ -1,0 +1,263 @@
+"""One broker: its parts, and the order in which they start and stop (composition).
+
+Start: configs, log dirs (recovering what needs it), identity, topics, handlers, listeners,
+periodic tasks. Stop, the other way round: periodic tasks, no more connections, waiting requests,
+connections, then high watermarks, logs, and the marker that says that all this was in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from broker.advertising import advertise, machine_name
+from broker.config import BrokerConfig
+from broker.errors import StartupError
+from broker.handler_table import Parts, make_handlers
+from broker.handlers.topics import topic_defaults_of
+from broker.identity import Identity, Remembered, choose_identity
+from broker.local_topics import LocalTopics
+from broker.log_tasks import log_tasks
+from broker.metadata_cache import LiveBroker, MetadataCache
+from broker.metrics import BrokerState, Metrics
+from broker.network_limits import NetworkLimits
+from broker.producer_ids import ProducerIds
+from broker.purgatory import Purgatory
+from broker.replica_manager import ReplicaManager
+from broker.request_channel import RequestChannel
+from broker.router import Router
+from broker.scheduler import Scheduler
+from broker.socket_server import SocketServer
+from broker.topic_config_file import TopicConfigs, read_topic_configs
+from kafkawire.ids import TopicPartition
+from storage.config import LogConfig
+from storage.config_key import INT_MAX
+from storage.directory import Logs
+from storage.errors import StorageError
+
+DRAIN_TIMEOUT_S: Final = 10.0
+"""How long clients may take to read their last responses when the broker stops."""
+
+log = structlog.get_logger(__name__)
+
+
+def now_ms() -> int:
+    """Return the time of day, as records count it."""
+    return time.time_ns() // 1_000_000
+
+
+class Node:
+    """One broker. `start` once, then `stop` once; `failed` is done when it cannot go on."""
+
+    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self.metrics = Metrics()
+        self.failed: asyncio.Future[str] = loop.create_future()
+        self.bound_addresses: list[str] = []
+        self._config = config
+        self._loop = loop
+        self._metadata = MetadataCache()
+        self._purgatory: Purgatory[TopicPartition] = Purgatory(loop)
+        self._replicas = ReplicaManager(self._metadata, self._purgatory)
+        self._topics: LocalTopics | None = None
+        self._logs: Logs | None = None
+        self._executor = ThreadPoolExecutor(config.background_threads, "kafka-scheduler-")
+        self._running = AsyncExitStack()
+        self._running.callback(self._executor.shutdown)
+
+    async def start(self) -> None:
+        """Serve when this returns.
+
+        Raises:
+            StartupError: it cannot; everything that had begun has been stopped.
+        """
+        began_s = self._loop.time()
+        self.metrics.state = BrokerState.STARTING
+        try:
+            await self._start()
+        except BaseException as error:
+            await self._running.aclose()
+            if isinstance(error, StorageError | OSError):
+                raise StartupError(str(error)) from error
+            raise
+        self.metrics.state = BrokerState.RUNNING
+        log.info(
+            "broker.started",
+            bound_addresses=self.bound_addresses,
+            partition_count=self._replicas.partition_count,
+            duration_ms=round((self._loop.time() - began_s) * 1000),
+        )
+
+    async def stop(self) -> None:
+        """Stop in order; the next start needs no recovery."""
+        self.metrics.state = BrokerState.SHUTTING_DOWN
+        log.info("broker.stopping", **self.metrics.snapshot())
+        await self._running.aclose()
+        self.metrics.state = BrokerState.NOT_RUNNING
+        log.info("broker.stopped")
+
+    async def _start(self) -> None:
+        configs = self._read_topic_configs()
+        logs = await self._open_logs(configs)
+        identity = self._identify(logs)
+        logs.claim(identity.broker_id, identity.cluster_id)
+        log.info("broker.identified", broker_id=identity.broker_id, cluster_id=identity.cluster_id)
+        router = self._make_router(identity, logs, configs)
+        await self._listen(identity, router)
+        scheduler = Scheduler(self._loop, self._executor)
+        for task in log_tasks(self._config, logs, self._replicas, now_ms):
+            scheduler.add(task)
+        self._running.push_async_callback(scheduler.stop)
+
+    def _read_topic_configs(self) -> TopicConfigs:
+        return read_topic_configs(Path(self._config.log_directories[0]))
+
+    async def _open_logs(self, configs: TopicConfigs) -> Logs:
+        """Open all logs in a thread, for that can take long after a crash."""
+        self.metrics.state = BrokerState.RECOVERY
+        defaults = self._config.topic_defaults
+
+        def open_logs() -> Logs:
+            return Logs.open(
+                [Path(text) for text in self._config.log_directories],
+                config_of=lambda name: LogConfig.from_properties(configs.get(name, {}), defaults),
+                now_ms=now_ms(),
+                on_offline=self._on_directory_failed,
+            )
+
+        logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)
+        self._running.push_async_callback(self._close_logs, logs)
+        self.metrics.state = BrokerState.STARTING
+        return logs
+
+    def _identify(self, logs: Logs) -> Identity:
+        return choose_identity(
+            self._config.broker_id,
+            [
+                Remembered(str(each.path), each.meta.broker_id, each.meta.cluster_id)
+                for each in logs.online_directories
+            ],
+            may_generate=self._config.broker_id_generation_enable,
+            max_reserved_id=self._config.reserved_broker_max_id,
+            random_id=uuid.uuid4,
+        )
+
+    def _make_router(self, identity: Identity, logs: Logs, configs: TopicConfigs) -> Router:
+        topics = self._topics = LocalTopics(
+            identity.broker_id,
+            logs=logs,
+            metadata=self._metadata,
+            replicas=self._replicas,
+            defaults=topic_defaults_of(self._config),
+            configs=configs,
+            config_directory=Path(self._config.log_directories[0]),
+            now_ms=now_ms,
+        )
+        topics.load()
+        parts = Parts(
+            config=self._config,
+            identity=identity,
+            logs=logs,
+            metadata=self._metadata,
+            producer_ids=ProducerIds(logs.online_directories[0].path, identity.broker_id),
+            purgatory=self._purgatory,
+            replicas=self._replicas,
+            topics=topics,
+            now_ms=now_ms,
+        )
+        router = Router(make_handlers(parts, lambda: router.served))
+        return router
+
+    async def _listen(self, identity: Identity, router: Router) -> None:
+        config = self._config
+        limits = network_limits_of(config)
+        channel = RequestChannel(self._loop, router.handle, limits)
+        server = SocketServer(
+            config.listening,
+            limits,
+            channel,
+            control_plane_listener_name=config.control_plane_listener_name,
+        )
+        # Known before the first connection, but for ports that the system chooses.
+        self._publish_broker(identity, {each.name: each.port for each in config.listening})
+        await server.start()
+        self._running.push_async_callback(self._stop_serving, server)
+        bound = server.bound_addresses
+        self._publish_broker(identity, {name: port for name, (_, port) in bound.items()})
+        self.bound_addresses = [f"{_bracketed(host)}:{port}" for host, port in bound.values()]
+        self._add_gauges(server)
+
+    def _publish_broker(self, identity: Identity, ports: Mapping[str, int]) -> None:
+        """Tell clients of this broker; it is its own controller until there is a cluster."""
+        endpoints = advertise(self._config.advertised, ports, machine_name)
+        broker = LiveBroker(
+            broker_id=identity.broker_id, endpoints=endpoints, rack=self._config.broker_rack
+        )
+        self._metadata.set_brokers([broker], identity.broker_id)
+
+    def _add_gauges(self, server: SocketServer) -> None:
+        self.metrics.add_gauge("connections", lambda: server.connection_count)
+        self.metrics.add_gauge("partitions", lambda: self._replicas.partition_count)
+        waiting = self._purgatory.waiting
+        self.metrics.add_gauge("waiting_requests", lambda: waiting.operation_count)
+
+    async def _stop_serving(self, server: SocketServer) -> None:
+        """Answer what was asked, as far as clients read it, and close all connections."""
+        server.stop_accepting()
+        self._purgatory.close()
+        if not await server.drain(DRAIN_TIMEOUT_S):
+            log.warning("connections.cut_off", connection_count=server.connection_count)
+        await server.close()
+
+    async def _close_logs(self, logs: Logs) -> None:
+        def close() -> None:
+            logs.write_high_watermarks(self._replicas.high_watermarks())
+            logs.close()
+
+        await self._loop.run_in_executor(self._executor, close)
+
+    def _on_directory_failed(self, path: Path) -> None:
+        """Called in any thread: in the loop, see what is left."""
+        self._loop.call_soon_threadsafe(self._give_up_directory, path)
+
+    def _give_up_directory(self, path: Path) -> None:
+        if self._topics is None or self._logs is None:
+            return
+        self._topics.on_directory_failed(path)
+        if not self._logs.online_directories and not self.failed.done():
+            self.failed.set_result(f"log dir {path} failed, and no other is left")
+
+
+def network_limits_of(config: BrokerConfig) -> NetworkLimits:
+    """Return what the network layer is told; Kafka's "no limit" is None there."""
+    return NetworkLimits(
+        queued_max_requests=config.queued_max_requests,
+        queued_max_request_bytes=_positive(config.queued_max_request_bytes),
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        socket_send_buffer_bytes=_positive(config.socket_send_buffer_bytes),
+        socket_receive_buffer_bytes=_positive(config.socket_receive_buffer_bytes),
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+        max_connections=_limit(config.max_connections),
+        max_connections_per_ip=_limit(config.max_connections_per_ip),
+        max_connections_per_ip_overrides=config.connection_limits_by_ip,
+        connections_max_idle_ms=_positive(config.connections_max_idle_ms),
+    )
+
+
+def _positive(value: int) -> int | None:
+    return value if value > 0 else None
+
+
+def _limit(value: int) -> int | None:
+    return value if value < INT_MAX else None
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

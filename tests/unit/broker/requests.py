@@ -1,0 +1,32 @@
+"""Requests without a socket, for tests of handlers and of the router."""
+
+from typing import cast
+
+from broker.request_channel import Request, ServedConnection
+from kafkawire.apis import ApiKey
+from kafkawire.headers import RequestHeader
+from kafkawire.schema import encode
+
+
+class NoConnection:
+    """A connection that nobody is at the other end of; a handler must only read its names."""
+
+    listener_name = "PLAINTEXT"
+    client_host = "127.0.0.1"
+
+
+def request(
+    api_key: ApiKey,
+    version: int,
+    message: object | bytes = b"",
+    *,
+    client_id: str | None = "test",
+    listener_name: str = "PLAINTEXT",
+) -> Request:
+    """Return a request that holds `message`, encoded; its body is writable, as from a socket."""
+    body = message if isinstance(message, bytes) else encode(message, version)
+    connection = NoConnection()
+    connection.listener_name = listener_name
+    served = cast(ServedConnection, connection)
+    header = RequestHeader(api_key, version, 1, client_id)
+    return Request(served, header, memoryview(bytearray(body)), 0.0)

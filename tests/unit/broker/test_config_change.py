@@ -1,0 +1,74 @@
+"""How alterations change topic configs: `broker.config_change`."""
+
+import pytest
+
+from broker.config_change import ConfigChange, ConfigOperation, changed, check_configs, replaced
+from kafkawire.errors import ApiError, ErrorCode
+from storage.config import LogConfig
+
+SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
+APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT
+
+
+def test_replacing_forgets_what_is_not_named() -> None:
+    assert replaced([("retention.ms", "1")]) == {"retention.ms": "1"}
+
+
+@pytest.mark.parametrize(
+    ("current", "change", "expected"),
+    [
+        ({"a": "1"}, ConfigChange("b", SET, "2"), {"a": "1", "b": "2"}),
+        ({"a": "1"}, ConfigChange("a", SET, "2"), {"a": "2"}),
+        ({"a": "1"}, ConfigChange("a", DELETE, None), {}),
+        ({}, ConfigChange("a", DELETE, "ignored"), {}),
+        (
+            {"cleanup.policy": "delete"},
+            ConfigChange("cleanup.policy", APPEND, "compact,delete"),
+            {"cleanup.policy": "delete,compact"},
+        ),
+        (
+            {},
+            ConfigChange("cleanup.policy", APPEND, "delete"),
+            {"cleanup.policy": "compact,delete"},
+        ),
+        (
+            {"cleanup.policy": "delete,compact"},
+            ConfigChange("cleanup.policy", SUBTRACT, "delete"),
+            {"cleanup.policy": "compact"},
+        ),
+    ],
+)
+def test_one_key_changes_and_the_others_stay(
+    current: dict[str, str], change: ConfigChange, expected: dict[str, str]
+) -> None:
+    assert changed(current, [change], {"cleanup.policy": "compact"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([ConfigChange("a", SET, None)], ErrorCode.INVALID_REQUEST),
+        ([ConfigChange("a", SET, "1"), ConfigChange("a", DELETE, None)], ErrorCode.INVALID_REQUEST),
+        ([ConfigChange("cleanup.policy", 4, "1")], ErrorCode.INVALID_REQUEST),
+        ([ConfigChange("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        ([ConfigChange("unknown", SUBTRACT, "1")], ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_a_change_without_sense_is_refused(changes: list[ConfigChange], code: ErrorCode) -> None:
+    with pytest.raises(ApiError) as caught:
+        changed({}, changes, {})
+    assert caught.value.code is code
+
+
+def test_checked_configs_are_what_a_log_gets() -> None:
+    defaults = LogConfig(segment_bytes=100)
+    assert check_configs({"retention.ms": "5"}, defaults) == LogConfig(
+        segment_bytes=100, retention_ms=5
+    )
+
+
+@pytest.mark.parametrize("configs", [{"unknown": "1"}, {"segment.bytes": "1"}])
+def test_configs_against_a_rule_are_refused(configs: dict[str, str]) -> None:
+    with pytest.raises(ApiError) as caught:
+        check_configs(configs, LogConfig())
+    assert caught.value.code is ErrorCode.INVALID_CONFIG

@@ -1,0 +1,260 @@
+"""Clients that are broken, slow, greedy or gone; the others must not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+import tracemalloc
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.network_limits import NetworkLimits
+from broker.reply import EncodedMessage, Reply
+from broker.request_channel import Request
+from kafkawire.apis import ApiKey
+from tests.integration.broker.network_support import (
+    Client,
+    Parking,
+    Served,
+    echo,
+    held_bytes,
+    on_every_loop,
+    serving,
+    wait_until,
+)
+from tests.unit.broker.network_fakes import request_frame
+
+MIB = 1024 * 1024
+RANDOM_STREAMS = 60
+
+
+def events(logs: Iterable[Mapping[str, object]]) -> list[object]:
+    return [each["event"] for each in logs]
+
+
+def has_read(served: Served, byte_count: int) -> bool:
+    return served.server.metrics.bytes_in >= byte_count
+
+
+def stop_reading(client: Client) -> asyncio.Transport:
+    """Let what the broker sends pile up in the client's socket."""
+    transport = client.writer.transport
+    transport.pause_reading()  # type: ignore[attr-defined]
+    return cast(asyncio.Transport, transport)
+
+
+@on_every_loop
+async def test_requests_that_come_byte_by_byte_are_answered() -> None:
+    async with serving() as served:
+        client = await served.connect()
+        ours = client.writer.get_extra_info("socket")
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        frames = b"".join(request_frame(number, b"slow") for number in range(3))
+        for number, byte in enumerate(frames):
+            client.send_raw(bytes([byte]))
+            await wait_until(partial(has_read, served, number + 1), "a byte")
+        assert [await client.receive() for _ in range(3)] == [(n, b"slow") for n in range(3)]
+
+
+@on_every_loop
+async def test_random_bytes_close_their_own_connection_only() -> None:
+    dice = random.Random(7)
+    async with serving() as served:
+        good = await served.connect()
+        with capture_logs() as logs:
+            for number in range(RANDOM_STREAMS):
+                bad = await served.connect()
+                bad.send_raw(request_frame(1, b"good") + b"\xff" + dice.randbytes(500))
+                assert await bad.receive() == (1, b"good")
+                assert await bad.is_closed_by_broker()
+                assert await good.ask(number, b"still here") == b"still here"
+        assert events(logs) == ["connection.dropped"] * RANDOM_STREAMS
+
+
+@on_every_loop
+async def test_half_a_frame_and_then_the_end_leaves_nothing() -> None:
+    async with serving() as served:
+        for size in (10, 10_000, 10 * MIB):
+            client = await served.connect()
+            client.send_raw(request_frame(1, bytes(size))[: size // 2])
+            await wait_until(lambda: held_bytes(served.server) > 0, "half a frame")
+            await client.close()
+            await wait_until(lambda: held_bytes(served.server) == 0, "the end")
+
+
+@on_every_loop
+async def test_half_a_frame_is_closed_when_it_is_idle() -> None:
+    async with serving(limits=NetworkLimits(connections_max_idle_ms=100)) as served:
+        client = await served.connect()
+        client.send_raw(request_frame(1, bytes(1000))[:-1])
+        with capture_logs() as logs:
+            assert await client.is_closed_by_broker()
+        assert events(logs) == ["connection.dropped"]
+        assert held_bytes(served.server) == 0
+
+
+@on_every_loop
+async def test_promising_large_frames_costs_no_memory() -> None:
+    """A hundred clients announce 100 MiB each; small requests of others go on."""
+    async with serving() as served:
+        good = await served.connect()
+        tracemalloc.start()
+        try:
+            for _ in range(100):
+                client = await served.connect()
+                client.send_raw(struct.pack(">i", 100 * MIB) + bytes(5000))
+            await wait_until(
+                lambda: served.server.metrics.bytes_in >= 100 * 5004, "all the promises"
+            )
+            assert await good.ask(1, b"small") == b"small"
+            assert tracemalloc.get_traced_memory()[1] < 40 * MIB
+        finally:
+            tracemalloc.stop()
+        assert served.server._network.memory.reserved_bytes <= NetworkLimits().receive_memory_bytes
+
+
+@on_every_loop
+async def test_a_client_that_never_reads_costs_a_bounded_amount() -> None:
+    body = bytes(100_000)
+    async with serving(lambda _request: Reply(EncodedMessage(body))) as served:
+        greedy, good = await served.connect(), await served.connect()
+        stop_reading(greedy)
+        for number in range(5_000):
+            greedy.send((number, b""))
+        await wait_until(
+            lambda: any(each._sender.is_blocked for each in served.server._connections),
+            "a full socket",
+        )
+        for number in range(200):
+            assert len(await good.ask(number)) == len(body)
+        (stuck,) = (each for each in served.server._connections if each._sender.is_blocked)
+        in_batch = stuck._transport.get_write_buffer_size()
+        assert 0 < in_batch < 1 * MIB
+        assert not stuck._sender.parts
+        assert len(stuck._in_flight) <= NetworkLimits().max_in_flight_requests_per_connection
+        greedy.writer.transport.abort()
+
+
+@on_every_loop
+async def test_a_client_that_reads_late_gets_everything() -> None:
+    body = bytes(range(250)) * 400
+    async with serving(lambda _request: Reply(EncodedMessage(body))) as served:
+        client = await served.connect()
+        paused = stop_reading(client)
+        client.send(*((number, b"") for number in range(300)))
+        await wait_until(
+            lambda: any(each._sender.is_blocked for each in served.server._connections),
+            "a full socket",
+        )
+        paused.resume_reading()
+        for number in range(300):
+            assert await client.receive() == (number, body)
+
+
+@on_every_loop
+async def test_a_flood_stays_within_the_queue_and_is_answered() -> None:
+    """Twenty clients pipeline 500 requests each: more than the queue holds, many times over."""
+    queued: list[int] = []
+
+    def handle(request: Request) -> Reply:
+        queued.append(500 - served.channel.free_count)
+        return echo(request)
+
+    async with serving(handle) as served:
+        clients = [await served.connect() for _ in range(20)]
+        for client in clients:
+            client.send(*((number, b"flood") for number in range(500)))
+
+        async def receive_all(index: int) -> None:
+            for number in range(500):
+                assert await clients[index].receive() == (number, b"flood")
+
+        await asyncio.gather(*(receive_all(index) for index in range(20)))
+        assert 0 < max(queued) <= 500
+        assert served.server.metrics.read_pauses > 0
+
+
+@on_every_loop
+async def test_a_client_that_vanishes_while_its_fetch_is_parked_touches_nobody() -> None:
+    """It leaves in the very turn in which a produce wakes its fetch."""
+    parking = Parking()
+
+    def handle(request: Request) -> Reply:
+        """A fetch parks; a produce wakes all fetches, as the high watermark does."""
+        if request.header.api_key is ApiKey.FETCH:
+            return parking.handle(request)
+        while parking.replies:
+            parking.replies.popitem()[1].complete(EncodedMessage(bytes(200_000)))
+        return echo(request)
+
+    async with serving(handle) as served:
+        producer = await served.connect()
+        with capture_logs() as logs:
+            for number, is_reset in enumerate([True, False] * 10):
+                fetcher = await served.connect()
+                fetcher.send_raw(request_frame(number, api_key=ApiKey.FETCH))
+                await wait_until(lambda: bool(parking.replies), "a parked fetch")
+                vanish(fetcher, is_reset=is_reset)
+                assert await producer.ask(number, b"record") == b"record"
+        await wait_until(lambda: served.server.connection_count == 1, "the others are gone")
+        assert events(logs) == []
+
+
+def vanish(client: Client, *, is_reset: bool) -> None:
+    """Leave by a reset, as a crashed process may, or by an end."""
+    if is_reset:
+        ours = client.writer.get_extra_info("socket")
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.writer.transport.abort()
+
+
+@on_every_loop
+async def test_a_cancelled_fetch_is_forgotten_by_those_who_would_wake_it() -> None:
+    parking = Parking()
+    waiting: set[int] = set()
+
+    def handle(request: Request) -> Reply:
+        reply = parking.handle(request)
+        number = request.header.correlation_id
+        waiting.add(number)
+        reply.on_cancel(lambda: waiting.discard(number))
+        return reply
+
+    async with serving(handle) as served:
+        clients = [await served.connect() for _ in range(50)]
+        for number, client in enumerate(clients):
+            client.send((number, b""))
+        await wait_until(lambda: len(waiting) == 50, "parked fetches")
+        for client in clients:
+            client.writer.transport.abort()
+        await wait_until(lambda: not waiting, "cancelled fetches")
+
+
+@pytest.mark.parametrize("body_bytes", [0, 3_000, 300_000])
+@on_every_loop
+async def test_random_cuts_change_nothing(body_bytes: int) -> None:
+    dice = random.Random(body_bytes)
+    bodies = [dice.randbytes(dice.randint(0, body_bytes)) for _ in range(40)]
+    data = b"".join(request_frame(number, body) for number, body in enumerate(bodies))
+    async with serving() as served:
+        client = await served.connect()
+
+        async def send() -> None:
+            position = 0
+            while position < len(data):
+                step = dice.choice([1, 7, 100, 5_000, 70_000])
+                client.send_raw(data[position : position + step])
+                position += step
+                await client.writer.drain()
+                await asyncio.sleep(0)
+
+        sending = asyncio.create_task(send())
+        for number, body in enumerate(bodies):
+            assert await client.receive() == (number, body)
+        await sending

@@ -1,0 +1,284 @@
+"""A socket server over real sockets: listeners, order, limits, idleness, and a stop in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.listener import Listener
+from broker.network_limits import NetworkLimits
+from broker.reply import EncodedMessage, Reply
+from broker.request_channel import Request, RequestChannel
+from broker.socket_server import SocketServer
+from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tests.integration.broker.network_support import (
+    HOST,
+    Client,
+    Parking,
+    echo,
+    on_every_loop,
+    serving,
+    wait_until,
+)
+
+REGION_BYTES = 3 * 1024 * 1024
+CONTENT = bytes(range(251)) * (REGION_BYTES // 251 + 1)
+
+
+@dataclass
+class Region:
+    file: BufferedReader
+    position: int
+    size_bytes: int
+
+
+def fetch_answer(region: Region) -> Reply:
+    partition = PartitionData(records=region)
+    return Reply(FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])]))
+
+
+@pytest.fixture
+def log_file(tmp_path: Path) -> Path:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(CONTENT)
+    return path
+
+
+async def ask_on_its_own(served_port: int, number: int) -> bytes:
+    client = Client(*await asyncio.open_connection(HOST, served_port))
+    try:
+        return await client.ask(number, b"hello")
+    finally:
+        await client.close()
+
+
+@on_every_loop
+async def test_every_listener_serves_on_its_own_port() -> None:
+    names: list[str] = []
+
+    def handle(request: Request) -> Reply:
+        names.append(request.listener_name)
+        assert request.client_host == HOST
+        return echo(request)
+
+    async with serving(handle, names=("INTERNAL", "EXTERNAL")) as served:
+        assert served.port("INTERNAL") != served.port("EXTERNAL")
+        for name in ("INTERNAL", "EXTERNAL"):
+            assert await (await served.connect(name)).ask(1, b"hello") == b"hello"
+    assert names == ["INTERNAL", "EXTERNAL"]
+
+
+@on_every_loop
+async def test_a_hundred_pipelined_requests_are_answered_in_order() -> None:
+    async with serving() as served:
+        client = await served.connect()
+        client.send(*((number, bytes(number)) for number in range(100)))
+        for number in range(100):
+            assert await client.receive() == (number, bytes(number))
+
+
+@on_every_loop
+async def test_replies_that_are_late_leave_in_request_order() -> None:
+    parking = Parking()
+    async with serving(parking.handle) as served:
+        client = await served.connect()
+        client.send(*((number, b"") for number in range(3)))
+        await wait_until(lambda: len(parking.replies) == 3, "three parked requests")
+        for number in (2, 0, 1):
+            parking.replies[number].complete(EncodedMessage(bytes([number])))
+        assert [await client.receive() for _ in range(3)] == [(n, bytes([n])) for n in range(3)]
+
+
+@on_every_loop
+async def test_large_requests_and_responses_pass() -> None:
+    body = struct.pack(">I", 0xCAFE) * (5 * 256 * 1024)
+    async with serving() as served:
+        client = await served.connect()
+        client.send((1, body), (2, b"small"), (3, body))
+        assert [await client.receive() for _ in range(3)] == [(1, body), (2, b"small"), (3, body)]
+
+
+@on_every_loop
+async def test_a_file_region_arrives_whole_without_being_copied(log_file: Path) -> None:
+    with log_file.open("rb") as file:
+        region = Region(file, 5, REGION_BYTES - 5)
+        async with serving(lambda _request: fetch_answer(region)) as served:
+            client = await served.connect()
+            client.send((1, b""), (2, b""))
+            for number in (1, 2):
+                correlation_id, answer = await client.receive()
+                assert correlation_id == number
+                assert CONTENT[5:REGION_BYTES] in answer
+            assert served.server.metrics.sendfile_bytes > REGION_BYTES
+
+
+@on_every_loop
+async def test_a_deleted_file_is_sent_to_its_end(log_file: Path) -> None:
+    """The client reads only after the segment is gone."""
+    file = log_file.open("rb")
+    regions = [Region(file, 0, REGION_BYTES)]
+    async with serving(lambda _request: fetch_answer(regions.pop())) as served:
+        client = await served.connect()
+        client.send((1, b""))
+        await wait_until(lambda: not regions, "the fetch is handled")
+        os.unlink(log_file)  # noqa: PTH108
+        _, answer = await client.receive()
+        assert CONTENT[:REGION_BYTES] in answer
+    file.close()
+
+
+@on_every_loop
+async def test_a_truncated_file_ends_the_connection_instead_of_the_response(
+    log_file: Path,
+) -> None:
+    with log_file.open("rb") as file:
+        region = Region(file, len(CONTENT) - 100_000, 200_000)
+        async with serving(lambda _request: fetch_answer(region)) as served:
+            client = await served.connect()
+            with capture_logs() as logs:
+                client.send((1, b""), (2, b""))
+                with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                    await client.receive()
+            assert "100000 of 200000 bytes that were promised are missing" in logs[0]["reason"]
+
+
+@on_every_loop
+async def test_one_connection_too_many_is_closed_and_the_others_stay() -> None:
+    async with serving(limits=NetworkLimits(max_connections=2)) as served:
+        first, second = await served.connect(), await served.connect()
+        await wait_until(lambda: served.server.connection_count == 2, "two connections")
+        third = await served.connect()
+        assert await third.is_closed_by_broker()
+        assert await first.ask(1) == b""
+        await second.close()
+        await wait_until(lambda: served.server.connection_count == 1, "one has left")
+        assert await (await served.connect()).ask(2) == b""
+        assert served.server.metrics.connections_refused == 1
+
+
+@on_every_loop
+async def test_one_connection_too_many_from_an_address_is_closed() -> None:
+    limits = NetworkLimits(
+        max_connections_per_ip=1, max_connections_per_ip_overrides={"127.0.0.3": 2}
+    )
+    async with serving(limits=limits) as served:
+        kept = await served.connect(local_addr=("127.0.0.2", 0))
+        assert await kept.ask(1) == b""
+        assert await (await served.connect(local_addr=("127.0.0.2", 0))).is_closed_by_broker()
+        for _ in range(2):
+            assert await (await served.connect(local_addr=("127.0.0.3", 0))).ask(1) == b""
+        assert await kept.ask(2) == b""
+
+
+@on_every_loop
+async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
+    parking = Parking()
+    limits = NetworkLimits(connections_max_idle_ms=100)
+    async with serving(parking.handle, limits) as served:
+        idle, waiting = await served.connect(), await served.connect()
+        waiting.send((1, b""))
+        with capture_logs() as logs:
+            assert await idle.is_closed_by_broker()
+        assert [each["event"] for each in logs] == ["connection.dropped"]
+        assert served.server.connection_count == 1
+        parking.replies[1].complete(EncodedMessage(b"late"))
+        assert await waiting.receive() == (1, b"late")
+
+
+@on_every_loop
+async def test_a_taken_port_is_an_error_and_no_listener_is_left() -> None:
+    loop = asyncio.get_running_loop()
+    with socket.create_server((HOST, 0)) as taken, socket.create_server((HOST, 0)) as probe:
+        free_port = probe.getsockname()[1]
+        probe.close()
+        listeners = [
+            Listener("FREE", HOST, free_port),
+            Listener("TAKEN", HOST, taken.getsockname()[1]),
+        ]
+        channel = RequestChannel(loop, echo, NetworkLimits())
+        server = SocketServer(listeners, NetworkLimits(), channel)
+        with pytest.raises(OSError, match="in use"):
+            await server.start()
+        await server.close()
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection(HOST, free_port)
+
+
+@on_every_loop
+async def test_draining_answers_what_was_read_and_then_closes() -> None:
+    parking = Parking()
+    async with serving(parking.handle) as served:
+        busy, quiet = await served.connect(), await served.connect()
+        port = served.port()
+        busy.send((1, b""))
+        await wait_until(lambda: bool(parking.replies), "a parked request")
+        served.server.stop_accepting()
+        drained = asyncio.create_task(served.server.drain(timeout_s=20))
+        assert await quiet.is_closed_by_broker()
+        busy.send((2, b"too late"))
+        assert not drained.done()
+        parking.replies[1].complete(EncodedMessage(b"answer"))
+        assert await busy.receive() == (1, b"answer")
+        assert await busy.is_closed_by_broker()
+        assert await drained
+        assert list(parking.replies) == [1]
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection(HOST, port)
+
+
+@on_every_loop
+async def test_draining_gives_up_and_closing_cancels() -> None:
+    parking = Parking()
+    async with serving(parking.handle) as served:
+        client = await served.connect()
+        client.send((1, b""))
+        await wait_until(lambda: bool(parking.replies), "a parked request")
+        served.server.stop_accepting()
+        assert not await served.server.drain(timeout_s=0.05)
+        await served.server.close()
+        assert parking.replies[1].cancelled
+        assert await client.is_closed_by_broker()
+
+
+@on_every_loop
+async def test_a_server_that_never_started_can_be_closed() -> None:
+    channel = RequestChannel(asyncio.get_running_loop(), echo, NetworkLimits())
+    await SocketServer([Listener("A", HOST, 0)], NetworkLimits(), channel).close()
+
+
+@on_every_loop
+async def test_buffer_sizes_reach_the_sockets() -> None:
+    limits = NetworkLimits(socket_send_buffer_bytes=50_000, socket_receive_buffer_bytes=60_000)
+    async with serving(limits=limits) as served:
+        assert await (await served.connect()).ask(1) == b""
+        (connection,) = served.server._connections
+        ours = connection._transport.get_extra_info("socket")
+        # The system doubles what it is asked for.
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 120_000
+
+
+@on_every_loop
+async def test_a_control_plane_listener_is_heard_first() -> None:
+    handled: list[str] = []
+
+    def handle(request: Request) -> Reply:
+        handled.append(request.listener_name)
+        return echo(request)
+
+    async with serving(
+        handle, names=("PLAINTEXT", "CONTROLLER"), control_plane_listener_name="CONTROLLER"
+    ) as served:
+        client, controller = await served.connect(), await served.connect("CONTROLLER")
+        assert await client.ask(1) == b""
+        assert await controller.ask(2) == b""
+        planes = {each.listener_name: each.is_control_plane for each in served.server._connections}
+        assert planes == {"PLAINTEXT": False, "CONTROLLER": True}

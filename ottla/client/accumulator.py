@@ -2,65 +2,35 @@
 
 Per partition there is a queue of batches, of which the last may still be open. At most one batch
 of a partition is out at a time, and while it is (or waits for its retry) the ones behind it wait
-too: the partition is muted. Without sequence numbers nothing else keeps order under retries.
+too: the partition is muted. Without sequence numbers nothing else keeps order under retries. So
+that throughput does not suffer, a batch that has to wait grows beyond its usual size.
 Invariants: records of a partition are taken out in the order of their `append`; reserved memory is
 given back exactly when its batch is done.
 """
 
 import enum
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from kafkawire.ids import BrokerId, TopicPartition
 from ottla.client.config import ProducerConfig
 from ottla.client.memory_budget import MemoryBudget
 from ottla.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.client.partitioner import TopicPartitioner
-from ottla.client.producer_batch import Delivery, ProducerBatch
-from ottla.client.record import BytesLike, Headers
+from ottla.client.producer_batch import (
+    RECORD_OVERHEAD_BYTES,
+    Delivery,
+    ProducerBatch,
+    estimated_size,
+    headers_size,
+)
+from ottla.client.record import BytesLike, Headers, UnsentRecord
+from ottla.client.topic_queues import PartitionQueue, TopicQueues
 
-
-class PartitionQueue:
-    """The batches of one partition, oldest first."""
-
-    __slots__ = ("batches", "in_flight", "topic_partition")
-
-    def __init__(self, topic_partition: TopicPartition) -> None:
-        self.topic_partition = topic_partition
-        self.batches: deque[ProducerBatch] = deque()
-        self.in_flight: ProducerBatch | None = None
-        """The batch that is out; while there is one, the partition is muted."""
-
-
-class TopicQueues:
-    """What is known and gathered of one topic."""
-
-    __slots__ = (
-        "available",
-        "open_batches",
-        "partition_count",
-        "partitioner",
-        "queues",
-    )
-
-    def __init__(self, partitioner: TopicPartitioner) -> None:
-        self.partitioner = partitioner
-        self.partition_count = 0
-        self.available: list[int] = []
-        """The partitions that have a leader."""
-        self.open_batches: dict[int, ProducerBatch] = {}
-        self.queues: dict[int, PartitionQueue] = {}
-
-    def lengths(self) -> dict[int, int]:
-        """Return how many batches wait per available partition.
-
-        Empty until each partition had a batch: the weights would shut out the others (KIP-794).
-        """
-        if len(self.queues) < self.partition_count:
-            return {}
-        return {partition: len(self.queues[partition].batches) for partition in self.available}
+GROWTH_LIMIT: Final = 16
+"""A waiting batch grows up to this many times `batch_size_bytes`, within `max_request_bytes`."""
 
 
 class Need(enum.Enum):
@@ -68,7 +38,7 @@ class Need(enum.Enum):
 
     TOPIC = enum.auto()
     PARTITION = enum.auto()
-    BATCH = enum.auto()
+    MEMORY = enum.auto()
 
 
 @dataclass(slots=True)
@@ -95,11 +65,11 @@ class Accumulator:
         """Every batch that is not settled, the oldest first (but for halves of a split)."""
         self.flush_count = 0
         """How many flushes wait; while one does, every batch is due."""
-        self._batch_size_bytes = config.batch_size_bytes
-        self._codec = config.codec
+        self.has_full = False
+        """A batch became full that need not wait for another; whoever acts on it clears this."""
+        self._config = config
         self._linger_s = config.linger_ms / 1000
         self._delivery_timeout_s = config.delivery_timeout_ms / 1000
-        self._is_adaptive = config.adaptive_partitioning
         self._new_delivery = new_delivery
         self._random_below = random_below
         self._topics: dict[str, TopicQueues] = {}
@@ -112,11 +82,12 @@ class Accumulator:
         """Adopt the partitions of `topic`; only then can records for it be appended."""
         queues = self._topics.get(topic.name)
         if queues is None:
-            partitioner = TopicPartitioner(self._batch_size_bytes, self._random_below)
-            queues = self._topics[topic.name] = TopicQueues(partitioner)
-        queues.partition_count = len(topic.partitions)
-        queues.available = topic.available()
-        queues.partitioner.on_partitions(queues.partition_count, queues.available)
+            batch_size_bytes = self._config.batch_size_bytes
+            queues = self._topics[topic.name] = TopicQueues(
+                TopicPartitioner(batch_size_bytes, self._random_below),
+                min(GROWTH_LIMIT * batch_size_bytes, self._config.max_request_bytes),
+            )
+        queues.adopt(topic)
 
     def append(
         self,
@@ -141,8 +112,19 @@ class Accumulator:
             else:
                 partition = queues.partitioner.for_key(key)
         batch = queues.open_batches.get(partition)
-        if batch is None or batch.append(timestamp_ms, key, value, headers) < 0:
+        if batch is None:
             return None
+        filled_bytes = batch.filled_bytes + RECORD_OVERHEAD_BYTES
+        if value is not None:
+            filled_bytes += len(value)
+        if key is not None:
+            filled_bytes += len(key)
+        if headers:
+            filled_bytes += headers_size(headers)
+        if filled_bytes > batch.reserved_bytes:
+            return None
+        batch.append(timestamp_ms, key, value, headers)
+        batch.filled_bytes = filled_bytes
         delivery = self._new_delivery()
         batch.deliveries.append(delivery)
         batch.timestamps_ms.append(timestamp_ms)
@@ -155,56 +137,76 @@ class Accumulator:
             return Need.TOPIC
         if partition is not None and not 0 <= partition < queues.partition_count:
             return Need.PARTITION
-        return Need.BATCH
-
-    def close_full(
-        self, topic: str, key: BytesLike | None, partition: int | None, refused_bytes: int
-    ) -> bool:
-        """Close the open batch that had no room for a record of `refused_bytes`, if there is one.
-
-        Return whether the record now goes to another partition, whose open batch may have room.
-        """
-        queues = self._topics[topic]
-        chosen = _choose(queues, key, partition)
-        batch = queues.open_batches.get(chosen)
-        if batch is not None:
-            self._close_batch(batch, refused_bytes)
-        return _choose(queues, key, partition) != chosen
+        return Need.MEMORY
 
     def reservation(self, size_bytes: int) -> int:
-        """Return how much memory a batch takes that begins with a record of `size_bytes`."""
-        return max(self._batch_size_bytes, size_bytes)
+        """Return how much memory `take_in` wants for a record of at most `size_bytes`."""
+        return max(self._config.batch_size_bytes, size_bytes)
 
-    def open_batch(
-        self,
-        topic: str,
-        value: BytesLike | None,
-        key: BytesLike | None,
-        partition: int | None,
-        timestamp_ms: int,
-        headers: Headers,
-        reserved_bytes: int,
-        now_s: float,
-    ) -> Delivery:
-        """Open a batch with its first record, in memory that the caller has reserved."""
-        queues = self._topics[topic]
-        chosen = _choose(queues, key, partition)
-        assert chosen not in queues.open_batches
-        queue = queues.queues.get(chosen)
-        if queue is None:
-            queue = queues.queues[chosen] = PartitionQueue(TopicPartition(topic, chosen))
-        batch = ProducerBatch(
-            queue.topic_partition, self._codec, self._batch_size_bytes, reserved_bytes, now_s
-        )
-        # Before the batch is known to anybody: this raises when the record is none.
-        batch.append(timestamp_ms, key, value, headers)
-        delivery = self._new_delivery()
-        batch.deliveries.append(delivery)
-        batch.timestamps_ms.append(timestamp_ms)
-        queues.open_batches[chosen] = batch
+    def take_in(self, record: UnsentRecord, reserved_bytes: int, now_s: float) -> Delivery:
+        """Take a record into a new batch, or one that may grow, in memory that is reserved.
+
+        The memory is the batch's then, or given back.
+        """
+        used_bytes = 0
+        try:
+            delivery = self._append_elsewhere(record)
+            if delivery is None:
+                delivery = self._append_with(record, reserved_bytes, now_s)
+                used_bytes = reserved_bytes
+        finally:
+            if reserved_bytes > used_bytes:
+                self.budget.release(reserved_bytes)
+        return delivery
+
+    def _append_elsewhere(self, record: UnsentRecord) -> Delivery | None:
+        """Leave the full batch behind; append where another one has room, if one has."""
+        queues = self._topics[record.topic]
+        delivery = self.append(*record)
+        for _ in range(queues.partition_count):
+            chosen = queues.choose(record.key, record.partition)
+            batch = queues.open_batches.get(chosen)
+            if delivery is not None or batch is None:
+                break
+            batch.is_full = True
+            self.has_full = self.has_full or not queues.queues[chosen].is_behind(batch)
+            if record.partition is not None or record.key is not None:
+                break
+            self._count_sticky(queues, batch, self._config.batch_size_bytes)
+            if queues.partitioner.sticky == chosen:
+                break
+            delivery = self.append(*record)
+        return delivery
+
+    def _append_with(self, record: UnsentRecord, reserved_bytes: int, now_s: float) -> Delivery:
+        """Append to a batch that grows, or to a new one; either takes the reserved memory."""
+        queues = self._topics[record.topic]
+        partition = queues.choose(record.key, record.partition)
+        queue = queues.queue(TopicPartition(record.topic, partition))
+        batch = queues.open_batches.get(partition)
+        if batch is not None and queue.is_behind(batch):
+            grown_bytes = batch.reserved_bytes + reserved_bytes
+            if grown_bytes <= queues.growth_limit_bytes:
+                delivery = self._append_to(batch, record)
+                batch.reserved_bytes = grown_bytes
+                return delivery
+        if batch is not None:
+            self._close_batch(batch)
+        batch = ProducerBatch(queue.topic_partition, self._config.codec, reserved_bytes, now_s)
+        # Before anybody knows the batch: this raises when the record is none.
+        delivery = self._append_to(batch, record)
+        queues.open_batches[partition] = batch
         queue.batches.append(batch)
         self.incomplete[batch] = None
         self._update_waiting(queue)
+        return delivery
+
+    def _append_to(self, batch: ProducerBatch, record: UnsentRecord) -> Delivery:
+        batch.append(record.timestamp_ms, record.key, record.value, record.headers)
+        batch.filled_bytes += estimated_size(record)
+        delivery = self._new_delivery()
+        batch.deliveries.append(delivery)
+        batch.timestamps_ms.append(record.timestamp_ms)
         return delivery
 
     # Sending batches
@@ -245,6 +247,8 @@ class Accumulator:
         """Return a batch that was taken in two halves."""
         queue = self._unmute(batch)
         del self.incomplete[batch]
+        # The topic takes less than we thought: let no batch grow beyond its usual size.
+        self._topics[batch.topic_partition.topic].growth_limit_bytes = 0
         halves = batch.split(now_s)
         self.incomplete.update(dict.fromkeys(halves))
         queue.batches.extendleft(reversed(halves))
@@ -259,40 +263,40 @@ class Accumulator:
 
     def next_expiry_s(self) -> float:
         """Return when the oldest batch will have waited longer than the delivery timeout."""
-        oldest = next(iter(self.incomplete), None)
-        return inf if oldest is None else oldest.created_at_s + self._delivery_timeout_s
+        for batch in self.incomplete:
+            if not batch.is_done:
+                return batch.created_at_s + self._delivery_timeout_s
+        return inf
 
-    def overdue_in_flight(self, now_s: float) -> list[ProducerBatch]:
-        """Return the batches that are out for longer than the delivery timeout; they stay out."""
+    def expire(self, now_s: float) -> list[ProducerBatch]:
+        """Return the batches that are not acknowledged within the delivery timeout.
+
+        Those that wait are taken out; those that are out stay out until their answer comes.
+        """
         deadline_s = now_s - self._delivery_timeout_s
-        return [
+        overdue = [
             batch
             for batch in self.incomplete
-            if batch.created_at_s <= deadline_s
-            and not batch.is_done
-            and self._queue(batch).in_flight is batch
+            if batch.created_at_s <= deadline_s and not batch.is_done
         ]
-
-    def expired(self, now_s: float) -> list[ProducerBatch]:
-        """Take out and return the batches that waited longer than the delivery timeout."""
-        expired = []
-        for queue in list(self._waiting.values()):
-            while (
-                queue.batches and queue.batches[0].created_at_s + self._delivery_timeout_s <= now_s
-            ):
-                expired.append(self._drop_first(queue))
-            self._update_waiting(queue)
-        return expired
+        for batch in overdue:
+            queue = self._queue(batch)
+            if queue.in_flight is not batch:
+                queue.batches.remove(batch)
+                self._drop(batch)
+                self._update_waiting(queue)
+        return overdue
 
     def drop_all(self) -> list[ProducerBatch]:
-        """Take out and return every batch that is not out."""
-        dropped = []
-        for topic in self._topics.values():
-            for queue in topic.queues.values():
-                while queue.batches:
-                    dropped.append(self._drop_first(queue))
+        """Return every batch that is not settled, having taken out those that wait."""
+        unsettled = [batch for batch in self.incomplete if not batch.is_done]
+        for batch in unsettled:
+            queue = self._queue(batch)
+            if queue.in_flight is not batch:
+                queue.batches.remove(batch)
+                self._drop(batch)
                 self._update_waiting(queue)
-        return dropped
+        return unsettled
 
     # Inside
 
@@ -302,12 +306,12 @@ class Accumulator:
         if batch.attempt_count > 0:
             has_new_leader = held is not None and held.leader_epoch > batch.tried_epoch
             return -inf if has_new_leader else batch.retry_at_s
-        if batch.is_closed or is_pressed:
+        if batch.is_full or batch.is_closed or is_pressed:
             return -inf
         return batch.created_at_s + self._linger_s
 
-    def _close_batch(self, batch: ProducerBatch, refused_bytes: int = 0) -> None:
-        """Let `batch` take no more; `refused_bytes` is the size of a record it had no room for."""
+    def _close_batch(self, batch: ProducerBatch) -> None:
+        """Let `batch` take no more."""
         if batch.is_closed:
             return
         batch.is_closed = True
@@ -315,17 +319,24 @@ class Accumulator:
         queues = self._topics[topic]
         del queues.open_batches[partition]
         if partition == queues.partitioner.sticky:
-            # Only here, so that a partition is never left with its batch half full (KIP-794).
-            if self._is_adaptive:
-                queues.partitioner.on_load(queues.lengths())
-            queues.partitioner.on_sticky_bytes(batch.size_bytes, refused_bytes)
+            self._count_sticky(queues, batch, 0)
 
-    def _drop_first(self, queue: PartitionQueue) -> ProducerBatch:
-        batch = queue.batches.popleft()
+    def _count_sticky(self, queues: TopicQueues, batch: ProducerBatch, refused_bytes: int) -> None:
+        """Tell the partitioner what went to the sticky partition.
+
+        Only when a batch is full or goes out: the partition is never left with its batch half
+        full (KIP-794).
+        """
+        if self._config.adaptive_partitioning:
+            queues.partitioner.on_load(queues.lengths())
+        appended_bytes = batch.filled_bytes - batch.counted_bytes
+        batch.counted_bytes = batch.filled_bytes
+        queues.partitioner.on_sticky_bytes(appended_bytes, refused_bytes)
+
+    def _drop(self, batch: ProducerBatch) -> None:
         self._close_batch(batch)
         del self.incomplete[batch]
         self.budget.release(batch.reserved_bytes)
-        return batch
 
     def _unmute(self, batch: ProducerBatch) -> PartitionQueue:
         queue = self._queue(batch)
@@ -342,9 +353,3 @@ class Accumulator:
             self._waiting.setdefault(queue.topic_partition, queue)
         else:
             self._waiting.pop(queue.topic_partition, None)
-
-
-def _choose(queues: TopicQueues, key: BytesLike | None, partition: int | None) -> int:
-    if partition is not None:
-        return partition
-    return queues.partitioner.sticky if key is None else queues.partitioner.for_key(key)

@@ -193,7 +193,7 @@ class Cluster:
                 f"broker {broker_id} is not in the cluster now: wait for it to come back"
             )
         connection = await self._pool.get(broker_id, Purpose.CONTROL, address)
-        return await connection.send(message, response_type)
+        return await connection.request(message, response_type)
 
     async def request_any(self, message: object, response_type: type[R]) -> R:
         """Send `message` to whichever broker can be reached and return the answer.
@@ -205,7 +205,7 @@ class Cluster:
         for broker_id, address in self._addresses():
             try:
                 connection = await self._pool.get(broker_id, Purpose.CONTROL, address)
-                return await connection.send(message, response_type)
+                return await connection.request(message, response_type)
             except OttlaError as error:
                 if isinstance(error, ClientClosedError) or not _is_transport(error):
                     raise

@@ -30,6 +30,7 @@ R = TypeVar("R")
 """The message type of an answer."""
 
 MAX_CORRELATION_ID: Final = 2**31 - 1
+CLOSE_TIMEOUT_S: Final = 1.0
 
 _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 _EMPTY_ARRAY: Final = bytes(4)
@@ -52,7 +53,8 @@ class _Pending:
     api: Api
     version: int
     deadline_s: float
-    answer: asyncio.Future[Any]
+    on_answer: Callable[[Any], None]
+    on_failure: Callable[[OttlaError], None]
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -82,6 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         self.last_used_s = loop.time()
         self.is_writable = True
         """False while the peer takes bytes more slowly than they are sent."""
+        self.on_writable: Callable[[], None] = _ignore
+        """Called when that ends."""
 
     @property
     def in_flight_count(self) -> int:
@@ -93,50 +97,68 @@ class Connection(asyncio.BufferedProtocol):
         """Whether requests can still be sent."""
         return self._lost_because is None and self._transport is not None
 
+    def request(
+        self, message: object, response_type: type[R], *, version: int | None = None
+    ) -> asyncio.Future[R]:
+        """Send `message` and return the future of its answer; see `send`.
+
+        Cancelling the future takes nothing back: the answer will be read and dropped.
+        """
+        answer: asyncio.Future[R] = self._loop.create_future()
+
+        def on_answer(response: R) -> None:
+            if not answer.done():
+                answer.set_result(response)
+
+        def on_failure(error: OttlaError) -> None:
+            if not answer.done():
+                answer.set_exception(error)
+
+        self.send(message, response_type, on_answer, on_failure, version=version)
+        return answer
+
     def send(
         self,
         message: object,
         response_type: type[R],
+        on_answer: Callable[[R], None],
+        on_failure: Callable[[OttlaError], None],
         *,
         timeout_s: float | None = None,
         version: int | None = None,
-    ) -> asyncio.Future[R]:
-        """Send `message` and return the future of its answer.
+    ) -> None:
+        """Send `message`; later, exactly one of the two functions is called, once.
 
-        `message` may be a function of the version that makes it, when versions differ in content.
-        Cancelling the future takes nothing back: the answer will be read and dropped. The future
-        fails with ConnectionLostError, RequestTimedOutError or ProtocolError.
+        `on_failure` gets ConnectionLostError, RequestTimedOutError or ProtocolError. `message` may
+        be a function that makes it, given the version, where versions differ in content.
 
         Raises:
+            ConnectionLostError: the connection is gone; nothing was sent, nothing will be called.
             UnsupportedVersionError: the broker shares no version of this request, or only one
-                that cannot carry `message`.
+                that cannot carry `message`; nothing was sent, nothing will be called.
         """
         api = api_of(response_type)
-        answer: asyncio.Future[R] = self._loop.create_future()
-        if not self.is_open:
-            answer.set_exception(self._lost_because or _closed_error(self.address))
-            return answer
-        used_version = self.versions.choose(api.key) if version is None else version
-        correlation_id = self._write(api, used_version, message)
-        self.last_used_s = self._loop.time()
+        used_version, correlation_id = self._write(api, version, message)
         deadline_s = self.last_used_s + (timeout_s or self._request_timeout_s)
-        self._pending.append(_Pending(correlation_id, api, used_version, deadline_s, answer))
-        if self._timer is None:
-            self._timer = self._loop.call_at(deadline_s, self._on_timer)
-        return answer
+        self._pending.append(
+            _Pending(correlation_id, api, used_version, deadline_s, on_answer, on_failure)
+        )
+        if self._timer is None or self._timer.when() > deadline_s:
+            self._set_timer(deadline_s)
 
     def send_unanswered(self, message: object, response_type: type) -> None:
         """Send `message`, to which the broker gives no answer (Produce with acks=0).
 
         Raises:
-            ConnectionLostError: the connection is gone; nothing was sent.
-            UnsupportedVersionError: as for `send`.
+            ConnectionLostError, UnsupportedVersionError: as for `send`.
         """
-        if not self.is_open:
-            raise self._lost_because or _closed_error(self.address)
-        api = api_of(response_type)
-        self._write(api, self.versions.choose(api.key), message)
-        self.last_used_s = self._loop.time()
+        self._write(api_of(response_type), None, message)
+
+    def flush(self) -> None:
+        """Write now what was sent, instead of at the end of this turn of the event loop."""
+        parts, self._outgoing = self._outgoing, []
+        if parts and self._transport is not None and self._lost_because is None:
+            self._transport.writelines(parts)
 
     def abort(self, because: OttlaError | None = None) -> None:
         """End the connection at once; every waiting request fails with `because`."""
@@ -149,9 +171,23 @@ class Connection(asyncio.BufferedProtocol):
                 self._mark_closed()
 
     async def close(self) -> None:
-        """End the connection and wait until its socket is closed."""
+        """Write what was sent, end the connection, and wait until its socket is closed.
+
+        Waiting requests fail; a peer that takes no more bytes is waited for `CLOSE_TIMEOUT_S`.
+        """
+        if self._transport is not None and self._lost_because is None:
+            self.flush()
+            self._lost_because = _closed_error(self.address)
+            self._fail_pending(self._lost_because)
+            self._transport.close()
         self.abort()
-        await asyncio.shield(self._closed)
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await asyncio.shield(self._closed)
+        except TimeoutError:
+            assert self._transport is not None
+            self._transport.abort()
+            await asyncio.shield(self._closed)
 
     # asyncio.BufferedProtocol
 
@@ -183,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Note that the peer caught up; called by the event loop."""
         self.is_writable = True
+        self.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail what still waits; called by the event loop."""
@@ -196,26 +233,28 @@ class Connection(asyncio.BufferedProtocol):
 
     # Inside
 
-    def _write(self, api: Api, version: int, message: object) -> int:
+    def _write(self, api: Api, version: int | None, message: object) -> tuple[int, int]:
+        """Queue a request for writing and return its version and correlation id."""
+        if not self.is_open:
+            raise self._lost_because or _closed_error(self.address)
+        used_version = self.versions.choose(api.key) if version is None else version
         correlation_id = self._correlation_id
-        content = message(version) if callable(message) else message
+        content = message(used_version) if callable(message) else message
         try:
-            parts = encode_request_parts(api.key, version, correlation_id, self._client_id, content)
+            parts = encode_request_parts(
+                api.key, used_version, correlation_id, self._client_id, content
+            )
         except EncodeError as error:
             raise UnsupportedVersionError(
-                f"{self.address} speaks {api.name} in version {version} only, which cannot carry "
-                f"this request: {error}"
+                f"{self.address} speaks {api.name} in version {used_version} only, which cannot "
+                f"carry this request: {error}"
             ) from error
         self._correlation_id = (correlation_id + 1) & MAX_CORRELATION_ID
+        self.last_used_s = self._loop.time()
         if not self._outgoing:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         self._outgoing.extend(parts)
-        return correlation_id
-
-    def _flush(self) -> None:
-        parts, self._outgoing = self._outgoing, []
-        if self._transport is not None and self._lost_because is None:
-            self._transport.writelines(parts)
+        return used_version, correlation_id
 
     def _on_frame(self, frame: memoryview) -> None:
         if self._lost_because is not None:
@@ -226,12 +265,14 @@ class Connection(asyncio.BufferedProtocol):
         correlation_id, start = decode_response_header(waiting.api.key, waiting.version, frame)
         if correlation_id != waiting.correlation_id:
             raise DecodeError(f"answer {correlation_id}, expected {waiting.correlation_id}")
-        if waiting.answer.cancelled():
-            self._pending.popleft()
-            return
         message = _decode_answer(waiting.api, frame[start:], waiting.version)
         self._pending.popleft()
-        waiting.answer.set_result(message)
+        waiting.on_answer(message)
+
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at_s, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -240,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
         now_s = self._loop.time()
         earliest_s = min(waiting.deadline_s for waiting in self._pending)
         if earliest_s > now_s:
-            self._timer = self._loop.call_at(earliest_s, self._on_timer)
+            self._set_timer(earliest_s)
             return
         # Answers come in order, so one that is late holds up all behind it: give up on all.
         late = next(waiting for waiting in self._pending if waiting.deadline_s == earliest_s)
@@ -258,8 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             self._timer.cancel()
             self._timer = None
         for waiting in pending:
-            if not waiting.answer.done():
-                waiting.answer.set_exception(error)
+            waiting.on_failure(error)
 
     def _mark_closed(self) -> None:
         if not self._closed.done():
@@ -286,3 +326,7 @@ def _decode_refused_version(api: Api, body: memoryview) -> Any:
 
 def _closed_error(address: Address) -> ConnectionLostError:
     return ConnectionLostError(f"the connection to {address} was closed by this client")
+
+
+def _ignore() -> None:
+    pass

@@ -38,8 +38,8 @@ class _Key(NamedTuple):
 class ConnectionPool:
     """Opens connections when they are first needed, and again, with backoff, when they are lost.
 
-    `on_open` is called whenever a connection was opened, `on_failure` whenever one was lost or
-    could not be opened.
+    `on_open` is called whenever a connection was opened or can take more, `on_failure` whenever
+    one was lost or could not be opened.
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class ConnectionPool:
         connection = await open_connection(
             address, self._config, lambda lost: self._on_lost(key, lost)
         )
+        connection.on_writable = self._on_open
         # Stored before anybody can be cancelled, so that `close` finds it.
         self._open[key] = connection
         return connection

@@ -137,28 +137,37 @@ class Fetcher:
     ) -> None:
         timeout_s = (request.max_wait_ms + self._cluster.config.request_timeout_ms) / 1000
         try:
-            answer = connection.send(request, FetchResponse, timeout_s=timeout_s)
+            connection.send(
+                request,
+                FetchResponse,
+                lambda response: self._on_answer(lane, asked, response),
+                lambda error: self._on_refusal(lane, asked, error),
+                timeout_s=timeout_s,
+            )
         except OttlaError as error:
-            answer = self._loop.create_future()
-            answer.set_exception(error)
-        answer.add_done_callback(lambda done: self._on_answer(lane, asked, done))
+            # Not from within the pass that is under way.
+            self._loop.call_soon(self._on_refusal, lane, asked, error)
 
     # Answers
 
-    def _on_answer(self, lane: Lane, asked: Asked, done: asyncio.Future[FetchResponse]) -> None:
-        self._busy_bytes.pop(lane, None)
-        error = done.exception()
+    def _on_answer(self, lane: Lane, asked: Asked, response: FetchResponse) -> None:
+        if response.error_code != ErrorCode.NONE:
+            refusal = broker_error(response.error_code, f"fetch from broker {lane[0]}")
+            self._on_refusal(lane, asked, refusal)
+            return
+        del self._busy_bytes[lane]
+        if not self._is_stopped:
+            self._on_response(asked, response)
+            self.run()
+
+    def _on_refusal(self, lane: Lane, asked: Asked, error: OttlaError) -> None:
+        del self._busy_bytes[lane]
         if self._is_stopped:
             return
-        if isinstance(error, OttlaError):
-            self._on_refusal(asked, error)
-        elif error is not None:
-            raise error
-        elif done.result().error_code != ErrorCode.NONE:
-            refusal = broker_error(done.result().error_code, f"fetch from broker {lane[0]}")
-            self._on_refusal(asked, refusal)
-        else:
-            self._on_response(asked, done.result())
+        for state, jump_count in asked.values():
+            if state.jump_count == jump_count:
+                state.has_request = False
+                self._on_error(state, error)
         self.run()
 
     def _on_response(self, asked: Asked, response: FetchResponse) -> None:
@@ -185,12 +194,6 @@ class Fetcher:
             # The others first next time, so that none starves behind a full answer.
             self._states[state.topic_partition] = self._states.pop(state.topic_partition)
             self._on_arrival()
-
-    def _on_refusal(self, asked: Asked, error: OttlaError) -> None:
-        for state, jump_count in asked.values():
-            if state.jump_count == jump_count:
-                state.has_request = False
-                self._on_error(state, error)
 
     def _on_error(self, state: PartitionState, error: OttlaError) -> None:
         retry_at_s = self._loop.time() + self._cluster.backoff.delay_s(state.failure_count + 1)

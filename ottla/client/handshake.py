@@ -66,11 +66,11 @@ async def _negotiate(connection: Connection) -> VersionTable:
         client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
     )
     version = APIS[ApiKey.API_VERSIONS].decodable[1]
-    answer = await connection.send(request, ApiVersionsResponse, version=version)
+    answer = await connection.request(request, ApiVersionsResponse, version=version)
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
         known = [row.max_version for row in answer.api_keys if row.api_key == ApiKey.API_VERSIONS]
         version = min(known[0], version - 1) if known else 0
-        answer = await connection.send(request, ApiVersionsResponse, version=version)
+        answer = await connection.request(request, ApiVersionsResponse, version=version)
     if answer.error_code != ErrorCode.NONE:
         raise broker_error(answer.error_code, f"ApiVersions at {connection.address}")
     if not answer.api_keys:

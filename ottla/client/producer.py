@@ -3,8 +3,9 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import time_ns
-from typing import Final, NamedTuple, NoReturn, Self, TypeAlias
+from typing import Final, NoReturn, Self, TypeAlias
 
 from ottla.client.accumulator import Accumulator, Need
 from ottla.client.cluster import Cluster
@@ -26,27 +27,18 @@ from ottla.client.errors import (
     UnknownPartitionError,
 )
 from ottla.client.memory_budget import Claim
-from ottla.client.producer_batch import Delivery, max_size_bytes
-from ottla.client.record import BytesLike, Headers, RecordMetadata
+from ottla.client.producer_batch import Delivery, max_batch_size
+from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 from ottla.client.sender import Sender
 
 NANOSECONDS_PER_MS: Final = 1_000_000
+TURN_BYTES: Final = 64 * KIB
+"""After sending that much without waiting, other tasks get a turn."""
 
 
 _Append: TypeAlias = Callable[
     [str, BytesLike | None, BytesLike | None, int | None, int, Headers], Delivery | None
 ]
-
-
-class _Unsent(NamedTuple):
-    """A record that found no open batch, in the order of the arguments of `Accumulator.append`."""
-
-    topic: str
-    value: BytesLike | None
-    key: BytesLike | None
-    partition: int | None
-    timestamp_ms: int
-    headers: Headers
 
 
 class Producer:
@@ -112,6 +104,7 @@ class Producer:
         self._cluster: Cluster | None = None
         self._sender: Sender
         self._accumulator: Accumulator
+        self._turn_bytes = 0
         self._blocked: set[asyncio.Future[None]] = set()
         self._closed: asyncio.Future[None] | None = None
 
@@ -125,7 +118,9 @@ class Producer:
             raise ClientClosedError("a producer starts once: make a new one")
         loop = asyncio.get_running_loop()
         self._cluster = cluster = Cluster(self._client_config)
-        self._accumulator = Accumulator(self._config, loop.create_future, random.randrange)
+        # Not loop.create_future: of asyncio's own loop that is a Python function.
+        new_delivery = partial(asyncio.Future, loop=loop)
+        self._accumulator = Accumulator(self._config, new_delivery, random.randrange)
         self._sender = Sender(cluster, self._accumulator, self._config)
         await cluster.start()
         cluster.on_change = self._on_cluster_change
@@ -166,7 +161,7 @@ class Producer:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:
             return delivery
-        return await self._send(_Unsent(topic, value, key, partition, timestamp_ms, headers))
+        return await self._send(UnsentRecord(topic, value, key, partition, timestamp_ms, headers))
 
     def send_nowait(
         self,
@@ -189,15 +184,13 @@ class Producer:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:
             return delivery
-        record = _Unsent(topic, value, key, partition, timestamp_ms, headers)
-        need, size_bytes = self._need(record), self._size_bytes(record)
-        if need is Need.BATCH and self._accumulator.budget.try_reserve(
-            self._accumulator.reservation(size_bytes)
-        ):
-            return self._open_batch(record, size_bytes)
+        record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
+        need, wanted_bytes = self._need(record), self._wanted_bytes(record)
+        if need is Need.MEMORY and self._accumulator.budget.try_reserve(wanted_bytes):
+            return self._take_in(record, wanted_bytes)
         if need is Need.PARTITION:
             raise _unknown_partition(record)
-        reason = "no memory is free" if need is Need.BATCH else f"{topic} was not sent to before"
+        reason = "no memory is free" if need is Need.MEMORY else f"{topic} was not sent to before"
         raise BufferFullError(f"send_nowait: {reason}; use `await send(...)`, which waits")
 
     async def send_and_wait(
@@ -285,10 +278,10 @@ class Producer:
 
     # What happens once per batch
 
-    async def _send(self, record: _Unsent) -> Delivery:
+    async def _send(self, record: UnsentRecord) -> Delivery:
         cluster = self._started()
         accumulator = self._accumulator
-        size_bytes = self._size_bytes(record)
+        wanted_bytes = self._wanted_bytes(record)
         deadline_s = asyncio.get_running_loop().time() + self._config.max_block_ms / 1000
         while True:
             match self._need(record):
@@ -299,37 +292,34 @@ class Producer:
                     accumulator.on_topic((await cluster.refresh()).topics[record.topic])
                     if self._need(record) is Need.PARTITION:
                         raise _unknown_partition(record)
-                case Need.BATCH:
-                    await self._reserve(accumulator.reservation(size_bytes), deadline_s)
-                    delivery = self._open_batch(record, size_bytes)
-                    # Lets what is full leave, and others run, however fast this task sends.
-                    await asyncio.sleep(0)
+                case Need.MEMORY:
+                    await self._reserve(wanted_bytes, deadline_s)
+                    delivery = self._take_in(record, wanted_bytes)
+                    await self._take_turns(wanted_bytes)
                     return delivery
             # Whoever waited for the same may have opened the batch already.
             if (appended := self._append(*record)) is not None:
                 return appended
 
-    def _open_batch(self, record: _Unsent, size_bytes: int) -> Delivery:
-        """Append `record` to a batch opened with the memory reserved for it."""
-        accumulator = self._accumulator
-        reserved_bytes = accumulator.reservation(size_bytes)
-        delivery = None
+    def _take_in(self, record: UnsentRecord, reserved_bytes: int) -> Delivery:
+        """Append `record` in memory that is reserved, and have the sender look at what is due."""
+        now_s = asyncio.get_running_loop().time()
         try:
-            delivery = self._append(*record)
-            while delivery is None and accumulator.close_full(
-                record.topic, record.key, record.partition, size_bytes
-            ):
-                delivery = self._append(*record)
-            if delivery is None:
-                now_s = asyncio.get_running_loop().time()
-                delivery = accumulator.open_batch(*record, reserved_bytes, now_s)
-                reserved_bytes = 0
+            return self._accumulator.take_in(record, reserved_bytes, now_s)
         finally:
-            # Another task has opened the batch meanwhile, or the record is none.
-            if reserved_bytes:
-                accumulator.budget.release(reserved_bytes)
-        self._sender.wake()
-        return delivery
+            if self._accumulator.has_full:
+                self._accumulator.has_full = False
+                # At once: the next records then gather while this batch is under way.
+                self._sender.run()
+            else:
+                self._sender.wake()
+
+    async def _take_turns(self, reserved_bytes: int) -> None:
+        """Let answers in and others run, however fast this task sends."""
+        self._turn_bytes += reserved_bytes
+        if self._turn_bytes >= TURN_BYTES:
+            self._turn_bytes = 0
+            await asyncio.sleep(0)
 
     async def _reserve(self, size_bytes: int, deadline_s: float) -> None:
         """Take `size_bytes` from the budget, after everybody who waits already."""
@@ -362,18 +352,19 @@ class Producer:
 
     # Inside
 
-    def _need(self, record: _Unsent) -> Need:
+    def _need(self, record: UnsentRecord) -> Need:
         return self._accumulator.need(record.topic, record.partition)
 
-    def _size_bytes(self, record: _Unsent) -> int:
-        size_bytes = max_size_bytes(record.key, record.value, record.headers)
+    def _wanted_bytes(self, record: UnsentRecord) -> int:
+        """Return how much memory to reserve for `record`, if it may be sent at all."""
+        size_bytes = max_batch_size(record)
         if size_bytes > self._max_batch_bytes:
             raise RecordTooLargeError(
                 f"the record takes up to {size_bytes} bytes, the limit is {self._max_batch_bytes}: "
                 "send smaller records, or raise max_request_bytes and the topic's "
                 "max.message.bytes"
             )
-        return size_bytes
+        return self._accumulator.reservation(size_bytes)
 
     def _on_cluster_change(self) -> None:
         assert self._cluster is not None
@@ -400,7 +391,7 @@ def _refuse(*_: object) -> NoReturn:
     )
 
 
-def _unknown_partition(record: _Unsent) -> UnknownPartitionError:
+def _unknown_partition(record: UnsentRecord) -> UnknownPartitionError:
     return UnknownPartitionError(
         f"topic {record.topic} has no partition {record.partition}: choose one that exists, or "
         "leave the choice to the producer"

@@ -12,10 +12,10 @@ from typing import Final, TypeAlias
 
 from kafkawire.compression import Codec
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
-from kafkawire.records import BatchBuilder, read_records
+from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder, read_records
 from ottla.client.errors import OttlaError
 from ottla.client.metadata import NO_EPOCH
-from ottla.client.record import BytesLike, Headers, RecordMetadata
+from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 
 NO_TIMESTAMP: Final = -1
 NO_OFFSET: Final = Offset(-1)
@@ -31,10 +31,13 @@ class ProducerBatch:
         "_payload",
         "append",
         "attempt_count",
+        "counted_bytes",
         "created_at_s",
         "deliveries",
+        "filled_bytes",
         "is_closed",
         "is_done",
+        "is_full",
         "on_done",
         "reserved_bytes",
         "retry_at_s",
@@ -47,18 +50,24 @@ class ProducerBatch:
         self,
         topic_partition: TopicPartition,
         codec: Codec,
-        limit_bytes: int,
         reserved_bytes: int,
         created_at_s: float,
     ) -> None:
         self.topic_partition = topic_partition
         self.reserved_bytes = reserved_bytes
+        """Memory that is set aside for it, and as much as it may be filled."""
         self.created_at_s = created_at_s
-        self._builder = BatchBuilder(codec, limit_bytes=limit_bytes)
+        self.filled_bytes = BATCH_HEADER_BYTES
+        """Estimate of the size without compression; whoever appends adds to it."""
+        self.counted_bytes = BATCH_HEADER_BYTES
+        """What the partitioner knows of that."""
+        self._builder = BatchBuilder(codec)
         self.append = self._builder.append
-        """Takes a record; -1 when it has no room. Whoever appends adds delivery and timestamp."""
+        """Takes a record; whoever appends also adds its size, delivery and timestamp."""
         self.deliveries: list[Delivery] = []
         self.timestamps_ms: list[int] = []
+        self.is_full = False
+        """It had no room for a record, so it need not linger."""
         self.is_closed = False
         """No more records are taken."""
         self.is_done = False
@@ -68,11 +77,6 @@ class ProducerBatch:
         self.tried_epoch: LeaderEpoch = NO_EPOCH
         """The leader epoch under which it was last sent: under a new one it need not wait."""
         self._payload: bytearray | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        """The size as it is sent; before that, as it is without compression."""
-        return self._builder.size_bytes if self._payload is None else len(self._payload)
 
     def identify(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Stamp what an idempotent producer stamps; only before the batch is first sent."""
@@ -140,7 +144,6 @@ class ProducerBatch:
         part = ProducerBatch(
             self.topic_partition,
             self._builder.codec,
-            self._builder.size_bytes,
             reserved_bytes,
             self.created_at_s,
         )
@@ -148,6 +151,7 @@ class ProducerBatch:
             part.append(record.timestamp_ms, record.key, record.value, record.headers)
         part.deliveries = self.deliveries[start:end]
         part.timestamps_ms = self.timestamps_ms[start:end]
+        part.filled_bytes = self.filled_bytes // 2
         part.is_closed = True
         part.retry_at_s = now_s
         return part
@@ -159,19 +163,32 @@ class ProducerBatch:
             callback()
 
 
+RECORD_OVERHEAD_BYTES: Final = 12
+"""Lengths, deltas and attributes of a usual record."""
+
 MAX_RECORD_OVERHEAD_BYTES: Final = 21
-"""Length, attributes, deltas and counts of a record at their longest, as Kafka reckons."""
+"""The same at their longest, as Kafka reckons."""
 
 MAX_HEADER_OVERHEAD_BYTES: Final = 10
-BATCH_OVERHEAD_BYTES: Final = 61
 
 
-def max_size_bytes(key: BytesLike | None, value: BytesLike | None, headers: Headers) -> int:
-    """Return how many bytes a batch of this one record takes at most, before compression."""
-    size = BATCH_OVERHEAD_BYTES + MAX_RECORD_OVERHEAD_BYTES + _length(key) + _length(value)
-    for name, content in headers:
-        size += MAX_HEADER_OVERHEAD_BYTES + len(name.encode()) + _length(content)
-    return size
+def estimated_size(record: UnsentRecord) -> int:
+    """Return about how many bytes `record` adds to a batch, before compression."""
+    size = RECORD_OVERHEAD_BYTES + _length(record.key) + _length(record.value)
+    return size + headers_size(record.headers)
+
+
+def max_batch_size(record: UnsentRecord) -> int:
+    """Return how many bytes a batch of this record alone takes at most, before compression."""
+    overhead = BATCH_HEADER_BYTES + MAX_RECORD_OVERHEAD_BYTES
+    return overhead + _length(record.key) + _length(record.value) + headers_size(record.headers)
+
+
+def headers_size(headers: Headers) -> int:
+    """Return how many bytes `headers` take at most in a record."""
+    return sum(
+        MAX_HEADER_OVERHEAD_BYTES + len(name.encode()) + _length(value) for name, value in headers
+    )
 
 
 def _length(data: BytesLike | None) -> int:

@@ -19,6 +19,17 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
 
 
+class UnsentRecord(NamedTuple):
+    """A record that waits for something before it can be appended to a batch."""
+
+    topic: str
+    value: BytesLike | None
+    key: BytesLike | None
+    partition: int | None
+    timestamp_ms: int
+    headers: Headers
+
+
 class ConsumerRecord(NamedTuple):
     """One record as it was read.
 

@@ -1,6 +1,6 @@
 """Sends what is due and settles what is answered. Edge: connections and timers.
 
-There is no task: a pass (`_run`) sends all that is due and is called again when something changed
+There is no task: a pass (`run`) sends all that is due and is called again when something changed
 (a batch became full, an answer came, a connection opened, metadata changed) or a time has come.
 Invariant: a batch that was taken from the accumulator is in exactly one request, and that
 request's answer, or its failure, gives the batch back or settles it.
@@ -23,7 +23,7 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from ottla.client.accumulator import Accumulator, PartitionQueue
+from ottla.client.accumulator import Accumulator
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.connection import Connection
@@ -38,6 +38,7 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import NO_EPOCH
 from ottla.client.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
+from ottla.client.topic_queues import PartitionQueue
 from ottla.client.verdict import Verdict, judge, needs_metadata
 
 log = logging.getLogger(__name__)
@@ -65,21 +66,10 @@ class Sender:
         """Have a pass made in this turn of the event loop; cheap to call often."""
         if not self._is_scheduled and not self._is_stopped:
             self._is_scheduled = True
-            self._loop.call_soon(self._run)
+            self._loop.call_soon(self._on_wake)
 
-    def stop(self, error: OttlaError) -> None:
-        """Send nothing more; whatever is not acknowledged fails with `error`."""
-        self._is_stopped = True
-        self._set_timer(inf)
-        for batch in self._accumulator.drop_all():
-            batch.fail(error)
-        for batch in list(self._accumulator.incomplete):
-            batch.fail(error)
-
-    # A pass
-
-    def _run(self) -> None:
-        self._is_scheduled = False
+    def run(self) -> None:
+        """Make a pass now."""
         if self._is_stopped:
             return
         now_s = self._loop.time()
@@ -94,6 +84,32 @@ class Sender:
             self._cluster.request_refresh()
         self._set_timer(min(due.look_again_at_s, self._accumulator.next_expiry_s()))
 
+    def stop(self, error: OttlaError) -> None:
+        """Send nothing more; whatever is not acknowledged fails with `error`."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for batch in self._accumulator.drop_all():
+            batch.fail(error)
+
+    # A pass
+
+    def _on_wake(self) -> None:
+        self._is_scheduled = False
+        self.run()
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.run()
+
+    def _set_timer(self, at_s: float) -> None:
+        """Come back at `at_s` or earlier: coming too early costs less than a timer per pass."""
+        if at_s == inf or (self._timer is not None and self._timer.when() <= at_s):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at_s, self._on_timer)
+
     def _send_due(self, connection: Connection, queues: Sequence[PartitionQueue]) -> None:
         """Send as many requests as it takes for `queues`, or as the connection may have."""
         position = 0
@@ -105,12 +121,13 @@ class Sender:
             batches: list[ProducerBatch] = []
             size_bytes = REQUEST_OVERHEAD_BYTES
             while position < len(queues):
-                size_bytes += queues[position].batches[0].size_bytes
+                size_bytes += queues[position].batches[0].filled_bytes
                 if batches and size_bytes > self._config.max_request_bytes:
                     break
                 batches.append(self._accumulator.take(queues[position]))
                 position += 1
             self._send(connection, batches)
+        connection.flush()
 
     def _send(self, connection: Connection, batches: list[ProducerBatch]) -> None:
         sent: BatchesByPartition = {}
@@ -125,13 +142,15 @@ class Sender:
             if self._config.acks == 0:
                 connection.send_unanswered(request, ProduceResponse)
                 self._on_written(sent)
-                return
-            timeout_s = self._cluster.config.request_timeout_ms / 1000
-            answer = connection.send(request, ProduceResponse, timeout_s=timeout_s)
+            else:
+                connection.send(
+                    request,
+                    ProduceResponse,
+                    lambda response: self._on_response(sent, response),
+                    lambda error: self._on_failure(sent, error),
+                )
         except OttlaError as error:
             self._on_failure(sent, error)
-            return
-        answer.add_done_callback(lambda done: self._on_answer(sent, done))
 
     def _request(self, batches: list[ProducerBatch]) -> ProduceRequest:
         by_topic: dict[str, list[PartitionProduceData]] = {}
@@ -157,14 +176,6 @@ class Sender:
 
     # Answers
 
-    def _on_answer(self, sent: BatchesByPartition, done: asyncio.Future[ProduceResponse]) -> None:
-        error = done.exception()
-        if error is not None:
-            self._on_failure(sent, _as_client_error(error))
-        else:
-            self._on_response(sent, done.result())
-        self.wake()
-
     def _on_response(self, sent: BatchesByPartition, response: ProduceResponse) -> None:
         for topic in response.responses:
             for answer in topic.partition_responses:
@@ -175,8 +186,7 @@ class Sender:
                     self._settle(batch, Offset(answer.base_offset), answer.log_append_time_ms)
                 else:
                     self._on_error(batch, _error_of(batch, answer), _record_errors(batch, answer))
-        if sent:
-            self._on_failure(sent, ProtocolError("the broker left partitions out of its answer"))
+        self._on_failure(sent, ProtocolError("the broker left partitions out of its answer"))
 
     def _on_written(self, sent: BatchesByPartition) -> None:
         for batch in sent.values():
@@ -186,6 +196,7 @@ class Sender:
     def _on_failure(self, sent: BatchesByPartition, error: OttlaError) -> None:
         for batch in sent.values():
             self._on_error(batch, error, {})
+        self.wake()
 
     def _settle(self, batch: ProducerBatch, base_offset: Offset, append_time_ms: int) -> None:
         self._accumulator.done(batch)
@@ -216,9 +227,7 @@ class Sender:
             self._fail(batch, expired or error, record_errors)
 
     def _expire(self, now_s: float) -> None:
-        for batch in self._accumulator.expired(now_s):
-            self._fail(batch, self._timed_out(batch))
-        for batch in self._accumulator.overdue_in_flight(now_s):
+        for batch in self._accumulator.expire(now_s):
             self._fail(batch, self._timed_out(batch))
 
     def _fail(
@@ -247,13 +256,6 @@ class Sender:
         error.__cause__ = last
         return error
 
-    def _set_timer(self, at_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at_s < inf:
-            self._timer = self._loop.call_at(at_s, self._run)
-
 
 def _error_of(batch: ProducerBatch, answer: PartitionProduceResponse) -> BrokerError:
     return broker_error(answer.error_code, str(batch.topic_partition), answer.error_message)
@@ -267,9 +269,3 @@ def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> di
         )
         for blamed in answer.record_errors
     }
-
-
-def _as_client_error(error: BaseException) -> OttlaError:
-    if isinstance(error, OttlaError):
-        return error
-    return ProtocolError(f"the request could not be made: {error}")

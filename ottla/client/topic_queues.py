@@ -1,0 +1,79 @@
+"""The batches of one topic, by partition. Decision: no I/O.
+
+Invariant: of a partition's batches only the last may be open, and at most one is out.
+"""
+
+from collections import deque
+
+from kafkawire.ids import TopicPartition
+from ottla.client.metadata import TopicMetadata
+from ottla.client.partitioner import TopicPartitioner
+from ottla.client.producer_batch import ProducerBatch
+from ottla.client.record import BytesLike
+
+
+class PartitionQueue:
+    """The batches of one partition, oldest first."""
+
+    __slots__ = ("batches", "in_flight", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.batches: deque[ProducerBatch] = deque()
+        self.in_flight: ProducerBatch | None = None
+        """The batch that is out; while there is one, the partition is muted."""
+
+    def is_behind(self, batch: ProducerBatch) -> bool:
+        """Whether `batch` has to wait for one before it."""
+        return self.in_flight is not None or self.batches[0] is not batch
+
+
+class TopicQueues:
+    """What is known and gathered of one topic."""
+
+    __slots__ = (
+        "available",
+        "growth_limit_bytes",
+        "open_batches",
+        "partition_count",
+        "partitioner",
+        "queues",
+    )
+
+    def __init__(self, partitioner: TopicPartitioner, growth_limit_bytes: int) -> None:
+        self.partitioner = partitioner
+        self.growth_limit_bytes = growth_limit_bytes
+        """How large a batch may grow that has to wait for the one before it."""
+        self.partition_count = 0
+        self.available: list[int] = []
+        """The partitions that have a leader."""
+        self.open_batches: dict[int, ProducerBatch] = {}
+        self.queues: dict[int, PartitionQueue] = {}
+
+    def adopt(self, topic: TopicMetadata) -> None:
+        """Adopt the partitions of `topic` and which of them have a leader."""
+        self.partition_count = len(topic.partitions)
+        self.available = topic.available()
+        self.partitioner.on_partitions(self.partition_count, self.available)
+
+    def choose(self, key: BytesLike | None, partition: int | None) -> int:
+        """Return the partition of a record."""
+        if partition is not None:
+            return partition
+        return self.partitioner.sticky if key is None else self.partitioner.for_key(key)
+
+    def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        """Return the queue of a partition, a new one if need be."""
+        queue = self.queues.get(topic_partition.partition)
+        if queue is None:
+            queue = self.queues[topic_partition.partition] = PartitionQueue(topic_partition)
+        return queue
+
+    def lengths(self) -> dict[int, int]:
+        """Return how many batches wait per available partition.
+
+        Empty until each partition had a batch: the weights would shut out the others (KIP-794).
+        """
+        if len(self.queues) < self.partition_count:
+            return {}
+        return {partition: len(self.queues[partition].batches) for partition in self.available}

@@ -11,7 +11,8 @@
     records        the record batch: header, checksum, validation, records
     compression    the codecs of a batch
 
-How a message gets onto the wire: `declaration` keeps what a class in `messages/` says, `reader` and
-`writer` compile it, once per version, into straight-line functions that call `primitives` off their
-fast path, and `schema` keeps those. Importing this package, or `apis`, imports no message.
+How a message gets onto the wire: `declaration` keeps what a class in `messages/` says; `reader` and
+`writer` compile it (on `source`), once per version, into straight-line functions that call
+`primitives` off their fast path; `schema` keeps those, and asks `misfit` which field was wrong when
+one fails. Importing this package, or `apis`, imports no message.
 """

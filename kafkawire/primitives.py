@@ -160,7 +160,7 @@ def uuid_from_bytes(data: bytes) -> uuid.UUID:
 
 # Arrays of numbers, read and written in one call each.
 
-NUMBER_CODES: Final = frozenset("bhHiIqd")
+NUMBER_CODES: Final = frozenset("bhHiIq")
 """The `struct` characters of the types that such arrays exist for."""
 
 

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 import aiokafka
 import confluent_kafka
-import kafka
 
 import ottla
 from kafkawire.ids import TopicPartition
 from tests.interop.clients.sample import Received, Sample
+
+with warnings.catch_warnings():
+    # Its import reads its schemas by a deprecated function of the standard library.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
 
 CLIENT_TIMEOUT_S: Final = 120.0
 POLL_BATCH: Final = 10_000

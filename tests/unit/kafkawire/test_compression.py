@@ -16,7 +16,7 @@ from kafkawire.errors import CorruptBatchError
 
 TEXT = b"the log is partitioned, replicated and committed. " * 4000
 NOISE = random.Random(1).randbytes(70_000)
-WORDS = b" ".join(random.Random(n // 3 % 900).randbytes(5) for n in range(20_000))
+WORDS = b" ".join(random.Random(2).choices([NOISE[n : n + 5] for n in range(900)], k=20_000))
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 LIMIT = 10 * MIB
 

@@ -1,4 +1,8 @@
-"""Which handler serves which API (composition)."""
+"""Which handler serves which API (composition).
+
+Handlers and their messages are imported when a first request needs them: a broker is ready sooner,
+and smaller, without those that its clients never use.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +10,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from broker.config import BrokerConfig
-from broker.handlers.alter_configs import AlterConfigsHandler
-from broker.handlers.api_versions import ApiVersionsHandler, Served
-from broker.handlers.cluster import DescribeClusterHandler
-from broker.handlers.delete_records import DeleteRecordsHandler
-from broker.handlers.describe_configs import DescribeConfigsHandler
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.find_coordinator import FindCoordinatorHandler
-from broker.handlers.init_producer_id import InitProducerIdHandler
-from broker.handlers.leader_epoch import OffsetForLeaderEpochHandler
-from broker.handlers.list_offsets import ListOffsetsHandler
-from broker.handlers.log_dirs import DescribeLogDirsHandler
-from broker.handlers.metadata import MetadataHandler
-from broker.handlers.produce import ProduceHandler
-from broker.handlers.topics import (
-    CreatePartitionsHandler,
-    CreateTopicsHandler,
-    DeleteTopicsHandler,
-)
 from broker.identity import Identity
 from broker.local_topics import LocalTopics
 from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
-from broker.router import Handler
+from broker.router import Handler, Served
 from kafkawire.apis import ApiKey
 from kafkawire.ids import TopicPartition
 from storage.directory import Logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What handlers work with."""
+class HandlerTable:
+    """Makes handlers from the parts of a broker that they work with."""
 
     config: BrokerConfig
     identity: Identity
@@ -49,34 +35,116 @@ class Parts:
     replicas: ReplicaManager
     topics: LocalTopics
     now_ms: Callable[[], int]
+    served: Callable[[], Served]
 
+    def makers(self) -> Mapping[ApiKey, Callable[[], Handler]]:
+        """Return what makes the handler of each API that is served."""
+        return {
+            ApiKey.API_VERSIONS: self._api_versions,
+            ApiKey.METADATA: self._metadata,
+            ApiKey.PRODUCE: self._produce,
+            ApiKey.FETCH: self._fetch,
+            ApiKey.LIST_OFFSETS: self._list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self._offset_for_leader_epoch,
+            ApiKey.DELETE_RECORDS: self._delete_records,
+            ApiKey.CREATE_TOPICS: self._create_topics,
+            ApiKey.CREATE_PARTITIONS: self._create_partitions,
+            ApiKey.DELETE_TOPICS: self._delete_topics,
+            ApiKey.DESCRIBE_CONFIGS: self._describe_configs,
+            ApiKey.ALTER_CONFIGS: self._alter_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self._incremental_alter_configs,
+            ApiKey.DESCRIBE_CLUSTER: self._describe_cluster,
+            ApiKey.DESCRIBE_LOG_DIRS: self._describe_log_dirs,
+            ApiKey.FIND_COORDINATOR: self._find_coordinator,
+            ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
+        }
 
-def make_handlers(parts: Parts, served: Callable[[], Served]) -> Mapping[ApiKey, Handler]:
-    """Return all handlers; `served` is what ApiVersions tells of them."""
-    config, metadata, replicas = parts.config, parts.metadata, parts.replicas
-    purgatory, topics, identity = parts.purgatory, parts.topics, parts.identity
-    auto_create = topics.auto_create if config.auto_create_topics_enable else None
-    alter = AlterConfigsHandler(metadata, topics, config)
-    return {
-        ApiKey.API_VERSIONS: ApiVersionsHandler(served).handle,
-        ApiKey.METADATA: MetadataHandler(metadata, identity.cluster_id, auto_create).handle,
-        ApiKey.PRODUCE: ProduceHandler(replicas, purgatory, parts.now_ms).handle,
-        ApiKey.FETCH: FetchHandler(replicas, purgatory, config.fetch_max_bytes).handle,
-        ApiKey.LIST_OFFSETS: ListOffsetsHandler(replicas).handle,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochHandler(replicas).handle,
-        ApiKey.DELETE_RECORDS: DeleteRecordsHandler(replicas).handle,
-        ApiKey.CREATE_TOPICS: CreateTopicsHandler(metadata, topics, config).handle,
-        ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(metadata, topics).handle,
-        ApiKey.DELETE_TOPICS: DeleteTopicsHandler(
-            metadata, topics, is_enabled=config.delete_topic_enable
-        ).handle,
-        ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(
-            metadata, topics, config, identity.broker_id
-        ).handle,
-        ApiKey.ALTER_CONFIGS: alter.handle,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: alter.handle_incremental,
-        ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(metadata, identity.cluster_id).handle,
-        ApiKey.DESCRIBE_LOG_DIRS: DescribeLogDirsHandler(parts.logs).handle,
-        ApiKey.FIND_COORDINATOR: FindCoordinatorHandler().handle,
-        ApiKey.INIT_PRODUCER_ID: InitProducerIdHandler(parts.producer_ids).handle,
-    }
+    def _api_versions(self) -> Handler:
+        from broker.handlers.api_versions import ApiVersionsHandler
+
+        return ApiVersionsHandler(self.served).handle
+
+    def _metadata(self) -> Handler:
+        from broker.handlers.metadata import MetadataHandler
+
+        auto_create = self.topics.auto_create if self.config.auto_create_topics_enable else None
+        return MetadataHandler(self.metadata, self.identity.cluster_id, auto_create).handle
+
+    def _produce(self) -> Handler:
+        from broker.handlers.produce import ProduceHandler
+
+        return ProduceHandler(self.replicas, self.purgatory, self.now_ms).handle
+
+    def _fetch(self) -> Handler:
+        from broker.handlers.fetch import FetchHandler
+
+        return FetchHandler(self.replicas, self.purgatory, self.config.fetch_max_bytes).handle
+
+    def _list_offsets(self) -> Handler:
+        from broker.handlers.list_offsets import ListOffsetsHandler
+
+        return ListOffsetsHandler(self.replicas).handle
+
+    def _offset_for_leader_epoch(self) -> Handler:
+        from broker.handlers.leader_epoch import OffsetForLeaderEpochHandler
+
+        return OffsetForLeaderEpochHandler(self.replicas).handle
+
+    def _delete_records(self) -> Handler:
+        from broker.handlers.delete_records import DeleteRecordsHandler
+
+        return DeleteRecordsHandler(self.replicas).handle
+
+    def _create_topics(self) -> Handler:
+        from broker.handlers.create_topics import CreateTopicsHandler
+
+        return CreateTopicsHandler(self.metadata, self.topics, self.config).handle
+
+    def _create_partitions(self) -> Handler:
+        from broker.handlers.create_partitions import CreatePartitionsHandler
+
+        return CreatePartitionsHandler(self.metadata, self.topics).handle
+
+    def _delete_topics(self) -> Handler:
+        from broker.handlers.delete_topics import DeleteTopicsHandler
+
+        return DeleteTopicsHandler(
+            self.metadata, self.topics, is_enabled=self.config.delete_topic_enable
+        ).handle
+
+    def _describe_configs(self) -> Handler:
+        from broker.handlers.describe_configs import DescribeConfigsHandler
+
+        return DescribeConfigsHandler(
+            self.metadata, self.topics, self.config, self.identity.broker_id
+        ).handle
+
+    def _alter_configs(self) -> Handler:
+        from broker.handlers.alter_configs import AlterConfigsHandler
+
+        return AlterConfigsHandler(self.metadata, self.topics, self.config).handle
+
+    def _incremental_alter_configs(self) -> Handler:
+        from broker.handlers.alter_configs import AlterConfigsHandler
+
+        return AlterConfigsHandler(self.metadata, self.topics, self.config).handle_incremental
+
+    def _describe_cluster(self) -> Handler:
+        from broker.handlers.cluster import DescribeClusterHandler
+
+        return DescribeClusterHandler(self.metadata, self.identity.cluster_id).handle
+
+    def _describe_log_dirs(self) -> Handler:
+        from broker.handlers.log_dirs import DescribeLogDirsHandler
+
+        return DescribeLogDirsHandler(self.logs).handle
+
+    def _find_coordinator(self) -> Handler:
+        from broker.handlers.find_coordinator import FindCoordinatorHandler
+
+        return FindCoordinatorHandler().handle
+
+    def _init_producer_id(self) -> Handler:
+        from broker.handlers.init_producer_id import InitProducerIdHandler
+
+        return InitProducerIdHandler(self.producer_ids).handle

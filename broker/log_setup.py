@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Final, TextIO
+from typing import TextIO
 
 import structlog
 from structlog.typing import Processor
 
-LEVELS: Final = ("debug", "info", "warning", "error")
-DEFAULT_LEVEL: Final = "info"
 
-
-def set_up_logging(level: str = DEFAULT_LEVEL, stream: TextIO = sys.stderr) -> None:
+def set_up_logging(level: str, stream: TextIO = sys.stderr) -> None:
     """Send all events from `level` up to `stream`."""
     structlog.configure(
         processors=[

@@ -21,8 +21,7 @@ import structlog
 from broker.advertising import advertise, machine_name
 from broker.config import BrokerConfig
 from broker.errors import StartupError
-from broker.handler_table import Parts, make_handlers
-from broker.handlers.topics import topic_defaults_of
+from broker.handler_table import HandlerTable
 from broker.identity import Identity, Remembered, choose_identity
 from broker.local_topics import LocalTopics
 from broker.log_tasks import log_tasks
@@ -37,6 +36,7 @@ from broker.router import Router
 from broker.scheduler import Scheduler
 from broker.socket_server import SocketServer
 from broker.topic_config_file import TopicConfigs, read_topic_configs
+from broker.topic_plan import topic_defaults_of
 from kafkawire.ids import TopicPartition
 from storage.config import LogConfig
 from storage.config_key import INT_MAX
@@ -161,7 +161,7 @@ class Node:
             now_ms=now_ms,
         )
         topics.load()
-        parts = Parts(
+        table = HandlerTable(
             config=self._config,
             identity=identity,
             logs=logs,
@@ -171,8 +171,9 @@ class Node:
             replicas=self._replicas,
             topics=topics,
             now_ms=now_ms,
+            served=lambda: router.served,
         )
-        router = Router(make_handlers(parts, lambda: router.served))
+        router = Router(table.makers())
         return router
 
     async def _listen(self, identity: Identity, router: Router) -> None:

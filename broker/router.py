@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from broker.handlers.api_versions import describe_apis
 from broker.reply import Reply
 from broker.request_channel import Request
 from kafkawire.apis import APIS, ApiKey
@@ -24,6 +23,7 @@ MAX_SURPLUS_BYTES: Final = 8
 
 # Each handler takes its own message type; the table's key is what pairs the two.
 Handler = Callable[[Request, Any], Reply]
+Served = Mapping[ApiKey, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,14 @@ class Route:
 class Router:
     """Decodes requests and hands them to the handlers of their APIs."""
 
-    def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
-        """Serve the APIs in `handlers`, in the versions that `kafkawire.apis` advertises."""
-        self._routes = {int(key): _route(key, handler) for key, handler in handlers.items()}
-        self.served = {
-            ApiKey(key): (route.min_version, route.max_version)
-            for key, route in self._routes.items()
-        }
+    def __init__(self, makers: Mapping[ApiKey, Callable[[], Handler]]) -> None:
+        """Serve the APIs in `makers`, in the versions that `kafkawire.apis` advertises.
+
+        A handler is made when its API is asked for first.
+        """
+        self._makers = {int(key): make for key, make in makers.items()}
+        self._routes: dict[int, Route] = {}
+        self.served: Served = {key: _advertised(key) for key in makers}
 
     def handle(self, request: Request) -> Reply:
         """Return the reply to `request`, complete or not."""
@@ -53,7 +54,9 @@ class Router:
         version = header.api_version
         route = self._routes.get(header.api_key)
         if route is None:
-            return Reply.close(f"API {header.api_key} is not served")
+            route = self._make_route(header.api_key)
+            if route is None:
+                return Reply.close(f"API {header.api_key} is not served")
         if not route.min_version <= version <= route.max_version:
             return self._refuse_version(request, route)
         try:
@@ -65,6 +68,14 @@ class Router:
         request.message = message
         return route.handle(request, message)
 
+    def _make_route(self, key: ApiKey) -> Route | None:
+        make = self._makers.get(key)
+        if make is None:
+            return None
+        route = Route(APIS[key].request, *self.served[key], make())
+        self._routes[int(key)] = route
+        return route
+
     def _refuse_version(self, request: Request, route: Route) -> Reply:
         header = request.header
         if header.api_key != ApiKey.API_VERSIONS:
@@ -72,6 +83,8 @@ class Router:
                 f"{ApiKey(header.api_key).name} version {header.api_version} is not within "
                 f"{route.min_version}..{route.max_version}"
             )
+        from broker.handlers.api_versions import describe_apis
+
         # The client cannot read a newer layout than it asked for, but every one reads version 0.
         request.header = replace(header, api_version=FALLBACK_VERSION)
         return Reply(describe_apis(self.served, ErrorCode.UNSUPPORTED_VERSION))
@@ -92,7 +105,7 @@ def _decode_first_part(message_type: type, body: memoryview, version: int) -> ob
     return None
 
 
-def _route(key: ApiKey, handler: Handler) -> Route:
-    api = APIS[key]
-    assert api.advertised is not None, f"{key.name} has a handler but no advertised versions"
-    return Route(api.request, *api.advertised, handler)
+def _advertised(key: ApiKey) -> tuple[int, int]:
+    versions = APIS[key].advertised
+    assert versions is not None, f"{key.name} has a handler but no advertised versions"
+    return versions

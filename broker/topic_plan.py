@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from broker.config import BrokerConfig
 from broker.config_change import check_configs
 from broker.metadata_cache import ClusterImage
 from kafkawire.errors import ApiError, ErrorCode
@@ -50,6 +51,15 @@ class TopicDefaults:
     partition_count: int
     replication_factor: int
     log_config: LogConfig
+
+
+def topic_defaults_of(config: BrokerConfig) -> TopicDefaults:
+    """Return what the broker fills in for what a client leaves open."""
+    return TopicDefaults(
+        partition_count=config.num_partitions,
+        replication_factor=config.default_replication_factor,
+        log_config=config.topic_defaults,
+    )
 
 
 def plan_topic(wish: TopicWish, image: ClusterImage, defaults: TopicDefaults) -> TopicPlan:

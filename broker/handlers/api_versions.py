@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from broker.reply import Reply
 from broker.request_channel import Request
-from kafkawire.apis import ApiKey
+from broker.router import Served
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
@@ -16,8 +16,6 @@ FIRST_VERSION_WITH_SOFTWARE: Final = 3
 
 # Source: KIP-511, "Validation".
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-Served = Mapping[ApiKey, tuple[int, int]]
 
 
 class ApiVersionsHandler:

@@ -5,7 +5,7 @@ import pytest
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.reply import Reply, ReplyState
 from broker.request_channel import Request
-from broker.router import Router
+from broker.router import Handler, Router
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -23,8 +23,8 @@ def router() -> Router:
 
     made = Router(
         {
-            ApiKey.METADATA: handle,
-            ApiKey.API_VERSIONS: ApiVersionsHandler(lambda: made.served).handle,
+            ApiKey.METADATA: lambda: handle,
+            ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(lambda: made.served).handle,
         }
     )
     return made
@@ -55,6 +55,20 @@ def test_what_cannot_be_understood_closes_the_connection(
     assert reason in reply.close_reason
 
 
+def test_a_handler_is_made_once_and_only_when_it_is_needed() -> None:
+    made: list[str] = []
+
+    def make() -> Handler:
+        made.append("metadata")
+        return lambda _request, _message: Reply(ANSWER)
+
+    tested = Router({ApiKey.METADATA: make})
+    assert made == []
+    for _ in range(2):
+        tested.handle(request(ApiKey.METADATA, 1, MetadataRequest()))
+    assert made == ["metadata"]
+
+
 def test_librdkafka_may_ask_for_all_topics_in_its_own_way() -> None:
     asked: list[MetadataRequest] = []
 
@@ -63,7 +77,7 @@ def test_librdkafka_may_ask_for_all_topics_in_its_own_way() -> None:
         return Reply(ANSWER)
 
     surplus = bytes.fromhex("00000000010000")
-    Router({ApiKey.METADATA: handle}).handle(request(ApiKey.METADATA, 12, surplus))
+    Router({ApiKey.METADATA: lambda: handle}).handle(request(ApiKey.METADATA, 12, surplus))
     assert [message.topics for message in asked] == [None]
 
 

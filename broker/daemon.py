@@ -1,0 +1,80 @@
+"""A broker as a process: its files, its signals, its exit code (composition)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+import uvloop
+
+from broker.config import BrokerConfig, unknown_keys
+from broker.errors import StartupError
+from broker.node import Node
+from broker.properties import ENCODING, parse_overrides, parse_properties
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+log = structlog.get_logger(__name__)
+
+
+def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
+    """Return the configuration in the file at `path` and `overrides`; warn of unknown keys.
+
+    Raises:
+        ConfigError: a value that cannot be used.
+        OSError: the file cannot be read.
+    """
+    properties = parse_properties(path.read_text(encoding=ENCODING)) if path else {}
+    properties |= parse_overrides(overrides)
+    config = BrokerConfig.from_properties(properties)
+    for key in unknown_keys(properties):
+        log.warning("config.unknown_key", key=key, value=properties[key])
+    return config
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker until a signal asks it to stop; return the exit code of the process."""
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(config))
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files as this process may have: logs and connections need them."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def _serve(config: BrokerConfig) -> int:
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stopping.set)
+    node = Node(config, loop)
+    node.failed.add_done_callback(lambda _: stopping.set())
+    try:
+        await node.start()
+    except StartupError as error:
+        log.error("broker.not_started", error=str(error))
+        return EXIT_FAILED
+    finally:
+        # What is there by now stays: later searches for garbage need not look at it.
+        gc.freeze()
+        gc.enable()
+    await stopping.wait()
+    # From now on a second signal ends the process at once.
+    for number in STOP_SIGNALS:
+        loop.remove_signal_handler(number)
+    await node.stop()
+    if node.failed.done():
+        log.error("broker.failed", error=node.failed.result())
+        return EXIT_FAILED
+    return EXIT_OK

@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py)
 	@touch $@
 
 demo: $(READY)  ## Send a real file through a broker and back, and compare. FILE=... to choose it.
-	@$(BIN)/python -m ottla.cli.demo $(FILE)
+	@$(BIN)/python -m scripts.demo $(FILE)
 
 test: $(READY)  ## Unit, property and integration tests.
 	$(PYTEST) -n $(WORKERS) tests --ignore=tests/interop --ignore=tests/simulation

@@ -167,6 +167,17 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
         broker.kill()
 
 
+@pytest.fixture(scope="module")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One running broker for all tests of a module; each of them uses topics of its own."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {})
+    try:
+        broker.wait_for_event(READY_EVENT)
+        yield broker
+    finally:
+        broker.kill()
+
+
 @pytest.fixture
 def broker_process(start_broker: StartBroker) -> BrokerProcess:
     """One running broker with Kafka's defaults, on a free port of 127.0.0.1."""

@@ -10,6 +10,7 @@ from ottla.cli.failure import CommandError
 from ottla.cli.output_record import WriteRecord, record_size_bytes
 from ottla.cli.start_point import AtOffset, AtTime, Beginning, End, StartPoint
 from ottla.cli.transfer import Transfer
+from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
 from ottla.client.record import ConsumerRecord
 
@@ -75,6 +76,9 @@ def _write(
 
 
 async def _assign(consumer: Consumer, options: ConsumeOptions) -> list[TopicPartition]:
+    # A consumer waits for its topic to appear; whoever types a wrong name wants to know at once.
+    async with Admin(options.bootstrap) as admin:
+        await admin.describe_topics([options.topic])
     existing = await consumer.assign_topics(options.topic)
     if options.partitions is None:
         return existing

@@ -66,7 +66,8 @@ def size_text(size_bytes: float) -> str:
 def rate_text(count: int, size_bytes: int, seconds: float) -> str:
     """Return one sentence about a transfer: how much, how long, how fast."""
     rate = f"{count / seconds:,.0f} records/s, {size_bytes / seconds / _MEGA:,.1f} MB/s"
-    return f"{count:,} records, {size_text(size_bytes)} in {seconds:.2f} s: {rate}"
+    what = f"{plural(count, 'record')}, {size_text(size_bytes)}"
+    return f"{what} in {seconds:.2f} s: {rate}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,11 +1,21 @@
 """`ottla broker`: one broker, in this process. Composition."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ottla.cli.failure import guarded
+
+
+class LogLevel(StrEnum):
+    """How much a broker logs."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 @guarded
@@ -18,6 +28,7 @@ def run_broker(
         list[str] | None,
         typer.Option("--override", metavar="KEY=VALUE", help="Replaces a key of the file."),
     ] = None,
+    log_level: Annotated[LogLevel, typer.Option(help="The least that is logged.")] = LogLevel.INFO,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
@@ -32,6 +43,7 @@ def run_broker(
     from broker.__main__ import main
 
     arguments = [] if properties is None else [str(properties)]
+    arguments += ["--log-level", log_level.value]
     for pair in override or ():
         arguments += ["--override", pair]
     raise typer.Exit(main(arguments))

@@ -16,8 +16,12 @@ def version(json: Json = False) -> None:
     import importlib.metadata
     import platform
 
+    try:
+        own = importlib.metadata.version("ottla")
+    except importlib.metadata.PackageNotFoundError:
+        own = "from source"
     versions = {
-        "ottla": importlib.metadata.version("ottla"),
+        "ottla": own,
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
     }

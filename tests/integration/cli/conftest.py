@@ -1,31 +1,79 @@
-"""Runs the command as a user would: in a process of its own."""
+"""Runs the command: in this process, which is quick, or in one of its own, as a user would."""
 
+import io
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import pytest
 
+from ottla.cli.__main__ import make_app
+
 TIMEOUT_S = 60
 
-Result = subprocess.CompletedProcess[str]
-RunOttla = Callable[..., Result]
+
+class Ended(NamedTuple):
+    """How a command ended, and what it wrote."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class RunOttla(Protocol):
+    """Runs `ottla ARGUMENT...` to its end."""
+
+    def __call__(
+        self, *arguments: str | Path, stdin: str = "", env: Mapping[str, str] | None = None
+    ) -> Ended:
+        """Return what the command wrote and its exit code; `env` adds to the environment."""
 
 
 @pytest.fixture
-def run_ottla() -> RunOttla:
-    """A function that runs `ottla ARGUMENT...` to its end and returns what it wrote."""
+def run_ottla(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunOttla:
+    """Run the command in this process, with files for its standard streams."""
 
-    def run(*arguments: str | Path, stdin: str = "", env: dict[str, str] | None = None) -> Result:
-        return subprocess.run(
+    def run(*arguments: str | Path, stdin: str = "", env: Mapping[str, str] | None = None) -> Ended:
+        source = tmp_path / "standard-input"
+        source.write_text(stdin, encoding="utf-8")
+        output, errors = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+        with monkeypatch.context() as patch, source.open(encoding="utf-8") as given:
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "stdin", given)
+            patch.setattr(sys, "stdout", output)
+            patch.setattr(sys, "stderr", errors)
+            with pytest.raises(SystemExit) as ended:
+                make_app()(list(map(str, arguments)), prog_name="ottla")
+        return Ended(int(ended.value.code or 0), _written(output), _written(errors))
+
+    return run
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    data = stream.buffer
+    assert isinstance(data, io.BytesIO)
+    return data.getvalue().decode("utf-8")
+
+
+@pytest.fixture
+def run_ottla_process() -> RunOttla:
+    """Run the command in a process of its own."""
+
+    def run(*arguments: str | Path, stdin: str = "", env: Mapping[str, str] | None = None) -> Ended:
+        ended = subprocess.run(
             [sys.executable, "-m", "ottla.cli", *map(str, arguments)],
             input=stdin,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             timeout=TIMEOUT_S,
             check=False,
-            env=env,
+            env={**os.environ, **(env or {})},
         )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
 
     return run

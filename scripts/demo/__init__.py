@@ -1,0 +1,1 @@
+"""`make demo`: a real file through a broker and back, with everything compared."""

@@ -1,0 +1,73 @@
+"""The demo's broker: a process of its own. Edge: starts it, waits until it is ready, stops it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+READY_EVENT: Final = "broker.started"
+READY_TIMEOUT_S: Final = 20.0
+STOP_TIMEOUT_S: Final = 20.0
+
+
+class BrokerFailedError(Exception):
+    """The broker did not start; the message is the end of its log."""
+
+
+class Daemon:
+    """`ottla broker` on a free port, logging JSON lines to a file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.data = directory / "data"
+        self._log = directory / "broker.log"
+        self._command = [
+            *(sys.executable, "-m", "ottla.cli", "broker"),
+            *("--override", "listeners=PLAINTEXT://127.0.0.1:0"),
+            *("--override", f"log.dirs={self.data}"),
+        ]
+
+    def start(self) -> tuple[str, float]:
+        """Start it and return `HOST:PORT` and the seconds until it was ready.
+
+        Raises:
+            BrokerFailedError: it ended, or was not ready in time.
+        """
+        started_s = time.perf_counter()
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command, stdout=subprocess.DEVNULL, stderr=log, stdin=subprocess.DEVNULL
+            )
+        while (address := self._address()) is None:
+            ready_s = time.perf_counter() - started_s
+            if self._process.poll() is not None or ready_s > READY_TIMEOUT_S:
+                self.stop()
+                raise BrokerFailedError(self._log.read_text(errors="replace")[-2_000:])
+            time.sleep(0.005)
+        return address, time.perf_counter() - started_s
+
+    def _address(self) -> str | None:
+        for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and event.get("event") == READY_EVENT:
+                return str(event["bound_addresses"][0])
+        return None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def stop(self) -> int:
+        """Stop it as a service manager would (SIGTERM) and return its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()

@@ -1,0 +1,280 @@
+"""The commands that talk to a broker, against a real one."""
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import BrokerProcess
+from tests.integration.cli.conftest import RunOttla
+
+TIMEOUT_S = 30
+
+At = tuple[str, str]
+
+
+@pytest.fixture
+def at(shared_broker: BrokerProcess) -> At:
+    """The option that names the broker."""
+    return ("--bootstrap", shared_broker.bootstrap)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses; nothing is created."""
+    return re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_")).strip("-")
+
+
+def test_a_topic_from_its_creation_to_its_end(run_ottla: RunOttla, at: At, topic: str) -> None:
+    created = run_ottla("topics", "create", topic, "-p", "2", "-c", "retention.ms=1000", *at)
+    assert created == (0, f"created {topic}\n", "")
+    assert topic in run_ottla("topics", "list", *at).stdout.splitlines()
+    assert topic in json.loads(run_ottla("topics", "list", "--json", *at).stdout)
+
+    head, *rows = run_ottla("topics", "describe", topic, *at).stdout.splitlines()
+    assert head.split() == [
+        "topic", "partition", "leader", "epoch", "replicas", "in", "sync", "start", "end",
+    ]  # fmt: skip
+    assert [row.split()[:2] for row in rows] == [[topic, "0"], [topic, "1"]]
+    [report] = json.loads(run_ottla("topics", "describe", topic, "--json", *at).stdout)
+    assert report["configs"] == {"retention.ms": "1000"}
+    assert [part["end_offset"] for part in report["partitions"]] == [0, 0]
+
+    changed = run_ottla("topics", "alter", topic, "-p", "3", "-c", "retention.ms=2000", *at)
+    assert changed == (0, f"changed {topic}\n", "")
+    [report] = json.loads(run_ottla("topics", "describe", topic, "--json", *at).stdout)
+    assert (len(report["partitions"]), report["configs"]) == (3, {"retention.ms": "2000"})
+
+    assert run_ottla("topics", "delete", topic, *at) == (0, f"deleted {topic}\n", "")
+    assert topic not in run_ottla("topics", "list", *at).stdout.splitlines()
+
+
+def test_configs_are_shown_and_changed(run_ottla: RunOttla, at: At, topic: str) -> None:
+    run_ottla("topics", "create", topic, *at)
+    changed = run_ottla("configs", "alter", "topic", topic, "-c", "segment.bytes=2000", *at)
+    assert changed == (0, f"changed topic {topic}\n", "")
+    shown = run_ottla("configs", "describe", "topic", topic, "--changed", *at)
+    assert [line.split() for line in shown.stdout.splitlines()[1:]] == [
+        ["segment.bytes", "2000", "set"]
+    ]
+    run_ottla("configs", "alter", "topic", topic, "--delete-config", "segment.bytes", *at)
+    shown = run_ottla("configs", "describe", "topic", topic, "--changed", "--json", *at)
+    assert json.loads(shown.stdout) == []
+
+
+def test_the_cluster_and_its_brokers_are_described(
+    run_ottla: RunOttla, shared_broker: BrokerProcess, at: At
+) -> None:
+    told = json.loads(run_ottla("cluster", "describe", "--json", *at).stdout)
+    [broker] = told["brokers"]
+    assert (broker["port"], told["controller_id"]) == (shared_broker.port, broker["id"])
+    assert "controller" in run_ottla("cluster", "describe", *at).stdout
+    configs = run_ottla("configs", "describe", "broker", str(broker["id"]), *at).stdout
+    assert "log.dirs" in configs
+
+
+def test_the_environment_names_the_broker(
+    run_ottla: RunOttla, shared_broker: BrokerProcess
+) -> None:
+    ended = run_ottla("cluster", "describe", env={"OTTLA_BOOTSTRAP": shared_broker.bootstrap})
+    assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_come_back_as_they_were_sent(
+    run_ottla: RunOttla, at: At, topic: str, tmp_path: Path, compression: str
+) -> None:
+    lines = "".join(f"line {number} größe\n" for number in range(2_000)) + "\nlast without end"
+    file = tmp_path / "lines.txt"
+    file.write_text(lines)
+    sent = run_ottla("produce", topic, file, "--compression", compression, *at)
+    assert (sent.returncode, sent.stdout) == (0, "")
+    assert sent.stderr.startswith("sent 2,002 records, ")
+    received = run_ottla("consume", topic, "--no-follow", *at)
+    assert received.returncode == 0
+    assert received.stdout == lines + "\n"
+    assert received.stderr.startswith("received 2,002 records, ")
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+def test_standard_input_is_sent_with_every_level_of_acknowledgement(
+    run_ottla: RunOttla, at: At, topic: str, acks: str
+) -> None:
+    sent = run_ottla("produce", topic, "--acks", acks, "--json", *at, stdin="a\nb\n")
+    assert json.loads(sent.stdout)["records"] == 2
+    received = run_ottla("consume", topic, "--max-records", "2", *at)
+    assert received.stdout == "a\nb\n"
+
+
+def test_keys_are_split_off_and_shown(run_ottla: RunOttla, at: At, topic: str) -> None:
+    run_ottla("produce", topic, "--key-separator", ":", *at, stdin="k:v\nk:v:w\n")
+    received = run_ottla("consume", topic, "--no-follow", "-f", "key-value", *at)
+    assert received.stdout == "k\tv\nk\tv:w\n"
+
+
+def test_json_lines_go_round(run_ottla: RunOttla, at: At, topic: str) -> None:
+    run_ottla("topics", "create", topic, "-p", "2", *at)
+    records = [
+        {"key": "k", "value": "v", "partition": 1, "timestamp": 5, "headers": {"h": "x"}},
+        {"key": None, "value_base64": "/w==", "partition": 0, "timestamp": 1_000},
+    ]
+    stdin = "".join(json.dumps(record) + "\n" for record in records)
+    assert run_ottla("produce", topic, "--json-lines", *at, stdin=stdin).returncode == 0
+    written = run_ottla("consume", topic, "--no-follow", "-f", "json", *at).stdout
+    received = {line["partition"]: line for line in map(json.loads, written.splitlines())}
+    assert received[1] == {
+        "topic": topic,
+        "partition": 1,
+        "offset": 0,
+        "timestamp": 5,
+        "key": "k",
+        "value": "v",
+        "headers": [{"key": "h", "value": "x"}],
+    }
+    assert (received[0]["key"], received[0]["value_base64"]) == (None, "/w==")
+    # What was written can be sent again, to a topic that has those partitions.
+    assert run_ottla("produce", topic, "--json-lines", *at, stdin=written).returncode == 0
+    refused = run_ottla("produce", f"{topic}-2", "--json-lines", *at, stdin=written)
+    assert refused.returncode == 1
+    assert "no partition 1" in refused.stderr
+
+
+def test_a_consumer_starts_where_it_is_told(run_ottla: RunOttla, at: At, topic: str) -> None:
+    lines = "".join(
+        json.dumps({"value": f"{number}", "timestamp": 1_000 * number}) + "\n"
+        for number in range(5)
+    )
+    run_ottla("produce", topic, "--json-lines", *at, stdin=lines)
+
+    def read(*options: str) -> list[str]:
+        return run_ottla("consume", topic, "--no-follow", *options, *at).stdout.split()
+
+    assert read("--from", "beginning") == ["0", "1", "2", "3", "4"]
+    assert read("--from", "3") == ["3", "4"]
+    assert read("--from", "end") == []
+    assert read("--from", "1970-01-01T00:00:02Z") == ["2", "3", "4"]
+    assert read("--from", "2026-01-01") == []
+    assert read("--partition", "0", "--max-records", "2") == ["0", "1"]
+    assert read("--from", "4", "-f", "template", "--template", "{partition}/{offset}") == ["0/4"]
+
+
+def test_a_following_consumer_prints_what_comes_until_ctrl_c(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
+    run_ottla("produce", topic, *at, stdin="first\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla.cli", "consume", topic, *at],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as consumer:
+        assert consumer.stdout is not None
+        assert consumer.stderr is not None
+        assert consumer.stdout.readline() == "first\n"
+        run_ottla("produce", topic, *at, stdin="second\n")
+        assert consumer.stdout.readline() == "second\n"
+        consumer.send_signal(signal.SIGINT)
+        assert consumer.wait(TIMEOUT_S) == 0
+        assert consumer.stderr.read().startswith("received 2 records, ")
+
+
+def test_a_reader_that_has_enough_ends_the_consumer_quietly(
+    run_ottla: RunOttla, at: At, topic: str, tmp_path: Path
+) -> None:
+    line = "x" * 99
+    file = tmp_path / "lines"
+    file.write_text(f"{line}\n" * 20_000)
+    run_ottla("produce", topic, file, *at)
+    command = shlex.join([sys.executable, "-m", "ottla.cli", "consume", topic, "--no-follow", *at])
+    piped = subprocess.run(
+        ["bash", "-c", f"{command} | head -n 1; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    assert (piped.stdout, piped.stderr) == (f"{line}\n141\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "sentence"),
+    [
+        pytest.param(("topics", "describe", "nowhere"), 1, "nowhere", id="unknown topic"),
+        pytest.param(("topics", "delete", "nowhere"), 1, "nowhere", id="nothing to delete"),
+        pytest.param(("topics", "create", "a/b"), 1, "a/b", id="illegal name"),
+        pytest.param(("topics", "create", "a", "-c", "x=1"), 1, "x", id="unknown config"),
+        pytest.param(("topics", "create", "a", "-c", "x"), 2, "no KEY=VALUE", id="no value"),
+        pytest.param(("topics", "alter", "a"), 2, "nothing to change", id="no change"),
+        pytest.param(("configs", "alter", "topic", "a"), 2, "nothing to change", id="no config"),
+        pytest.param(("consume", "nowhere"), 1, "nowhere", id="nothing to read"),
+        pytest.param(("consume", "a", "--from", "x"), 2, "--from", id="no start"),
+        pytest.param(("consume", "a", "-f", "template"), 2, "--template", id="no template"),
+        pytest.param(("produce", "a", "missing.txt"), 2, "missing.txt", id="no such file"),
+        pytest.param(
+            ("produce", "a", "--json-lines", "--key-separator", ":"), 2, "exclude", id="both forms"
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    run_ottla: RunOttla, at: At, arguments: tuple[str, ...], exit_code: int, sentence: str
+) -> None:
+    ended = run_ottla(*arguments, *at)
+    assert ended.returncode == exit_code
+    assert sentence in ended.stderr
+    if exit_code == 1:
+        assert ended.stderr.startswith("ottla: ")
+        assert ended.stderr.count("\n") == 1
+
+
+def test_a_partition_that_does_not_exist_is_refused(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
+    run_ottla("topics", "create", topic, *at)
+    ended = run_ottla("consume", topic, "--partition", "7", "--no-follow", *at)
+    assert ended.returncode == 1
+    assert f"{topic}-7 does not exist" in ended.stderr
+
+
+def test_a_line_that_cannot_be_read_is_named_by_its_number(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
+    ended = run_ottla("produce", topic, "--json-lines", *at, stdin='{"value": "a"}\nnoise\n')
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("ottla: line 2: it is no JSON")
+
+
+def test_a_record_that_is_too_large_is_said_in_one_sentence(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
+    ended = run_ottla("produce", topic, *at, stdin="x" * 2_000_000)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("ottla: ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_broker_that_is_not_there_is_said_in_one_sentence(run_ottla: RunOttla) -> None:
+    ended = run_ottla("topics", "list", "--bootstrap", "127.0.0.1:1")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("ottla: ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_the_files_of_a_broker_are_found_healthy_while_it_runs_and_afterwards(
+    run_ottla: RunOttla, broker_process: BrokerProcess
+) -> None:
+    at = ("--bootstrap", broker_process.bootstrap)
+    run_ottla("topics", "create", "t", "-c", "segment.bytes=20000", *at)
+    lines = "".join(f"{number:0100d}\n" for number in range(3_000))
+    run_ottla("produce", "t", "--linger-ms", "0", *at, stdin=lines)
+    verified = run_ottla("logs", "verify", broker_process.data_dir)
+    assert (verified.returncode, verified.stderr) == (0, "")
+    files = sorted((broker_process.data_dir / "t-0").iterdir())
+    dumped = run_ottla("logs", "dump", "--deep", *files)
+    assert (dumped.returncode, dumped.stderr) == (0, "")
+    assert broker_process.stop() == 0
+    assert run_ottla("logs", "verify", "--deep", broker_process.data_dir).returncode == 0

@@ -1,0 +1,121 @@
+"""The command itself: help, versions, speed of its start, and the broker that it runs."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer
+
+from ottla.cli.__main__ import make_app
+from tests.integration.cli.conftest import RunOttla
+
+TIMEOUT_S = 30
+START_LIMIT_S = 0.3
+
+
+def command_paths() -> list[tuple[str, ...]]:
+    """Return every command with its group, as it is typed."""
+    app = make_app()
+    paths: list[tuple[str, ...]] = [
+        (command.name,) for command in app.registered_commands if command.name
+    ]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        for command in group.typer_instance.registered_commands:
+            assert command.callback is not None
+            name = command.name or command.callback.__name__
+            paths.append((str(group.name), name))
+    return paths
+
+
+@pytest.mark.parametrize("path", command_paths(), ids=" ".join)
+def test_every_command_explains_itself_with_an_example(
+    run_ottla: RunOttla, path: tuple[str, ...]
+) -> None:
+    told = run_ottla(*path, "--help")
+    assert told.returncode == 0
+    assert re.search(r"Examples?:\n +(\S.*)?ottla " + " ".join(path), told.stdout), told.stdout
+
+
+def test_all_commands_of_the_contract_are_there() -> None:
+    assert set(command_paths()) >= {
+        ("broker",), ("produce",), ("consume",), ("version",),
+        ("topics", "create"), ("topics", "list"), ("topics", "describe"), ("topics", "alter"),
+        ("topics", "delete"), ("configs", "describe"), ("configs", "alter"),
+        ("cluster", "describe"), ("logs", "dump"), ("logs", "verify"),
+    }  # fmt: skip
+
+
+def test_help_comes_at_once(run_ottla_process: RunOttla) -> None:
+    fastest_s = min(seconds_of(run_ottla_process, "--help") for _ in range(5))
+    assert fastest_s < START_LIMIT_S
+
+
+def seconds_of(run_ottla: RunOttla, *arguments: str) -> float:
+    started_s = time.perf_counter()
+    assert run_ottla(*arguments).returncode == 0
+    return time.perf_counter() - started_s
+
+
+def test_the_version_is_told_for_people_and_programs(run_ottla: RunOttla) -> None:
+    assert re.match(r"ottla (\d+\.\d+|from source)", run_ottla("version").stdout)
+    assert set(json.loads(run_ottla("version", "--json").stdout)) == {
+        "ottla", "python", "implementation",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arguments", [("nonsense",), ("topics", "create"), ("consume", "t", "--x")]
+)
+def test_wrong_usage_ends_with_exit_code_2(run_ottla: RunOttla, arguments: tuple[str, ...]) -> None:
+    ended = run_ottla(*arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--help" in ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_broker_command_runs_until_it_is_told_to_stop(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-m", "ottla.cli", "broker"),
+            *("--override", "listeners=PLAINTEXT://127.0.0.1:0"),
+            *("--override", f"log.dirs={tmp_path / 'data'}"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as broker:
+        assert broker.stderr is not None
+        for line in broker.stderr:
+            if json.loads(line)["event"] == "broker.started":
+                break
+        broker.send_signal(number)
+        rest = broker.stderr.read()
+        assert broker.wait(TIMEOUT_S) == 0
+    assert "broker.stopped" in rest
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_broker_with_a_wrong_key_says_what_is_wrong(
+    run_ottla_process: RunOttla, tmp_path: Path
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"log.dirs={tmp_path / 'data'}\nlog.segment.bytes=many\n")
+    ended = run_ottla_process("broker", properties)
+    assert ended.returncode in (1, 2)
+    assert "log.segment.bytes" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_application_can_be_made_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    app = make_app()
+    assert isinstance(app, typer.Typer)
+    assert app.rich_markup_mode == "rich"

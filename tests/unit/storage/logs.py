@@ -30,9 +30,11 @@ def batch_of(
     return builder.build()
 
 
-def replicated(base_offset: int, count: int = 1, epoch: int = 0, **more: int) -> bytearray:
+def replicated(
+    base_offset: int, count: int = 1, epoch: int = 0, value_bytes: int = 20
+) -> bytearray:
     """A batch as a leader sends it to a follower."""
-    batch = batch_of([NOW_MS] * count, **more)
+    batch = batch_of([NOW_MS] * count, value_bytes=value_bytes)
     assign_offsets(memoryview(batch), base_offset, epoch)
     return batch
 
@@ -72,13 +74,15 @@ def append(
     return log.append_as_leader(memoryview(batch), read_header(batch), LeaderEpoch(epoch), now_ms)
 
 
-def fill(log: Log, batch_count: int, **more: int) -> None:
+def fill(log: Log, batch_count: int, *, epoch: int = 0, value_bytes: int = 20) -> None:
     """Append batches of one record."""
     for _ in range(batch_count):
-        append(log, **more)
+        append(log, epoch=epoch, value_bytes=value_bytes)
 
 
-def read(log: Log, offset: int, max_bytes: int = EVERYTHING, end_offset: int | None = None) -> bytes:
+def read(
+    log: Log, offset: int, max_bytes: int = EVERYTHING, end_offset: int | None = None
+) -> bytes:
     """Read whole batches, to the end of a segment at most."""
     end = log.log_end_offset if end_offset is None else Offset(end_offset)
     return log.read(Offset(offset), max_bytes, end_offset=end, min_one_batch=True).read()
@@ -96,6 +100,11 @@ def read_all(log: Log) -> bytes:
 def offsets_in(data: bytes) -> list[int]:
     """The offsets of all records in the batches of `data`."""
     return [record.offset for batch in split(data) for record in read_records(batch.data)]
+
+
+def open_files() -> int:
+    """How many descriptors this process has."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 class Batch(NamedTuple):

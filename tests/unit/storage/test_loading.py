@@ -3,7 +3,7 @@
 import os
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,16 +19,17 @@ from tests.unit.storage.logs import (
     check_files,
     fill,
     offsets_in,
+    open_files,
     open_log,
     read,
     read_all,
     split,
 )
 
-Damage = Callable[[Path], None]
+Damage = Callable[[Path], object]
 
 
-def events(captured: list[dict[str, object]], name: str) -> list[dict[str, object]]:
+def events(captured: Sequence[Mapping[str, object]], name: str) -> list[Mapping[str, object]]:
     return [event for event in captured if event["event"] == name]
 
 
@@ -118,11 +119,11 @@ def test_a_clean_start_reads_only_the_end_of_the_last_segment(
 
 def test_a_clean_start_holds_no_file_open(directory: Path) -> None:
     closed(directory)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     log = open_log(directory)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before
     append(log)
-    assert len(os.listdir("/proc/self/fd")) == before + 3
+    assert open_files() == before + 3
 
 
 DAMAGES: list[tuple[str, Damage]] = [
@@ -157,9 +158,7 @@ def test_damaged_indexes_are_made_again_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_flipped_bit_anywhere_in_an_index_changes_no_answer(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_a_flipped_bit_anywhere_in_an_index_changes_no_answer(tmp_path: Path, suffix: str) -> None:
     expected = closed(tmp_path / "origin")
     name = f"{0:020d}{suffix}"
     for position in range(len(expected[name])):
@@ -169,7 +168,7 @@ def test_a_flipped_bit_anywhere_in_an_index_changes_no_answer(
         data[position] ^= 1 << position % 8
         (directory / name).write_bytes(data)
         log = open_log(directory)
-        for offset in range(0, 120):
+        for offset in range(120):
             assert offsets_in(read(log, offset))[0] == offset // 2 * 2
         for number in range(60):
             found = log.offset_for_timestamp(NOW_MS + number, Offset(120))
@@ -196,7 +195,7 @@ def test_a_damaged_index_is_reported(directory: Path) -> None:
 
 
 def test_an_index_of_a_kafka_follower_is_understood(directory: Path) -> None:
-    """Up to 3.9 a follower made one entry per fetch: last offset of the last batch, first position."""
+    """Up to 3.9 it makes one entry per fetch: last offset of the last batch, first position."""
     log = open_log(directory, LogConfig(index_interval_bytes=0))
     fill(log, 20)
     log.roll(NOW_MS)

@@ -264,9 +264,14 @@ def test_a_follower_writes_a_set_of_batches_at_once(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(log)
-    writes = []
+    writes: list[int] = []
     real = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda *args: writes.append(args) or real(*args))
+
+    def pwrite(descriptor: int, data: memoryview, position: int) -> int:
+        writes.append(position)
+        return real(descriptor, data, position)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
     data = b"".join(replicated(1 + number) for number in range(10))
     log.append_as_follower(memoryview(bytearray(data)), NOW_MS)
     assert len(writes) == 1

@@ -1,0 +1,97 @@
+"""Checkpoint files: their format, and what is not one."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkawire.ids import Offset, TopicId, TopicPartition
+from storage.checkpoint import (
+    read_entries,
+    read_offsets,
+    read_offsets_or_none,
+    write_entries,
+    write_offsets,
+)
+from storage.epoch_checkpoint import read_epochs
+from storage.errors import CorruptCheckpointError
+from storage.partition_metadata import read_topic_id, write_topic_id
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint"
+
+
+def test_offsets_come_back(path: Path) -> None:
+    offsets = {TopicPartition("b", 2): Offset(3), TopicPartition("a.x-1", 0): Offset(2**62)}
+    write_offsets(path, offsets)
+    assert path.read_text() == f"0\n2\na.x-1 0 {2**62}\nb 2 3\n"
+    assert read_offsets(path) == offsets
+    write_offsets(path, {})
+    assert path.read_text() == "0\n0\n"
+    assert read_offsets(path) == {}
+
+
+def test_an_empty_file_has_no_entries(path: Path) -> None:
+    path.touch()
+    assert read_entries(path) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"0\n",
+        b"1\n0\n",
+        b"x\n0\n",
+        b"0\nx\n",
+        b"0\n2\na 0 1\n",
+        b"0\n0\na 0 1\n",
+        b"0\n1\n\xff 0 1\n",
+        b"0\n1\na 0\n",
+        b"0\n1\na x 1\n",
+        b"0\n1\na 0 1 2\n",
+    ],
+)
+def test_what_is_no_checkpoint_is_refused_or_ignored(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(CorruptCheckpointError, match="checkpoint"):
+        read_offsets(path)
+    assert read_offsets_or_none(path) == {}
+    assert read_epochs(path).entries == ()
+
+
+def test_a_missing_checkpoint_is_missing(path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_offsets(path)
+    assert read_offsets_or_none(path) == {}
+    assert read_epochs(path).entries == ()
+    assert read_topic_id(path) is None
+
+
+def test_no_temporary_file_is_left(path: Path) -> None:
+    write_entries(path, ["x"])
+    assert [each.name for each in path.parent.iterdir()] == ["checkpoint"]
+
+
+def test_a_topic_id_comes_back(path: Path) -> None:
+    write_topic_id(path, TopicId(int=12345))
+    assert path.read_text().splitlines()[0] == "version: 0"
+    assert not path.read_text().endswith("\n")
+    assert read_topic_id(path) == TopicId(int=12345)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "version: 0\n",
+        "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAABw",
+        "version: 0\ntopic_id: short",
+        "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
+        "topic_id: AAAAAAAAAAAAAAAAAAAABw",
+    ],
+)
+def test_a_damaged_topic_id_is_not_taken_for_none(path: Path, content: str) -> None:
+    path.write_text(content)
+    with pytest.raises(CorruptCheckpointError):
+        read_topic_id(path)

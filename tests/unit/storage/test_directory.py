@@ -1,0 +1,513 @@
+"""All logs of a broker over several log dirs: locks, markers, checkpoints, failures, deletion."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkawire.ids import Offset, TopicId, TopicPartition
+from storage.config import LogConfig
+from storage.directory import Logs
+from storage.errors import (
+    InconsistentMetadataError,
+    InconsistentTopicIdError,
+    LogDirLockedError,
+    LogDirOfflineError,
+    StorageError,
+)
+from storage.layout import MAX_NAME_LENGTH
+from tests.unit.storage.logs import NOW_MS, SMALL, append, fill, offsets_in, read_all
+
+TOPIC_ID = TopicId(int=5)
+ORDERS = TopicPartition("orders", 0)
+
+
+def open_logs(*paths: Path, on_offline: Callable[[Path], None] = lambda _path: None) -> Logs:
+    return Logs.open(paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS, on_offline=on_offline)
+
+
+def create(logs: Logs, partition: TopicPartition = ORDERS, **more: bool) -> None:
+    logs.create(partition, SMALL, TOPIC_ID, now_ms=NOW_MS, **more)
+
+
+def crash(logs: Logs) -> None:
+    """Let go of the locks as the death of the process does; nothing is closed."""
+    for directory in logs.directories:
+        directory.unlock()
+
+
+def names(path: Path) -> set[str]:
+    return {each.name for each in path.iterdir()}
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    return tmp_path / "one"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return tmp_path / "two"
+
+
+def test_log_dirs_are_made_and_locked(one: Path, two: Path) -> None:
+    logs = open_logs(one / "deep", two)
+    assert names(one / "deep") == names(two) == {".lock"}
+    assert len(logs) == 0
+    with pytest.raises(LogDirLockedError, match="stop it, or use another"):
+        open_logs(two)
+    logs.close()
+    open_logs(two).close()
+
+
+def test_a_lock_keeps_other_processes_out_too(one: Path) -> None:
+    logs = open_logs(one)
+    program = (
+        "import sys; from pathlib import Path; from storage.log_directory import LogDirectory\n"
+        "from storage.errors import LogDirLockedError\n"
+        "try: LogDirectory(Path(sys.argv[1]))\n"
+        "except LogDirLockedError: sys.exit(7)"
+    )
+    command = [sys.executable, "-c", program, str(one)]
+    assert subprocess.run(command, check=False).returncode == 7
+    logs.close()
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_one_locked_log_dir_frees_the_others_again(one: Path, two: Path) -> None:
+    holder = open_logs(two)
+    with pytest.raises(LogDirLockedError):
+        open_logs(one, two)
+    open_logs(one).close()
+    holder.close()
+
+
+def test_a_log_dir_named_twice_is_refused(one: Path) -> None:
+    with pytest.raises(StorageError, match="named twice"):
+        open_logs(one, one.parent / "." / "one")
+
+
+def test_new_partitions_go_where_the_fewest_are(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    logs = open_logs(*paths)
+    for number in range(30):
+        create(logs, TopicPartition("orders", number))
+    assert [len(logs.in_directory(path)) for path in paths] == [10, 10, 10]
+    logs.close()
+    logs = open_logs(*paths)
+    assert [len(logs.in_directory(path)) for path in paths] == [10, 10, 10]
+    logs.close()
+
+
+def test_a_partition_exists_once(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
+    create(logs)
+    create(logs)
+    assert len(logs) == 1
+    assert logs.get(ORDERS) in list(logs)
+    home = logs.directory_of(ORDERS)
+    assert home is not None
+    assert home.path == one
+    with pytest.raises(InconsistentTopicIdError):
+        logs.create(ORDERS, SMALL, TopicId(int=6), now_ms=NOW_MS)
+    logs.close()
+
+
+def test_the_same_partition_in_two_log_dirs_is_refused(one: Path, two: Path) -> None:
+    for path in (one, two):
+        logs = open_logs(path)
+        create(logs)
+        logs.close()
+    with pytest.raises(StorageError, match="lies in"):
+        open_logs(one, two)
+    # Nothing stays locked.
+    open_logs(one).close()
+
+
+def test_an_orderly_stop_is_remembered_once(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    logs.close(broker_epoch=42)
+    assert (one / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":42}'
+    logs = open_logs(one)
+    assert logs.directories[0].last_shutdown == (True, 42)
+    assert not (one / ".kafka_cleanshutdown").exists()
+    crash(logs)
+    logs = open_logs(one)
+    assert logs.directories[0].last_shutdown == (False, -1)
+    logs.close()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"version":0}', '{"brokerEpoch":"7"}'])
+def test_a_marker_without_epoch_still_means_an_orderly_stop(one: Path, content: str) -> None:
+    one.mkdir()
+    (one / ".kafka_cleanshutdown").write_text(content)
+    logs = open_logs(one)
+    assert logs.directories[0].last_shutdown == (True, -1)
+    logs.close()
+
+
+def test_a_log_dir_that_was_not_loaded_whole_gets_no_marker(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    logs.close()
+    (one / "orders-0" / "partition.metadata").write_text("nonsense")
+    with capture_logs() as captured:
+        logs = open_logs(one)
+    assert [each["event"] for each in captured] == ["log.not_loaded"]
+    assert logs.get(ORDERS) is None
+    logs.close()
+    assert not (one / ".kafka_cleanshutdown").exists()
+
+
+def test_logs_are_the_same_after_an_orderly_stop(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
+    for number in range(4):
+        create(logs, TopicPartition("orders", number))
+    for each in logs:
+        fill(each, 40 + each.topic_partition.partition)
+    first = logs.get(ORDERS)
+    assert first is not None
+    first.advance_log_start(Offset(30))
+    logs.close()
+    logs = open_logs(one, two)
+    assert sorted(each.log_end_offset for each in logs) == [40, 41, 42, 43]
+    first = logs.get(ORDERS)
+    assert first is not None
+    assert (first.log_start_offset, first.topic_id) == (30, TOPIC_ID)
+    assert first.recovery_point == 40
+    logs.close()
+
+
+def test_checkpoints_have_kafkas_format(one: Path) -> None:
+    logs = open_logs(one)
+    for name in ("b.c-d", "a"):
+        create(logs, TopicPartition(name, 1))
+    log = logs.get(TopicPartition("a", 1))
+    assert log is not None
+    fill(log, 9)
+    log.flush()
+    log.advance_log_start(Offset(4))
+    logs.write_checkpoints()
+    logs.write_high_watermarks({TopicPartition("a", 1): Offset(7)})
+    assert (one / "recovery-point-offset-checkpoint").read_text() == "0\n2\na 1 9\nb.c-d 1 0\n"
+    assert (one / "log-start-offset-checkpoint").read_text() == "0\n1\na 1 4\n"
+    assert (one / "replication-offset-checkpoint").read_text() == "0\n1\na 1 7\n"
+    logs.close()
+
+
+def test_high_watermarks_lie_within_the_log(one: Path, two: Path) -> None:
+    logs = open_logs(one, two)
+    partitions = [TopicPartition("orders", number) for number in range(4)]
+    for partition in partitions:
+        create(logs, partition)
+    for each in logs:
+        fill(each, 10)
+    log = logs.get(partitions[3])
+    assert log is not None
+    log.advance_log_start(Offset(8))
+    stored = dict(zip(partitions, map(Offset, (5, 99, 0, 3)), strict=True))
+    logs.write_high_watermarks(stored)
+    logs.close()
+    logs = open_logs(one, two)
+    assert [logs.high_watermark(partition) for partition in partitions] == [5, 10, 0, 8]
+    logs.close()
+
+
+@pytest.mark.parametrize(
+    "content", ["", "1\n0\n", "0\nmany\n", "0\n1\n", "0\n1\norders 0\n", "\xff"]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ],
+)
+def test_an_unreadable_checkpoint_counts_as_absent(one: Path, name: str, content: str) -> None:
+    logs = open_logs(one)
+    create(logs)
+    for each in logs:
+        fill(each, 40)
+        each.flush()
+    logs.write_checkpoints()
+    crash(logs)
+    (one / name).write_bytes(content.encode("latin-1"))
+    with capture_logs() as captured:
+        logs = open_logs(one)
+    ignored = [each for each in captured if each["event"] == "checkpoint.ignored"]
+    assert len(ignored) == bool(content)
+    log = logs.get(ORDERS)
+    assert log is not None
+    assert (log.log_start_offset, log.log_end_offset) == (0, 40)
+    assert log.recovery_point == (0 if name.startswith("recovery") else 40)
+    assert logs.high_watermark(ORDERS) == 0
+    logs.close()
+
+
+def test_a_crashed_log_is_recovered_and_then_flushed(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    for each in logs:
+        fill(each, 50)
+    crash(logs)
+    with (one / "orders-0" / f"{42:020d}.log").open("ab") as file:
+        file.write(b"torn")
+    logs = open_logs(one)
+    log = logs.get(ORDERS)
+    assert log is not None
+    assert offsets_in(read_all(log)) == list(range(50))
+    logs.close()
+
+
+def test_truncation_lowers_the_recovery_point_on_disk(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    log = logs.get(ORDERS)
+    assert log is not None
+    fill(log, 50)
+    log.flush()
+    logs.write_checkpoints()
+    logs.truncate_to({ORDERS: Offset(20), TopicPartition("unknown", 0): Offset(3)})
+    path = one / "recovery-point-offset-checkpoint"
+    assert path.read_text() == "0\n1\norders 0 20\n"
+    log.flush()
+    logs.truncate_fully_and_start_at(ORDERS, Offset(7))
+    assert path.read_text() == "0\n1\norders 0 7\n"
+    logs.close()
+
+
+def test_a_deleted_partition_leaves_checkpoints_first_and_its_files_later(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    create(logs, TopicPartition("orders", 1))
+    log = logs.get(ORDERS)
+    assert log is not None
+    fill(log, 5)
+    logs.delete(ORDERS)
+    logs.delete(ORDERS)
+    assert logs.get(ORDERS) is None
+    text = (one / "recovery-point-offset-checkpoint").read_text()
+    assert text == "0\n1\norders 1 0\n"
+    [directory] = [name for name in names(one) if name.endswith("-delete")]
+    logs.remove_deleted(NOW_MS, delay_ms=1_000)
+    logs.remove_deleted(NOW_MS + 999, delay_ms=1_000)
+    assert directory in names(one)
+    logs.remove_deleted(NOW_MS + 1_000, delay_ms=1_000)
+    assert directory not in names(one)
+    create(logs)
+    assert len(logs) == 2
+    logs.close()
+
+
+def test_a_deletion_that_a_stop_interrupted_goes_on(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    logs.delete(ORDERS)
+    logs.close()
+    logs = open_logs(one)
+    assert len(logs) == 0
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    assert not [name for name in names(one) if name.startswith("orders")]
+    logs.close()
+
+
+def test_the_longest_topic_name_can_be_deleted(one: Path) -> None:
+    partition = TopicPartition("t" * 249, 12_345)
+    logs = open_logs(one)
+    create(logs, partition)
+    logs.delete(partition)
+    [name] = [name for name in names(one) if name.endswith("-delete")]
+    assert len(name) == MAX_NAME_LENGTH
+    logs.close()
+    open_logs(one).close()
+
+
+def test_a_stray_partition_is_kept_aside(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    path = logs.set_aside_as_stray(ORDERS)
+    assert path is not None
+    assert logs.set_aside_as_stray(ORDERS) is None
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    logs.close()
+    logs = open_logs(one)
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    assert path.is_dir()
+    assert len(logs) == 0
+    logs.close()
+
+
+def test_directories_that_are_no_partitions_are_left_alone(one: Path) -> None:
+    (one / "lost+found").mkdir(parents=True)
+    with capture_logs() as captured:
+        logs = open_logs(one)
+    assert [each["event"] for each in captured] == ["directory.ignored"]
+    logs.close()
+    assert (one / "lost+found").is_dir()
+
+
+def test_a_log_dir_that_fails_takes_only_its_own_logs_with_it(
+    one: Path, two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offline: list[Path] = []
+    logs = open_logs(one, two, on_offline=offline.append)
+    for number in range(4):
+        create(logs, TopicPartition("orders", number))
+    bad, good = (logs.in_directory(path)[0] for path in (one, two))
+
+    def refuse(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch, capture_logs() as captured:
+        patch.setattr(os, "pwrite", refuse)
+        with pytest.raises(LogDirOfflineError, match="Input/output error"):
+            append(bad)
+    assert [each["event"] for each in captured] == ["log_dir.offline"]
+    assert offline == [one]
+    assert logs.offline_paths == (one,)
+    append(good)
+    for call in (lambda: append(bad), lambda: read_all(bad), bad.flush, bad.close):
+        with pytest.raises(LogDirOfflineError):
+            call()
+    with pytest.raises(LogDirOfflineError):
+        create(logs, bad.topic_partition)
+    # What may lie in the failed log dir is not made anew, what is new goes elsewhere.
+    with pytest.raises(LogDirOfflineError, match="may hold"):
+        create(logs, TopicPartition("orders", 9), is_new=False)
+    create(logs, TopicPartition("orders", 9))
+    assert len(logs.in_directory(two)) == 3
+    logs.write_checkpoints()
+    logs.write_high_watermarks({ORDERS: Offset(0)})
+    logs.flush_due(NOW_MS)
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    logs.close()
+    assert not (one / ".kafka_cleanshutdown").exists()
+    assert (two / ".kafka_cleanshutdown").exists()
+
+
+def test_a_log_dir_that_cannot_be_opened_does_not_stop_the_others(one: Path, two: Path) -> None:
+    one.write_text("a file where a directory should be")
+    offline: list[Path] = []
+    logs = open_logs(one, two, on_offline=offline.append)
+    assert offline == [one]
+    assert logs.offline_paths == (one,)
+    create(logs)
+    logs.close()
+
+
+def test_a_log_dir_that_fails_while_loading_gets_no_marker(
+    one: Path, two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = open_logs(one, two)
+    for number in range(4):
+        create(logs, TopicPartition("orders", number))
+    logs.close()
+    real = os.open
+
+    def refuse(path: Path, flags: int, mode: int = 0o777) -> int:
+        if str(path).endswith("one/orders-2/00000000000000000000.log"):
+            raise OSError(5, "Input/output error")
+        return real(path, flags, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        logs = open_logs(one, two)
+    assert logs.offline_paths == (one,)
+    assert len(logs.in_directory(two)) == 2
+    logs.close()
+    assert not (one / ".kafka_cleanshutdown").exists()
+
+
+def test_without_any_log_dir_there_is_no_broker(one: Path) -> None:
+    one.write_text("a file where a directory should be")
+    with pytest.raises(LogDirOfflineError, match="no log dir"):
+        open_logs(one)
+
+
+def test_when_all_log_dirs_have_failed_nothing_can_be_made(
+    one: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = open_logs(one)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", refuse)
+        with pytest.raises(LogDirOfflineError, match="No space"):
+            create(logs)
+    with pytest.raises(LogDirOfflineError, match="no log dir"):
+        create(logs)
+    logs.close()
+
+
+def test_a_log_dir_belongs_to_one_broker_of_one_cluster(one: Path) -> None:
+    logs = open_logs(one)
+    logs.claim(3, "cluster")
+    logs.claim(3, "cluster")
+    text = (one / "meta.properties").read_text()
+    assert text == "#\nbroker.id=3\ncluster.id=cluster\nversion=0\n"
+    for broker_id, cluster_id in ((4, "cluster"), (3, "other")):
+        with pytest.raises(InconsistentMetadataError, match="belongs to"):
+            logs.claim(broker_id, cluster_id)
+    logs.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#\n#Thu Nov 21 02:03:00 UTC 2026\nbroker.id=3\ncluster.id=clu\\:ster\nversion=0\n",
+        "cluster.id = clu:ster\nnode.id=3\nversion=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAABQ\n",
+    ],
+)
+def test_what_kafka_wrote_into_meta_properties_is_understood(one: Path, text: str) -> None:
+    one.mkdir()
+    (one / "meta.properties").write_text(text)
+    logs = open_logs(one)
+    meta = logs.directories[0].meta
+    assert (meta.broker_id, meta.cluster_id) == (3, "clu:ster")
+    logs.claim(3, "clu:ster")
+    assert (one / "meta.properties").read_text() == text
+    logs.close()
+
+
+def test_a_directory_id_is_kept(one: Path) -> None:
+    one.mkdir()
+    (one / "meta.properties").write_text("directory.id=AAAAAAAAAAAAAAAAAAAABQ\nversion=0\n")
+    logs = open_logs(one)
+    logs.claim(3, "cluster")
+    assert "directory.id=AAAAAAAAAAAAAAAAAAAABQ\n" in (one / "meta.properties").read_text()
+    logs.close()
+
+
+@pytest.mark.parametrize("text", ["version=2\n", "version=0\nbroker.id=three\n"])
+def test_a_strange_meta_properties_is_refused(one: Path, text: str) -> None:
+    one.mkdir()
+    (one / "meta.properties").write_text(text)
+    with pytest.raises(InconsistentMetadataError, match=r"meta\.properties"):
+        open_logs(one)
+
+
+def test_flushes_that_are_due_are_made_for_every_log(one: Path) -> None:
+    logs = Logs.open([one], config_of=lambda _topic: LogConfig(flush_ms=1_000), now_ms=NOW_MS)
+    for number in range(2):
+        partition = TopicPartition("orders", number)
+        logs.create(partition, LogConfig(flush_ms=1_000), TOPIC_ID, now_ms=NOW_MS)
+    for each in logs:
+        fill(each, 5)
+    logs.flush_due(NOW_MS + 1_000)
+    assert [each.recovery_point for each in logs] == [5, 5]
+    logs.close()
+
+
+def test_the_topic_id_may_come_later(one: Path) -> None:
+    logs = open_logs(one)
+    logs.create(ORDERS, SMALL, None, now_ms=NOW_MS)
+    assert logs.create(ORDERS, SMALL, TOPIC_ID, now_ms=NOW_MS).topic_id == TOPIC_ID
+    logs.close()

@@ -1,0 +1,223 @@
+"""Disks that are full, write less than they were asked to, or fail."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.records import read_header
+from storage.checkpoint import read_offsets, write_atomically, write_offsets
+from storage.errors import LogDirOfflineError
+from storage.log import Log
+from tests.unit.storage.logs import (
+    NOW_MS,
+    PARTITION,
+    append,
+    batch_of,
+    check_files,
+    fill,
+    offsets_in,
+    open_files,
+    open_log,
+    read_all,
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 5)
+    return log
+
+
+@contextmanager
+def short_writes(limit: int, then: OSError | None) -> Iterator[list[int]]:
+    """Let each `pwrite` take `limit` bytes at most; after the first one, fail with `then`."""
+    real = os.pwrite
+    counts: list[int] = []
+
+    def pwrite(descriptor: int, data: memoryview, position: int) -> int:
+        if counts and then is not None:
+            raise then
+        counts.append(real(descriptor, data[:limit], position))
+        return counts[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", pwrite)
+        yield counts
+
+
+def test_a_short_write_goes_on(log: Log) -> None:
+    with short_writes(7, None) as counts:
+        append(log)
+    assert len(counts) > 5
+    assert offsets_in(read_all(log)) == list(range(6))
+    log.close()
+    check_files(log.directory)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 60, 61, 90])
+def test_a_write_that_fails_half_way_leaves_nothing(log: Log, limit: int) -> None:
+    path = log.directory / f"{0:020d}.log"
+    size, stored = path.stat().st_size, read_all(log)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with short_writes(limit, full), pytest.raises(LogDirOfflineError, match="No space"):
+        append(log)
+    assert log.log_end_offset == 5
+    assert path.stat().st_size == size
+    # The next start, with space again, finds all that was acknowledged and nothing else.
+    again = open_log(log.directory, was_clean=False)
+    assert read_all(again) == stored
+    append(again)
+    assert offsets_in(read_all(again)) == list(range(6))
+
+
+def test_a_device_that_takes_no_byte_is_a_failure(log: Log) -> None:
+    with short_writes(0, None), pytest.raises(LogDirOfflineError, match="no byte written"):
+        append(log)
+
+
+def test_a_failing_index_write_takes_the_log_dir_offline(log: Log) -> None:
+    real = os.pwrite
+
+    def refuse_small(descriptor: int, data: memoryview, position: int) -> int:
+        return real(descriptor, data, position) if len(data) > 60 else 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", refuse_small)
+        with pytest.raises(LogDirOfflineError, match="short write"):
+            log.roll(NOW_MS)
+    assert log.health.failure is not None
+
+
+def use(log: Log) -> None:
+    log.read(Offset(1), 100, end_offset=Offset(5), min_one_batch=True)
+    log.flush()
+    log.truncate_to(Offset(1))
+
+
+@pytest.mark.parametrize("call", ["pread", "fdatasync", "ftruncate"])
+def test_a_disk_that_fails_takes_the_log_dir_offline_once(log: Log, call: str) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.MonkeyPatch.context() as patch, capture_logs() as captured:
+        patch.setattr(os, call, fail)
+        for _ in range(2):
+            with pytest.raises(LogDirOfflineError):
+                use(log)
+    assert [each["event"] for each in captured] == ["log_dir.offline"]
+
+
+def test_a_failing_epoch_checkpoint_refuses_the_append(log: Log) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(LogDirOfflineError):
+            append(log, epoch=1)
+    assert log.log_end_offset == 5
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+OFFSETS = {PARTITION: Offset(1)}
+NEWER = {PARTITION: Offset(2)}
+
+
+@pytest.mark.parametrize("call", ["fsync", "rename", "open"])
+def test_a_crash_while_a_checkpoint_is_written_leaves_the_old_one(
+    tmp_path: Path, call: str
+) -> None:
+    path = tmp_path / "checkpoint"
+    write_offsets(path, OFFSETS)
+
+    def kill(*_: object, **__: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        if call == "rename":
+            patch.setattr(Path, "replace", kill)
+        else:
+            patch.setattr(os, call, kill)
+        with pytest.raises(Killed):
+            write_offsets(path, NEWER)
+    # `open` is the directory's, after the rename: the new content is there, if not durable yet.
+    assert read_offsets(path) == (NEWER if call == "open" else OFFSETS)
+    write_offsets(path, NEWER)
+    assert read_offsets(path) == NEWER
+
+
+def test_a_checkpoint_is_synced_before_and_after_its_rename(tmp_path: Path) -> None:
+    steps: list[str] = []
+    real_fsync, real_replace = os.fsync, Path.replace
+
+    def fsync(descriptor: int) -> None:
+        steps.append("sync " + Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        real_fsync(descriptor)
+
+    def replace(path: Path, target: Path) -> Path:
+        steps.append(f"rename {path.name} {target.name}")
+        return real_replace(path, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        patch.setattr(Path, "replace", replace)
+        write_atomically(tmp_path / "checkpoint", "content")
+    assert steps == [
+        "sync checkpoint.tmp",
+        "rename checkpoint.tmp checkpoint",
+        f"sync {tmp_path.name}",
+    ]
+
+
+def test_a_flush_syncs_files_then_the_directory(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 5)
+    synced: list[str] = []
+    real_sync, real_fdatasync = os.fsync, os.fdatasync
+
+    def noted(descriptor: int) -> int:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        return descriptor
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda fd: real_fdatasync(noted(fd)))
+        patch.setattr(os, "fsync", lambda fd: real_sync(noted(fd)))
+        log.flush()
+        log.flush()
+    base = f"{0:020d}"
+    assert synced == [f"{base}.log", f"{base}.index", f"{base}.timeindex", "orders-0"]
+
+
+def test_a_closed_segment_is_synced_without_being_opened_for_good(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 30)
+    log = open_log(tmp_path / "orders-0", was_clean=False)
+    before = open_files()
+    log.flush()
+    assert log.recovery_point == 30
+    assert open_files() == before
+
+
+def test_batches_are_written_without_a_copy(log: Log) -> None:
+    batch = memoryview(batch_of())
+    seen: list[object] = []
+    real = os.pwrite
+
+    def pwrite(descriptor: int, data: memoryview, position: int) -> int:
+        seen.append(data)
+        return real(descriptor, data, position)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", pwrite)
+        log.append_as_leader(batch, read_header(batch), LeaderEpoch(0), NOW_MS)
+    assert seen[0] is batch

@@ -1,0 +1,67 @@
+"""Names of files and directories, there and back."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkawire.ids import TopicPartition
+from storage.layout import (
+    DirectoryState,
+    parse_partition_directory,
+    parse_segment_file,
+    partition_directory,
+    segment_file,
+    set_aside_directory,
+)
+
+TOPICS = ["orders", "a", "a-b", "a.b", "a.b-3", "-", ".", "x-delete", "y-1.z", "t" * 249]
+
+
+def test_a_segments_file_has_twenty_digits() -> None:
+    assert segment_file(Path("d"), 170, ".log") == Path("d/00000000000000000170.log")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("00000000000000000170.log", (170, ".log", "")),
+        ("09223372036854775807.timeindex", (2**63 - 1, ".timeindex", "")),
+        ("00000000000000000000.index.swap", (0, ".index", ".swap")),
+        ("00000000000000000000.log.deleted", (0, ".log", ".deleted")),
+        ("00000000000000000000.txnindex.cleaned", (0, ".txnindex", ".cleaned")),
+        ("170.log", None),
+        ("0000000000000000017x.log", None),
+        ("leader-epoch-checkpoint", None),
+        ("00000000000000000000.log.swap.deleted", None),
+    ],
+)
+def test_segment_files_are_taken_apart(name: str, expected: tuple[int, str, str] | None) -> None:
+    assert parse_segment_file(name) == expected
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("partition", [0, 7, 2**31 - 1])
+def test_directories_of_partitions_are_taken_apart(topic: str, partition: int) -> None:
+    key = TopicPartition(topic, partition)
+    assert parse_partition_directory(partition_directory(key)) == (key, DirectoryState.LIVE)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("state", [DirectoryState.DELETED, DirectoryState.STRAY])
+def test_directories_that_were_set_aside_are_taken_apart(topic: str, state: DirectoryState) -> None:
+    key = TopicPartition(topic, 12)
+    name = set_aside_directory(key, state)
+    parsed = parse_partition_directory(name)
+    assert parsed is not None
+    assert len(name) <= 255
+    assert parsed.state is state
+    assert parsed.topic_partition.partition == 12
+    assert topic.startswith(parsed.topic_partition.topic)
+    assert name != set_aside_directory(key, state)
+
+
+@pytest.mark.parametrize(
+    "name", ["orders", "orders-", "-0", "orders-x", "lost+found", "orders-2147483648", "a b-0"]
+)
+def test_other_directories_are_no_partitions(name: str) -> None:
+    assert parse_partition_directory(name) is None

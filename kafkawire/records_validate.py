@@ -11,6 +11,8 @@ or lets damage pass, we refuse:
   compressed batches, and stores them as they are in others.
 """
 
+from typing import Final
+
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
 from kafkawire.records_header import (
@@ -32,7 +34,9 @@ from kafkawire.records_read import Record, record_section
 from kafkawire.records_refusal import RecordRules, refuse_frame, refuse_header, refuse_records
 from kafkawire.records_scanner import read_rows, survey_records
 
-_LAST_CODEC = max(Codec)
+_LAST_CODEC: Final = max(Codec)
+_CREATE_TIME: Final = TimestampType.CREATE_TIME
+_NOT_A_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT
 
 
 def validate_produced(
@@ -61,21 +65,29 @@ def validate_produced(
     if (
         header.record_count <= 0
         or header.last_offset_delta != header.record_count - 1
-        or header.attributes & (CONTROL_BIT | LOG_APPEND_TIME_BIT)
+        or header.attributes & _NOT_A_CLIENTS
         or header.attributes & CODEC_MASK > _LAST_CODEC
         or header.base_sequence < 0 <= header.producer_id
     ):
         refuse_header(header)
-    times_ms = None
-    if timestamp_type is TimestampType.CREATE_TIME:
-        times_ms = (now_ms - timestamp_before_max_ms, now_ms + timestamp_after_max_ms)
-    rules = RecordRules(needs_key=compacted, times_ms=times_ms)
+    oldest_ms = now_ms - timestamp_before_max_ms
+    newest_ms = now_ms + timestamp_after_max_ms
+    times_ms = (oldest_ms, newest_ms) if timestamp_type is _CREATE_TIME else None
     if per_record or compacted:
+        rules = RecordRules(needs_key=compacted, times_ms=times_ms)
         return _check_records(batch, header, rules, max_decompressed_bytes)
+    if times_ms and not (
+        oldest_ms <= header.base_timestamp_ms <= newest_ms
+        and oldest_ms <= header.max_timestamp_ms <= newest_ms
+    ):
+        _check_times(header, RecordRules(needs_key=False, times_ms=times_ms))
+    return header
+
+
+def _check_times(header: BatchHeader, rules: RecordRules) -> None:
     for timestamp_ms in (header.base_timestamp_ms, header.max_timestamp_ms):
         if not rules.may_have_time(timestamp_ms):
             raise ApiError(ErrorCode.INVALID_TIMESTAMP, rules.refuse_time(timestamp_ms))
-    return header
 
 
 def _read_frame(batch: memoryview, max_batch_bytes: int) -> BatchHeader:

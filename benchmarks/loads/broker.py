@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from benchmarks.loads.pipeline import connect, exchange
+from benchmarks.loads.process import HOST, ServerProcess, free_port
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.headers import decode_response_header, encode_request
@@ -23,9 +25,6 @@ from kafkawire.messages.produce import (
 )
 from kafkawire.records import BatchBuilder
 from kafkawire.schema import decode
-
-from benchmarks.loads.pipeline import connect, exchange
-from benchmarks.loads.process import HOST, ServerProcess, free_port
 
 CLIENT_ID: Final = "ottla-bench"
 PRODUCE_VERSION: Final = 9

@@ -15,20 +15,33 @@ from typing import Final, cast
 
 import uvloop
 
+from benchmarks.loads.pipeline import SIZE_FIELD
 from benchmarks.loads.process import HOST
 
 CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Echo(asyncio.Protocol):
-    """Sends back what it gets, a write per read."""
+    """Sends each frame back by itself: what any server that answers requests has to do.
+
+    A frame is a size (int32) and as many bytes, as in Kafka's protocol.
+    """
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not inherit from asyncio's, so there is nothing to check.
         self._transport = cast(asyncio.Transport, transport)
+        self._rest = b""
 
     def data_received(self, data: bytes) -> None:
-        self._transport.write(data)
+        data = self._rest + data if self._rest else data
+        start, end = 0, len(data)
+        while end - start >= SIZE_FIELD.size:
+            next_start = start + SIZE_FIELD.size + SIZE_FIELD.unpack_from(data, start)[0]
+            if next_start > end:
+                break
+            self._transport.write(data[start:next_start])
+            start = next_start
+        self._rest = data[start:]
 
 
 async def serve_echo(port: int) -> None:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kafkawire.apis import ApiKey
-from kafkawire.headers import encode_request
-from kafkawire.messages.api_versions import ApiVersionsRequest
-
 from benchmarks.loads.broker import CLIENT_ID, CORRELATION_ID, broker_process
 from benchmarks.loads.pipeline import connect, exchange
 from benchmarks.loads.process import HOST
 from benchmarks.loads.result import Figure, percentile
+from kafkawire.apis import ApiKey
+from kafkawire.headers import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
 
 ROUNDS: Final = 7
 API_VERSIONS_VERSION: Final = 3

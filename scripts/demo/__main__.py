@@ -6,6 +6,8 @@ is 1 when anything that came back differs from what was sent, or the log is foun
 
 import argparse
 import hashlib
+import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,7 +19,7 @@ from typing import Final
 from rich.console import Console
 
 from scripts.demo.daemon import BrokerFailedError, Daemon
-from scripts.demo.material import write_material
+from scripts.demo.material import ROOT, write_material
 
 TOPIC: Final = "demo"
 CODEC: Final = "zstd"
@@ -26,6 +28,42 @@ console = Console(highlight=False, markup=False, soft_wrap=True)
 
 class DemoError(Exception):
     """A step did not do what it should; the message says which."""
+
+
+class Commands:
+    """Runs commands in the demo's directory, and shows them with what they write."""
+
+    def __init__(self, directory: Path, address: str) -> None:
+        self._directory = directory
+        self._at = ("--bootstrap", address)
+
+    def ask_broker(self, *arguments: str, output: Path | None = None) -> None:
+        """Run an `ottla` command that talks to the broker."""
+        self.ottla(*arguments, *self._at, output=output)
+
+    def ottla(self, *arguments: str, output: Path | None = None) -> None:
+        """Run an `ottla` command."""
+        self.run([sys.executable, "-m", "ottla.cli", *arguments], ["ottla", *arguments], output)
+
+    def run(self, command: Sequence[str], shown: Sequence[str], output: Path | None = None) -> None:
+        """Run any command; what it writes to standard output may go to a file instead.
+
+        Raises:
+            DemoError: it did not end with exit code 0.
+        """
+        target = f" > {output.name}" if output else ""
+        console.print(f"  $ {shlex.join(shown)}{target}", style="bold")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        ended = subprocess.run(
+            command, capture_output=True, check=False, cwd=self._directory, env=environment
+        )
+        if output is None:
+            _indent(ended.stdout)
+        else:
+            output.write_bytes(ended.stdout)
+        _indent(ended.stderr)
+        if ended.returncode != 0:
+            raise DemoError(f"`{shlex.join(shown)}` ended with exit code {ended.returncode}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,32 +83,32 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(directory: Path, chosen: Path | None) -> None:
     material = _material(directory, chosen)
-    sent = _checksum(material)
     daemon = Daemon(directory)
     _title("A broker, as a daemon")
     address, ready_s = daemon.start()
     _note(f"ready at {address} after {ready_s:.2f} s (process {daemon.pid})")
+    commands = Commands(directory, address)
     try:
-        _transfer(directory, material, address, sent)
+        _transfer(directory, material, address, commands)
     finally:
         exit_code = daemon.stop()
     _title("What is on the disk, now that the broker has stopped")
     if exit_code != 0:
         raise DemoError(f"the broker ended with exit code {exit_code}")
-    files = sorted(path for path in daemon.data.glob(f"{TOPIC}-0/0*") if path.is_file())
-    _ottla("logs", "dump", "--deep", "--summary", *map(str, files))
-    _ottla("logs", "verify", str(daemon.data))
+    files = [path.relative_to(directory) for path in sorted(daemon.data.glob(f"{TOPIC}-0/0*"))]
+    commands.ottla("logs", "dump", "--deep", "--summary", *map(str, files))
+    commands.ottla("logs", "verify", daemon.data.name)
 
 
-def _transfer(directory: Path, material: Path, address: str, sent: str) -> None:
-    at = ("--bootstrap", address)
+def _transfer(directory: Path, material: Path, address: str, commands: Commands) -> None:
+    sent = _checksum(material)
     _title("Our producer writes it, compressed")
-    _ottla("topics", "create", TOPIC, "--partitions", "1", *at)
-    _ottla("produce", TOPIC, str(material), "--compression", CODEC, *at)
-    _ottla("topics", "describe", TOPIC, *at)
+    commands.ask_broker("topics", "create", TOPIC, "--partitions", "1")
+    commands.ask_broker("produce", TOPIC, _shown(material, directory), "--compression", CODEC)
+    commands.ask_broker("topics", "describe", TOPIC)
     _title("Our consumer reads it back")
     received = directory / "ottla.out"
-    _ottla("consume", TOPIC, "--no-follow", *at, output=received)
+    commands.ask_broker("consume", TOPIC, "--no-follow", output=received)
     _compare("our consumer", sent, _checksum(received))
     _title("A client that we did not write reads it back")
     if shutil.which("kcat") is None:
@@ -78,7 +116,7 @@ def _transfer(directory: Path, material: Path, address: str, sent: str) -> None:
         return
     received = directory / "kcat.out"
     command = ["kcat", "-C", "-q", "-e", "-o", "beginning", "-t", TOPIC, "-b", address]
-    _execute(command, command, received)
+    commands.run(command, command, received)
     _compare("kcat", sent, _checksum(received))
 
 
@@ -88,7 +126,7 @@ def _material(directory: Path, chosen: Path | None) -> Path:
         path = directory / "material.jsonl"
         what = write_material(path)
     elif chosen.is_file():
-        path, what = chosen, str(chosen)
+        path, what = chosen.resolve(), str(chosen)
     else:
         raise DemoError(f"{chosen} is no file; name one with FILE=...")
     data = path.read_bytes()
@@ -109,22 +147,9 @@ def _compare(who: str, sent: str, received: str) -> None:
     _note(f"sha256 {received[:16]}... as sent", style="green")
 
 
-def _ottla(*arguments: str, output: Path | None = None) -> None:
-    _execute([sys.executable, "-m", "ottla.cli", *arguments], ["ottla", *arguments], output)
-
-
-def _execute(command: Sequence[str], shown: Sequence[str], output: Path | None) -> None:
-    """Run a command, show it and what it writes; standard output may go to a file instead."""
-    target = f" > {output.name}" if output else ""
-    console.print(f"  $ {' '.join(shown)}{target}", style="bold")
-    ended = subprocess.run(command, capture_output=True, check=False)
-    if output is None:
-        _indent(ended.stdout)
-    else:
-        output.write_bytes(ended.stdout)
-    _indent(ended.stderr)
-    if ended.returncode != 0:
-        raise DemoError(f"`{' '.join(shown)}` ended with exit code {ended.returncode}")
+def _shown(path: Path, directory: Path) -> str:
+    """Return the shortest name of `path` for a command that runs in `directory`."""
+    return path.name if path.parent == directory else str(path)
 
 
 def _indent(written: bytes) -> None:

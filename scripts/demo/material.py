@@ -1,25 +1,25 @@
 """What the demo sends. Edge: asks git, or reads the documentation.
 
-By default the repository's own history, one JSON line per changed piece of a file in a commit. In a
+By default the repository's own history, one JSON line per line that a commit added or removed. In a
 tree without history (an unpacked release) the lines of the documentation.
 """
 
 import json
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-MAX_HUNK_CHARACTERS: Final = 100_000
+MAX_LINE_CHARACTERS: Final = 100_000
 _COMMIT: Final = "\x01"
-_FORMAT: Final = f"{_COMMIT}%H%x00%an%x00%aI%x00%s"
+_FORMAT: Final = f"{_COMMIT}%h%x00%aI%x00%s"
 
 
 def write_material(target: Path) -> str:
     """Write the lines to `target`; return what they are."""
     lines = list(_history())
-    title = "the history of this repository, a JSON line per change"
+    title = "the history of this repository, a JSON line per changed line"
     if not lines:
         lines, title = list(_documentation()), "the documentation, a JSON line per line"
     target.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
@@ -40,28 +40,22 @@ def _history() -> Iterator[str]:
     # At the beginning of a line, where a patch has only '+', '-', ' ' and words of its own.
     for commit in ("\n" + text).split("\n" + _COMMIT)[1:]:
         head, _, patch = commit.partition("\n")
-        number, author, date, subject = head.split("\0")
-        about = {"commit": number, "author": author, "date": date, "subject": subject}
-        for path, hunk in _hunks(patch.splitlines(keepends=True)):
-            yield json.dumps({**about, "path": path, "change": hunk}, ensure_ascii=False)
+        number, date, subject = head.split("\0")
+        about = {"commit": number, "date": date, "subject": subject}
+        for path, change in _changes(patch):
+            yield json.dumps({**about, "path": path, "change": change}, ensure_ascii=False)
 
 
-def _hunks(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield (path, text) of each hunk of a patch; a very long one is cut."""
-    path = ""
-    hunk: list[str] = []
-    for line in lines:
-        starts_file = line.startswith("diff --git ")
-        if starts_file or line.startswith("@@"):
-            if hunk:
-                yield path, "".join(hunk)[:MAX_HUNK_CHARACTERS]
-            hunk = []
-        if starts_file:
-            path = line.rpartition(" b/")[2].strip()
-        elif line.startswith("@@") or hunk:
-            hunk.append(line)
-    if hunk:
-        yield path, "".join(hunk)[:MAX_HUNK_CHARACTERS]
+def _changes(patch: str) -> Iterator[tuple[str, str]]:
+    """Yield (path, line) of each line added or removed; a very long one is cut."""
+    path, is_header = "", True
+    for line in patch.split("\n"):
+        if line.startswith("diff --git "):
+            path, is_header = line.rpartition(" b/")[2], True
+        elif line.startswith("@@"):
+            is_header = False
+        elif not is_header and line.startswith(("+", "-")):
+            yield path, line[:MAX_LINE_CHARACTERS]
 
 
 def _documentation() -> Iterator[str]:

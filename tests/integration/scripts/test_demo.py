@@ -1,0 +1,46 @@
+"""`make demo` as a user runs it, on a small file."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts.demo.material import write_material
+
+TIMEOUT_S = 60
+
+
+def run_demo(file: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "scripts.demo", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def test_a_file_goes_through_a_broker_and_back(tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"first\n\nzw\xc3\xb6lf\n\xff\x00 no text\nlast, without a line feed")
+    ended = run_demo(file)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "Everything that was sent came back, byte for byte." in ended.stdout
+    assert "sent 5 records" in ended.stdout
+    assert ", 0 inconsistencies" in ended.stdout
+
+
+def test_a_file_that_is_not_there_ends_the_demo_with_a_word(tmp_path: Path) -> None:
+    ended = run_demo(tmp_path / "nowhere")
+    assert ended.returncode == 1
+    assert "is no file; name one with FILE=..." in ended.stdout
+
+
+def test_the_material_is_json_lines(tmp_path: Path) -> None:
+    target = tmp_path / "material"
+    title = write_material(target)
+    lines = target.read_text(encoding="utf-8").split("\n")
+    assert lines.pop() == ""
+    assert "JSON line per" in title
+    assert all(isinstance(json.loads(line), dict) for line in lines)
+    assert lines

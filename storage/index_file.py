@@ -3,10 +3,10 @@
 Bytes on disk: entries one after the other. While its segment is active the file is extended to
 `segment.index.bytes` and the rest is zeros; when the segment is closed it is cut to its entries.
 
-Two modes. *Writable*: both columns are in memory, and the file follows in steps of
-`PENDING_ENTRIES`, at the latest when the index is synced or closed: a crash loses only entries that
-recovery rebuilds. *Read-only*: nothing is in memory, the columns read the file; not through a
-memory map, because a failing disk must raise an OSError instead of killing the process.
+Two modes. *Writable*: both columns are in memory, and the file follows in growing steps, at the
+latest when the index is synced or closed: a crash loses only entries that recovery rebuilds.
+*Read-only*: nothing is in memory, the columns read the file; not through a memory map, because a
+failing disk must raise an OSError instead of killing the process.
 
 One thread owns an index. Another one may call `sync`, and nothing else.
 """
@@ -19,8 +19,8 @@ from threading import Lock
 from typing import Final, Protocol
 
 PENDING_ENTRIES: Final = 64
-"""Two writes of 8 and 12 bytes per batch would cost more than all else that an append does
-(benchmarks/micro/test_log_append.py)."""
+"""So many entries are written at once, fewer while the index is small. Two writes per batch would
+cost as much as all else that an append does (benchmarks/micro/test_log_append.py)."""
 
 
 class Column(Protocol):
@@ -69,6 +69,7 @@ class IndexFile:
         "_is_writable",
         "_lock",
         "_typecodes",
+        "_write_at_count",
         "_written_count",
         "keys",
         "max_entries",
@@ -87,6 +88,7 @@ class IndexFile:
         self._entry = Struct(">" + typecodes)
         self._is_writable = False
         self._written_count = 0
+        self._write_at_count = 1
         self.path = path
         self.max_entries = max_bytes // self._entry.size
         self.keys = self.values = array("i")
@@ -139,7 +141,7 @@ class IndexFile:
         assert isinstance(values, array)
         keys.append(key)
         values.append(value)
-        if len(keys) - self._written_count >= PENDING_ENTRIES:
+        if len(keys) >= self._write_at_count:
             self.write_pending()
 
     def read_all(self) -> list[tuple[int, int]]:
@@ -157,7 +159,7 @@ class IndexFile:
             del self.keys[entry_count:]
             del self.values[entry_count:]
             if entry_count < self._written_count:
-                self._written_count = entry_count
+                self._note_written(entry_count)
                 os.ftruncate(self.fileno(), entry_count * self._entry.size)
                 self._extend()
 
@@ -196,7 +198,11 @@ class IndexFile:
         position = first * self._entry.size
         if os.pwrite(self.fileno(), data, position) != len(data):
             raise OSError(f"{self.path}: short write of {len(data)} bytes at {position}")
-        self._written_count = last
+        self._note_written(last)
+
+    def _note_written(self, count: int) -> None:
+        self._written_count = count
+        self._write_at_count = count + min(max(count, 1), PENDING_ENTRIES)
 
     def _extend(self) -> None:
         # Never shorter than its entries: the limit may have been lowered since they were written.
@@ -208,12 +214,12 @@ class IndexFile:
         keys = array(self._typecodes[0], [entry[0] for entry in entries])
         values = array(self._typecodes[1], [entry[1] for entry in entries])
         self.keys, self.values = keys, values
-        self._written_count = len(entries)
+        self._note_written(len(entries))
         self._is_writable = True
 
     def _use_file(self, count: int) -> None:
         key, value = (Struct(">" + code) for code in self._typecodes)
         self.keys = FileColumn(self, key, 0, self._entry.size, count)
         self.values = FileColumn(self, value, key.size, self._entry.size, count)
-        self._written_count = count
+        self._note_written(count)
         self._is_writable = False

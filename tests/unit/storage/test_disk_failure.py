@@ -83,6 +83,7 @@ def test_a_device_that_takes_no_byte_is_a_failure(log: Log) -> None:
 
 
 def test_a_failing_index_write_takes_the_log_dir_offline(log: Log) -> None:
+    fill(log, 6)
     real = os.pwrite
 
     def refuse_small(descriptor: int, data: memoryview, position: int) -> int:

@@ -57,13 +57,14 @@ def require(
     Raises:
         OperationError: NO_AUTH.
     """
-    if acl is OPEN_ACL:
-        return
-    if not _allows(acl, permission, identities):
+    if not allows(acl, permission, identities):
         raise OperationError.of(ErrorCode.NO_AUTH, path)
 
 
-def _allows(acl: Sequence[Acl], permission: int, identities: Iterable[Identity]) -> bool:
+def allows(acl: Sequence[Acl], permission: Permission, identities: Iterable[Identity]) -> bool:
+    """Whether somebody in `identities` has one of the bits of `permission`."""
+    if acl is OPEN_ACL:
+        return True
     known = tuple(identities)
     if SUPER in known:
         return True

@@ -24,6 +24,10 @@ _HEADER = struct.Struct(">ii")
 _COMMAND_BYTES: Final = 4
 WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
 WRITE_LOW_WATER_BYTES: Final = 256 * 1024
+# What one connection may do before the others get their turn. The answer to a request of 30
+# bytes may be a megabyte, so both count.
+TURN_REQUESTS: Final = 256
+TURN_OUTPUT_BYTES: Final = 1024 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -33,7 +37,11 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._splitter = FrameSplitter(server.config.max_request_bytes)
         self._head = b""
+        self._inbox: deque[bytes] = deque()
+        self._is_work_scheduled = False
         self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._held_bytes = 0
         self._held: deque[tuple[int, bytes | None]] = deque()
         self._held_since_s = 0.0
         self._last_zxid = 0
@@ -68,6 +76,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         was_closed_here = self._is_closed
         self._is_closed = True
+        self._inbox.clear()
         self._held.clear()
         self._out.clear()
         self._server.on_disconnected(self, by_peer=not was_closed_here)
@@ -82,7 +91,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_writable = True
-        self._update_reading()
+        self._continue_work()
 
     def data_received(self, data: bytes) -> None:
         if self._is_closed:
@@ -112,21 +121,57 @@ class Connection(asyncio.Protocol):
     # -- requests
 
     def _take(self, payloads: list[bytes]) -> None:
-        server = self._server
         if self.session is not None:
-            server.touch(self.session)
-        for payload in payloads:
-            if self._is_closed:
-                return
-            self.received_count += 1
-            server.metrics.received_count += 1
-            if self.session is None:
-                server.shake_hands(self, payload)
-                continue
-            if len(payload) < frames.REQUEST_HEADER_BYTES:
-                raise JuteError(f"a request of {len(payload)} bytes has no header")
-            xid, op = _HEADER.unpack_from(payload)
-            server.run_request(self, xid, op, payload)
+            self._server.touch(self.session)
+        self._inbox.extend(payloads)
+        self._work()
+
+    def _work(self) -> None:
+        """Run requests until the inbox is empty, the turn is over, or the outputs pile up."""
+        inbox, left = self._inbox, TURN_REQUESTS
+        while inbox and left and self._has_room():
+            left -= 1
+            self._run(inbox.popleft())
+            if self._out_bytes >= TURN_OUTPUT_BYTES:
+                self.flush()
+                left = 0
+        if inbox and not left and not self._is_work_scheduled:
+            self._is_work_scheduled = True
+            self._server.loop.call_soon(self._continue_work)
+        self._update_reading()
+
+    def _continue_work(self) -> None:
+        self._is_work_scheduled = False
+        if self.session is not None and self._inbox:
+            # We have not read its pings, but we have read this.
+            self._server.touch(self.session)
+        try:
+            self._work()
+        except JuteError as error:
+            self._server.on_garbage(self, str(error))
+            self.close()
+        self._server.after_input()
+
+    def _has_room(self) -> bool:
+        config = self._server.config
+        return (
+            self._is_writable
+            and not self._is_closed
+            and len(self._held) < config.max_held_replies
+            and self._held_bytes < config.max_unsent_bytes
+        )
+
+    def _run(self, payload: bytes) -> None:
+        server = self._server
+        self.received_count += 1
+        server.metrics.received_count += 1
+        if self.session is None:
+            server.shake_hands(self, payload)
+            return
+        if len(payload) < frames.REQUEST_HEADER_BYTES:
+            raise JuteError(f"a request of {len(payload)} bytes has no header")
+        xid, op = _HEADER.unpack_from(payload)
+        server.run_request(self, xid, op, payload)
 
     # -- outputs
 
@@ -166,31 +211,31 @@ class Connection(asyncio.Protocol):
         if not self._out:
             self._server.ready.append(self)
         self._out.append(packet)
+        self._out_bytes += len(packet)
 
     def _hold(self, tag: int, packet: bytes | None) -> None:
         if not self._held:
             self._held_since_s = self._server.loop.time()
             self._server.holding[self] = None
         self._held.append((tag, packet))
-        if len(self._held) == self._server.config.max_held_replies:
-            self._update_reading()
+        self._held_bytes += len(packet or b"")
 
     def release(self, synced_zxid: int) -> None:
         """Send what waited for a transaction up to `synced_zxid`."""
         held, out = self._held, self._out
-        was_full = len(held) >= self._server.config.max_held_replies
         while held and held[0][0] <= synced_zxid:
             packet = held.popleft()[1]
             if packet is None:
                 self.close()
                 return
             out.append(packet)
+            self._held_bytes -= len(packet)
         now_s = self._server.loop.time()
         self._server.metrics.on_latency((now_s - self._held_since_s) * 1000)
         self._held_since_s = now_s
         self.flush()
-        if was_full:
-            self._update_reading()
+        if self._inbox:
+            self._continue_work()
 
     def flush(self) -> None:
         """Hand everything that may leave to the transport, in one write."""
@@ -201,13 +246,14 @@ class Connection(asyncio.Protocol):
         self._server.metrics.sent_count += len(out)
         self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         out.clear()
+        self._out_bytes = 0
         if self._transport.get_write_buffer_size() > self._server.config.max_unsent_bytes:
             # A client that does not read would fill our memory; its session lives on.
             self._server.on_garbage(self, "the client does not read what it asked for")
             self.abort()
 
     def _update_reading(self) -> None:
-        wanted = self._is_writable and len(self._held) < self._server.config.max_held_replies
+        wanted = not self._inbox and self._has_room()
         if wanted is self._is_reading or self._transport.is_closing():
             return
         self._is_reading = wanted
@@ -224,6 +270,7 @@ class Connection(asyncio.Protocol):
             return
         self.flush()
         self._is_closed = True
+        self._inbox.clear()
         self._held.clear()
         self._transport.close()
 

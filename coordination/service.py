@@ -7,13 +7,16 @@ Invariants: entries leave in the order of their numbers; the events of a change 
 before the reply that reflects it; a failed multi changes nothing.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from coordination import frames, jute, multi
+from coordination import acl as access
+from coordination import frames, jute, multi, paths
+from coordination.acl import Permission
 from coordination.errors import ErrorCode, JuteError, OperationError
 from coordination.messages import (
     SHAPES,
+    Acl,
     Create2Response,
     EventType,
     OpCode,
@@ -71,6 +74,14 @@ class Reply(NamedTuple):
     closes: bool = False
 
 
+class _Change(NamedTuple):
+    """A transaction, and whose ACLs decide who hears of it."""
+
+    txn: NodeTxn
+    acl: Sequence[Acl]
+    parent_acl: Sequence[Acl]
+
+
 class Service:
     """One coordinator without its edges."""
 
@@ -110,10 +121,11 @@ class Service:
         """End a session: its ephemeral nodes go in one transaction, and their watchers hear."""
         owned = tuple(self.state.tree.ephemerals.get(session_id, ()))
         zxid = self._log(session_id, cxid, wall_ms, CloseTxn(owned))
+        changes = [self._change(DeleteTxn(path)) for path in owned]
         for path in owned:
             self.state.tree.delete(path, zxid)
-        for path in owned:
-            self._fire(DeleteTxn(path), zxid)
+        for change in changes:
+            self._fire(change, zxid)
         self.state.timeouts_ms.pop(session_id, None)
         self.sessions.remove(session_id)
 
@@ -160,15 +172,13 @@ class Service:
     ) -> Reply:
         txn = prepare(self.state.tree, peer, op, request)
         assert txn is not None, "only a check changes nothing, and it is not a write"
-        zxid = self._log(peer.session_id, xid, wall_ms, txn)
-        self.state.tree.apply(txn, zxid, wall_ms)
-        self._fire(txn, zxid)
+        zxid = self._commit(peer.session_id, xid, wall_ms, txn)
         response = self._response(op, txn)
         return Reply(0, b"" if response is None else jute.encode(response), zxid)
 
     def _multi(self, peer: Peer, xid: int, ops: list[Op], wall_ms: int) -> Reply:
         undo: Undo = []
-        txns: list[NodeTxn] = []
+        changes: list[_Change] = []
         results: list[Result] = []
         zxid = self.state.zxid + 1
         for index, op in enumerate(ops):
@@ -179,13 +189,14 @@ class Service:
                     take_back()
                 return self._failed_multi(len(ops), index, error.code)
             if txn is not None:
+                changes.append(self._change(txn))
                 self.state.tree.apply(txn, zxid, wall_ms, undo)
-                txns.append(txn)
             results.append(self._result(op.type, txn))
-        if txns:
-            self._log(peer.session_id, xid, wall_ms, MultiTxn(tuple(txns)))
-            for txn in txns:
-                self._fire(txn, zxid)
+        if changes:
+            txns = tuple(change.txn for change in changes)
+            self._log(peer.session_id, xid, wall_ms, MultiTxn(txns))
+            for change in changes:
+                self._fire(change, zxid)
         return Reply(0, multi.encode_results(results), self.state.zxid)
 
     def _failed_multi(self, count: int, failed: int, code: ErrorCode) -> Reply:
@@ -208,6 +219,13 @@ class Service:
         stat = self.state.tree.nodes[txn.path].stat()
         return Create2Response(txn.path, stat) if isinstance(txn, CreateTxn) else StatResponse(stat)
 
+    def _commit(self, session_id: int, cxid: int, wall_ms: int, txn: NodeTxn) -> int:
+        change = self._change(txn)
+        zxid = self._log(session_id, cxid, wall_ms, txn)
+        self.state.tree.apply(txn, zxid, wall_ms)
+        self._fire(change, zxid)
+        return zxid
+
     def _log(self, session_id: int, cxid: int, wall_ms: int, txn: Txn) -> int:
         zxid = self.state.zxid + 1
         self.state.zxid = zxid
@@ -220,12 +238,22 @@ class Service:
         """A connection is gone, and its watches with it."""
         self.watches.remove_watcher(peer)
 
-    def _fire(self, txn: NodeTxn, zxid: int) -> None:
-        for kind, path, peers in self.watches.fire(txn):
+    def _change(self, txn: NodeTxn) -> "_Change":
+        """Note who may hear of `txn`, before it is applied: afterwards the node may be gone."""
+        nodes = self.state.tree.nodes
+        acl = txn.acl if isinstance(txn, CreateTxn) else nodes[txn.path].acl
+        return _Change(txn, acl, nodes[paths.parent_of(txn.path)].acl)
+
+    def _fire(self, change: "_Change", zxid: int) -> None:
+        for kind, path, peers in self.watches.fire(change.txn):
             # One packet for all of them: a node may have thousands of watchers.
             packet = frames.encode_event(kind, path)
+            is_of_parent = kind is EventType.NODE_CHILDREN_CHANGED
+            acl = change.parent_acl if is_of_parent else change.acl
             for peer in peers:
-                peer.deliver(packet, zxid)
+                # Who may not read a node hears nothing of it, though the watch is used up.
+                if access.allows(acl, Permission.READ, peer.identities):
+                    peer.deliver(packet, zxid)
 
     def _set_watches(self, peer: Peer, request: SetWatchesRequest | SetWatches2Request) -> None:
         since = request.relative_zxid
@@ -276,10 +304,7 @@ class Service:
         """Delete empty containers and TTL nodes whose time is up; return how many."""
         spent = [*self._spent_containers(), *self._spent_ttls(wall_ms)]
         for path in spent:
-            txn = DeleteTxn(path)
-            zxid = self._log(0, 0, wall_ms, txn)
-            self.state.tree.apply(txn, zxid, wall_ms)
-            self._fire(txn, zxid)
+            self._commit(0, 0, wall_ms, DeleteTxn(path))
         return len(spent)
 
     def _spent_containers(self) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """Stands in for `java` so that kazoo's own harness starts and stops our coordinator unchanged.
 
-kazoo runs `java -cp ... QuorumPeerMain zoo.cfg`; a script named `java`, first on the PATH, calls this
-module with those arguments. It translates the file and then becomes the coordinator.
+kazoo runs `java -cp ... QuorumPeerMain zoo.cfg`; a script named `java`, first on the PATH, calls
+this module with those arguments. It translates the file and then becomes the coordinator.
 """
 
 import os
@@ -45,7 +45,7 @@ def tls(config: dict[str, str]) -> list[str]:
         return []
     import base64
 
-    import jks
+    import jks  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     directory = Path(config["ssl.keyStore.location"]).parent
     keys = jks.KeyStore.load(config["ssl.keyStore.location"], config["ssl.keyStore.password"])

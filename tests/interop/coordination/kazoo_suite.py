@@ -3,8 +3,8 @@
     python tests/interop/coordination/kazoo_suite.py [--subset] [--server ours|zookeeper]
 
 Needs the network once: the source distribution of kazoo and its test dependencies go to
-`--work-dir` (default `.interop/kazoo`). The suite's own harness starts and stops the server. Seven tests
-cannot pass on any stand-alone server, ZooKeeper's included; they are deselected by name.
+`--work-dir` (default `.interop/kazoo`). The suite's own harness starts and stops the server.
+Seven tests cannot pass on any stand-alone server, ZooKeeper's included; they are deselected.
 """
 
 import argparse
@@ -77,8 +77,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--server", choices=["ours", "zookeeper"], default="ours")
     parser.add_argument("--work-dir", type=Path, default=ROOT / ".interop" / "kazoo")
     parser.add_argument("--port", type=int, default=24000)
-    options, options.extra = parser.parse_known_args(argv)
-    return options
+    parsed, extra = parser.parse_known_args(argv)
+    parsed.extra = extra
+    return parsed
 
 
 def prepare(work_dir: Path) -> Path:

@@ -1,7 +1,9 @@
 """Which events a change makes, for whom, and in which order."""
 
+from coordination.acl import digest_identity
 from coordination.errors import ErrorCode
 from coordination.messages import (
+    Acl,
     AddWatchRequest,
     CreateFlag,
     DeleteRequest,
@@ -183,3 +185,19 @@ def test_a_lost_connection_leaves_no_watches_behind() -> None:
     tables = writer.service.watches
     assert watcher.seen == []
     assert (tables.data.watch_count, tables.children.watch_count) == (0, 0)
+
+
+def test_who_may_not_read_a_node_hears_nothing_of_it() -> None:
+    bob = digest_identity(b"bob:1")
+    writer, watcher = two_peers()
+    for path in ("/a", "/b"):
+        watcher.ask(OpCode.EXISTS, ReadRequest(path, True))
+    writer.identities = (bob,)
+    writer.create("/a", acl=(Acl(31, "digest", bob.id),))
+    writer.create("/b", acl=(Acl(31, "digest", bob.id), Acl(1, "world", "anyone")))
+    assert watcher.seen == [(CREATED, "/b")]
+    watcher.identities = (bob,)
+    watcher.ask(OpCode.GET_DATA, ReadRequest("/a", True))
+    watcher.identities = ()
+    writer.ask(OpCode.DELETE, DeleteRequest("/a", -1))
+    assert watcher.seen == [(CREATED, "/b")]

@@ -1,0 +1,264 @@
+"""Whose ephemeral nodes stay and whose go: hangs, restarts, lost connections, crowds."""
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from coordination.client import Client, SessionState, patterns, session_file
+from coordination.errors import ConnectionLossError
+from coordination.messages import OPEN_ACL, ConnectResponse, CreateFlag, CreateRequest
+from tests.integration.coordination.conftest import StartCoordinator
+from tests.integration.coordination.process import (
+    ROOT,
+    Coordinator,
+    RawClient,
+    four_letter,
+    session_of,
+)
+
+DEADLINE_S = 20.0
+# A client that holds an ephemeral node and says so, until it is killed.
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from coordination.client import Client
+async def main():
+    address, path, timeout_ms, linger, file = sys.argv[1:6]
+    client = Client(address, session_timeout_ms=int(timeout_ms), has_linger=linger == "linger",
+                    session_file_path=Path(file))
+    await client.connect()
+    await client.create(path, ephemeral=True)
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+class Owner:
+    """A process that owns one ephemeral node."""
+
+    def __init__(
+        self, server: Coordinator, path: str, timeout_ms: int, tmp_path: Path, linger: str = "no"
+    ) -> None:
+        self.file = tmp_path / "session"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OWNER, server.address, path, str(timeout_ms), linger, self.file],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+async def gone_after_s(client: Client, path: str, begin_s: float) -> float:
+    """Wait for the deletion of `path`; return when it was seen, counted from `begin_s`."""
+    gone = asyncio.Event()
+    if await client.exists(path, lambda _event: gone.set()) is not None:
+        async with asyncio.timeout(DEADLINE_S):
+            await gone.wait()
+    return time.monotonic() - begin_s
+
+
+async def test_a_stopped_client_loses_its_session_after_the_timeout(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    owner = Owner(coordinator, "/e", 1000, tmp_path)
+    async with Client(coordinator.address) as watcher:
+        begin_s = time.monotonic()
+        os.kill(owner.process.pid, signal.SIGSTOP)
+        took_s = await gone_after_s(watcher, "/e", begin_s)
+    owner.end()
+    # It may have pinged up to a third of a timeout before it was stopped.
+    assert 0.6 < took_s < 1.5
+
+
+async def test_a_killed_client_keeps_its_node_for_the_timeout_and_no_longer(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    owner = Owner(coordinator, "/e", 1000, tmp_path)
+    async with Client(coordinator.address) as watcher:
+        begin_s = time.monotonic()
+        owner.end()
+        assert 0.6 < await gone_after_s(watcher, "/e", begin_s) < 1.5
+
+
+async def test_with_linger_a_killed_clients_node_goes_at_once(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    owner = Owner(coordinator, "/e", 10_000, tmp_path, "linger")
+    async with Client(coordinator.address) as watcher:
+        begin_s = time.monotonic()
+        owner.end()
+        assert 0.2 < await gone_after_s(watcher, "/e", begin_s) < 0.6
+
+
+async def test_a_supervisor_closes_the_session_of_a_dead_process_in_milliseconds(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    owner = Owner(coordinator, "/e", 20_000, tmp_path)
+    assert owner.file.stat().st_mode & 0o777 == 0o600
+    assert not await patterns.end_dead_session(owner.file), "its process lives"
+    async with Client(coordinator.address) as watcher:
+        assert await watcher.exists("/e") is not None
+        begin_s = time.monotonic()
+        owner.end()
+        assert await patterns.end_dead_session(owner.file)
+        assert await gone_after_s(watcher, "/e", begin_s) < 0.5
+    assert await session_file.load(owner.file) is None
+
+
+@pytest.mark.parametrize("stop_s", [2, pytest.param(10, marks=pytest.mark.soak)])
+async def test_a_coordinator_that_was_stopped_expires_nobody(
+    coordinator: Coordinator, stop_s: float
+) -> None:
+    clients = [RawClient(coordinator.port, 1000) for _ in range(3)]
+    sessions = [session_of(client.shake_hands()) for client in clients]
+    coordinator.signal(signal.SIGSTOP)
+    # Not a wait for something: the stop itself is the experiment.
+    await asyncio.sleep(stop_s)
+    coordinator.signal(signal.SIGCONT)
+    # Their pings are still waiting in the sockets, or not even sent.
+    for client in clients:
+        assert client.ask(1, 11)[0].err == 0
+    assert f"zk_global_sessions\t{len(sessions)}" in four_letter(coordinator.port, "mntr")
+    assert "zk_expired_session_count\t0" in four_letter(coordinator.port, "mntr")
+    for client in clients:
+        client.socket.close()
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+async def test_a_restart_keeps_the_nodes_of_those_who_come_back(
+    coordinator: Coordinator, end: str
+) -> None:
+    states: list[SessionState] = []
+    async with Client(coordinator.address, session_timeout_ms=4000) as owner:
+        owner.on_state_change(states.append)
+        await owner.create("/mine", b"1", ephemeral=True)
+        session_id, stat = owner.session_id, await owner.exists("/mine")
+        with RawClient(coordinator.port, 1000) as other:
+            lost_id, _ = session_of(other.shake_hands())
+            other.ask(1, 1, create_ephemeral("/theirs"))
+        coordinator.kill() if end == "kill" else coordinator.stop()
+        coordinator.start()
+        assert await patterns.retry_read(lambda: owner.exists("/mine")) == stat
+        assert owner.session_id == session_id
+        assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
+
+        await gone_after_s(owner, "/theirs", time.monotonic())
+        assert lost_id != session_id
+        assert await owner.exists("/mine") == stat
+
+
+def create_ephemeral(path: str) -> tuple[object, ...]:
+    return CreateRequest(path, b"", OPEN_ACL, CreateFlag.EPHEMERAL)
+
+
+async def test_the_owner_of_a_session_that_expired_meanwhile_is_told(
+    coordinator: Coordinator,
+) -> None:
+    client = Client(coordinator.address, session_timeout_ms=1000)
+    await client.connect()
+    expired = asyncio.Event()
+    client.on_state_change(lambda state: expired.set() if state is SessionState.EXPIRED else None)
+    with RawClient(coordinator.port) as thief:
+        thief.shake_hands(client.session_id, client.password)
+        thief.ask(1, -11)
+    async with asyncio.timeout(DEADLINE_S):
+        await expired.wait()
+    with pytest.raises(Exception, match="session_expired"):
+        await client.exists("/")
+    await client.connect()
+    assert await client.exists("/") is not None
+    await client.close()
+
+
+async def test_a_client_without_a_server_doubts_and_then_gives_up(
+    coordinator: Coordinator,
+) -> None:
+    client = Client(coordinator.address, session_timeout_ms=1000)
+    await client.connect()
+    states: list[SessionState] = []
+    expired = asyncio.Event()
+    client.on_state_change(states.append)
+    client.on_state_change(lambda state: expired.set() if state is SessionState.EXPIRED else None)
+    waiting = client.get_data("/")
+    await waiting
+    coordinator.kill()
+    async with asyncio.timeout(DEADLINE_S):
+        await expired.wait()
+    assert states == [SessionState.SUSPENDED, SessionState.SUSPECT, SessionState.EXPIRED]
+    await client.close()
+
+
+async def test_what_was_under_way_when_the_connection_broke_is_reported_as_lost(
+    coordinator: Coordinator,
+) -> None:
+    client = Client(coordinator.address, session_timeout_ms=2000)
+    await client.connect()
+    coordinator.signal(signal.SIGSTOP)
+    sent = client.create("/a")
+    await asyncio.sleep(0.05)
+    coordinator.kill()
+    with pytest.raises(ConnectionLossError) as caught:
+        await sent
+    assert caught.value.maybe_applied
+    coordinator.start()
+    assert await patterns.retry_read(lambda: client.exists("/a")) is None
+    await client.close()
+
+
+@pytest.mark.parametrize("wanted", [1000, pytest.param(10_000, marks=pytest.mark.soak)])
+async def test_very_many_idle_sessions_fit(
+    start_coordinator: StartCoordinator, wanted: int
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < wanted + 200:
+        pytest.skip(f"needs {wanted + 200} open files, the hard limit is {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted + 200, hard))
+    coordinator = start_coordinator()
+    before = resident_bytes(coordinator)
+    clients: list[RawClient] = []
+    try:
+        for _ in range(wanted):
+            client = RawClient(coordinator.port, 60_000)
+            clients.append(client)
+            answer = client.shake_hands()
+            assert answer is not None
+            assert isinstance(answer.record, ConnectResponse)
+            assert answer.record.session_id
+        grown = resident_bytes(coordinator) - before
+        async with Client(coordinator.address) as other:
+            begin_s = time.monotonic()
+            await other.create("/x")
+            assert time.monotonic() - begin_s < 1
+        assert f"zk_global_sessions\t{wanted}" in four_letter(coordinator.port, "mntr")
+        assert grown / wanted < 16_000
+    finally:
+        for client in clients:
+            client.socket.close()
+        coordinator.kill()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def resident_bytes(server: Coordinator) -> int:
+    status = Path(f"/proc/{server.pid}/statm").read_text()
+    return int(status.split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def test_an_idle_coordinator_is_small(coordinator: Coordinator) -> None:
+    async with Client(coordinator.address) as client:
+        await client.create("/a")
+    assert resident_bytes(coordinator) <= 50 * 1024 * 1024

@@ -1,0 +1,48 @@
+"""One script, our coordinator and Debian's ZooKeeper: equal results, errors, Stats, events."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.coordination.process import Coordinator, ZooKeeper, has_zookeeper
+from tests.interop.coordination.script import Player, name_of, script
+
+pytestmark = pytest.mark.skipif(not has_zookeeper(), reason="needs Debian's zookeeper and java")
+STEPS = 800
+
+
+@pytest.fixture
+def players(tmp_path: Path) -> Iterator[tuple[Player, Player]]:
+    ours = Coordinator(tmp_path / "ours")
+    theirs = ZooKeeper(tmp_path / "theirs")
+    theirs.start()
+    players = Player(ours.port), Player(theirs.port)
+    yield players
+    for player in players:
+        player.close()
+    ours.kill()
+    theirs.kill()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_servers_answer_alike(players: tuple[Player, Player], seed: int) -> None:
+    ours, theirs = players
+    outcomes: Counter[str] = Counter()
+    event_count = 0
+    for number, step in enumerate(script(seed, STEPS)):
+        our_result, our_events = ours.play(step)
+        their_result, their_events = theirs.play(step)
+        message = f"step {number}: {step}\n{name_of(our_result)}\n{name_of(their_result)}"
+        assert our_result == their_result, message
+        if step.op is None:
+            # A session's nodes go in the order of a Java hash set.
+            our_events = [sorted(seen) for seen in our_events]
+            their_events = [sorted(seen) for seen in their_events]
+        assert our_events == their_events, message
+        outcomes[name_of(our_result) if isinstance(our_result, int) else "answered"] += 1
+        event_count += sum(len(seen) for seen in their_events)
+    assert event_count > STEPS / 20, "the watches saw next to nothing"
+    assert len(outcomes) > 8, f"too few kinds of outcomes: {outcomes}"
+    assert outcomes["answered"] > STEPS / 4

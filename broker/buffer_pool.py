@@ -31,16 +31,17 @@ MAX_POOLED_BYTES: Final = 16 * MIB
 class Arena:
     """A buffer that is filled from its start; below `position` lie frames that wait."""
 
-    __slots__ = ("position", "view")
+    __slots__ = ("position", "size_bytes", "view")
 
     def __init__(self, size_bytes: int) -> None:
         self.view = memoryview(bytearray(size_bytes))
+        self.size_bytes = size_bytes
         self.position = 0
 
     @property
     def free_bytes(self) -> int:
         """Room after `position`."""
-        return len(self.view) - self.position
+        return self.size_bytes - self.position
 
 
 class BufferPool:
@@ -61,8 +62,9 @@ class BufferPool:
     def arena(self, prefix_bytes: int) -> Arena:
         """Return an arena with room for `prefix_bytes` and a read after them."""
         wanted_bytes = prefix_bytes + ARENA_MIN_READ_BYTES
-        if self._arena.free_bytes >= wanted_bytes:
-            return self._arena
+        arena = self._arena
+        if arena.size_bytes - arena.position >= wanted_bytes:
+            return arena
         if wanted_bytes > ARENA_BYTES or (not self._spare and self.arena_count >= MAX_ARENAS):
             return Arena(prefix_bytes + OVERFLOW_READ_BYTES)
         self._full.append(self._arena)

@@ -2,8 +2,8 @@
 
 A frame is a size (int32) and as many bytes. Frames are parsed where they were read. What is left
 over when a read ends inside a frame is kept: copied out of the arena if the frame is small,
-assembled in a buffer of its own if it is large. Invariant: `next_frame` returns every frame once,
-whole, in order, wherever the reads were cut.
+assembled in a buffer of its own if it is large. Invariant: every frame is returned once, whole,
+in order, wherever the reads were cut.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Final
 
 from broker.buffer_pool import Arena, BufferPool
 from broker.network_limits import KIB
-from broker.receive_memory import ReceiveMemory
-from kafkawire.errors import DecodeError
+from broker.receive_memory import ReceiveMemory, ReceiveMemoryExhaustedError
 
 SIZE: Final = Struct(">i")
 SIZE_BYTES: Final = SIZE.size
@@ -27,14 +26,34 @@ _EMPTY: Final = memoryview(b"")
 _peek_size = SIZE.unpack_from
 
 
+class Assembly:
+    """A large frame, its size included, of which the first bytes are there."""
+
+    __slots__ = ("buffer", "filled_bytes", "whole_bytes")
+
+    def __init__(self, buffer: memoryview, head: memoryview, whole_bytes: int) -> None:
+        self.buffer = buffer
+        self.whole_bytes = whole_bytes
+        self.filled_bytes = len(head)
+        buffer[: self.filled_bytes] = head
+
+    @property
+    def free(self) -> memoryview:
+        """Where the rest goes."""
+        return self.buffer[self.filled_bytes : self.whole_bytes]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing."""
+        return self.filled_bytes == self.whole_bytes
+
+
 class FrameReceiver:
     """The input of one connection."""
 
     __slots__ = (
         "_arena",
-        "_assembled_bytes",
         "_assembly",
-        "_assembly_bytes",
         "_end",
         "_kept_bytes",
         "_max_frame_bytes",
@@ -43,6 +62,7 @@ class FrameReceiver:
         "_pool",
         "_start",
         "_view",
+        "failure",
         "release_frame",
         "wanted_bytes",
     )
@@ -58,13 +78,12 @@ class FrameReceiver:
         self._arena: Arena | None = None
         self._offered: Arena | None = None
         self._kept_bytes = 0
-        # A large frame with its size, of which the first bytes are there.
-        self._assembly: memoryview | None = None
-        self._assembly_bytes = 0
-        self._assembled_bytes = 0
-        # Memory that the next frame needs before anything else can be read; 0 if none.
+        self._assembly: Assembly | None = None
+        # Memory that the next frame needs before anything else may be read; 0 if none.
         self.wanted_bytes = 0
-        # Gives back the buffer of the frame that `next_frame` returned last, if it has one.
+        # Why nothing that follows can be understood or kept; empty as long as all is well.
+        self.failure = ""
+        # Gives back the buffer of the one frame that was returned last, if it has its own.
         self.release_frame: Callable[[], None] | None = None
 
     @property
@@ -73,85 +92,90 @@ class FrameReceiver:
         return self._assembly is not None
 
     def get_buffer(self) -> memoryview:
-        """Return where to read to; never empty. Nothing changes until `on_received`."""
+        """Return where to read to; never empty. Nothing changes until `receive`."""
         if self._assembly is not None:
-            return self._assembly[self._assembled_bytes : self._assembly_bytes]
+            return self._assembly.free
         rest_bytes = self._end - self._start
         arena = self._offered = self._pool.arena(rest_bytes)
         begin = arena.position
         if rest_bytes:
             arena.view[begin : begin + rest_bytes] = self._view[self._start : self._end]
-        return arena.view[begin + rest_bytes :]
+            begin += rest_bytes
+        return arena.view[begin:] if begin else arena.view
 
-    def on_received(self, byte_count: int) -> None:
-        """Note that `byte_count` bytes were read to the last result of `get_buffer`."""
-        if self._assembly is not None:
-            self._assembled_bytes += byte_count
-            return
-        arena = self._arena = self._offered
-        assert arena is not None, "get_buffer comes first"
-        begin = arena.position
-        self._end = begin + self._end - self._start + byte_count
-        self._start = begin
-        self._view = arena.view
-        if self._kept_bytes:
-            self._forget_kept()
+    def receive(self, byte_count: int, limit: int) -> list[memoryview]:
+        """Take what was read to the last result of `get_buffer`; then as `take`."""
+        assembly = self._assembly
+        if assembly is not None:
+            assembly.filled_bytes += byte_count
+        else:
+            arena = self._arena = self._offered
+            assert arena is not None, "get_buffer comes first"
+            begin = arena.position
+            self._end = begin + self._end - self._start + byte_count
+            self._start = begin
+            self._view = arena.view
+            if self._kept_bytes:
+                self._forget_kept()
+        return self.take(limit)
 
-    def next_frame(self) -> memoryview | None:
-        """Return the next whole frame, without its size, or None. It is valid until recycled.
+    def take(self, limit: int) -> list[memoryview]:
+        """Return the next whole frames, without their sizes, `limit` at most.
 
-        Raises:
-            DecodeError: a size below zero or above the limit.
+        They are valid until the pool is recycled or, if `release_frame` is set, until that is
+        called. What is left is kept, so that others may use the arena. Afterwards `failure` tells
+        whether the input has become useless, and `wanted_bytes` whether the next frame needs
+        memory that is not there: then a later call tries again.
         """
         self.release_frame = None
-        start = self._start
-        if self._end - start < SIZE_BYTES:
-            return None if self._assembly is None else self._take_assembly()
-        (size_bytes,) = _peek_size(self._view, start)
-        if not 0 <= size_bytes <= self._max_frame_bytes:
-            raise DecodeError(f"frame of {size_bytes} bytes; at most {self._max_frame_bytes}")
-        frame_end = start + SIZE_BYTES + size_bytes
-        if frame_end > self._end:
-            return None
-        self._start = frame_end
-        return self._view[start + SIZE_BYTES : frame_end]
-
-    def settle(self) -> None:
-        """Keep what is not parsed, so that others may use the arena. Ends every round of reading.
-
-        Sets `wanted_bytes` when the rest is the head of a large frame for which there is no
-        memory: nothing must be read until a later `settle` has found some.
-
-        Raises:
-            ReceiveMemoryExhaustedError: there is no memory for what was read.
-        """
-        is_in_arena = self._leave_arena()
-        self.wanted_bytes = 0
-        rest_bytes = self._end - self._start
-        if not rest_bytes:
-            if not is_in_arena:
-                self._drop_rest()
-        elif not self._try_assemble(rest_bytes) and is_in_arena:
-            self._keep(rest_bytes)
+        if self._assembly is not None:
+            return self._take_assembly(self._assembly, limit)
+        frames: list[memoryview] = []
+        view, start, end = self._view, self._start, self._end
+        while end - start >= SIZE_BYTES and len(frames) < limit:
+            (size_bytes,) = _peek_size(view, start)
+            frame_end = start + SIZE_BYTES + size_bytes
+            if not 0 <= size_bytes <= self._max_frame_bytes:
+                self.failure = f"frame of {size_bytes} bytes; at most {self._max_frame_bytes}"
+                break
+            if frame_end > end:
+                break
+            frames.append(view[start + SIZE_BYTES : frame_end])
+            start = frame_end
+        self._start = start
+        if start == end and self._arena is not None:
+            # The common case, without a call: all is parsed, nothing was kept.
+            self._arena.position = start
+            self._arena = None
+        else:
+            self._settle(end - start)
+        return frames
 
     def close(self) -> None:
         """Forget everything, and give back all memory; frames handed out stay valid."""
-        self._leave_arena()
         self._drop_rest()
-        if self._assembly is not None:
-            assembly, self._assembly = self._assembly, None
-            self._give_back(assembly, self._assembly_bytes)
+        assembly, self._assembly = self._assembly, None
+        if assembly is not None:
+            self._give_back(assembly)
 
-    def _leave_arena(self) -> bool:
-        """Let the next reader start behind the frames handed out; whether the rest is there."""
+    def _settle(self, rest_bytes: int) -> None:
+        """Leave the arena to others, behind the frames handed out, and keep the rest."""
         arena, self._arena = self._arena, None
-        if arena is None:
-            return False
-        arena.position = self._start
-        return True
+        if arena is not None:
+            arena.position = self._start
+        self.wanted_bytes = 0
+        if not rest_bytes or self.failure:
+            self._drop_rest()
+        elif not self._try_assemble(rest_bytes) and arena is not None:
+            self._keep(rest_bytes)
 
     def _keep(self, rest_bytes: int) -> None:
-        self._memory.keep(rest_bytes)
+        try:
+            self._memory.keep(rest_bytes)
+        except ReceiveMemoryExhaustedError as error:
+            self.failure = str(error)
+            self._drop_rest()
+            return
         self._kept_bytes = rest_bytes
         self._view = memoryview(bytearray(self._view[self._start : self._end]))
         self._start, self._end = 0, rest_bytes
@@ -169,31 +193,26 @@ class FrameReceiver:
         """Move the head of a large frame to a buffer of its own, if it is one and there is one."""
         if rest_bytes < SIZE_BYTES:
             return False
-        whole_bytes = SIZE_BYTES + _peek_size(self._view, self._start)[0]
-        if whole_bytes <= max(rest_bytes, LARGE_FRAME_BYTES) or not self._is_legal(whole_bytes):
+        size_bytes: int = _peek_size(self._view, self._start)[0]
+        whole_bytes = SIZE_BYTES + size_bytes
+        is_legal = size_bytes <= self._max_frame_bytes
+        if whole_bytes <= max(rest_bytes, LARGE_FRAME_BYTES) or not is_legal:
             return False
         if not self._memory.try_reserve(whole_bytes):
             self.wanted_bytes = whole_bytes
             return False
         buffer = self._pool.take_buffer(whole_bytes)
-        buffer[:rest_bytes] = self._view[self._start : self._end]
-        self._assembly = buffer
-        self._assembly_bytes, self._assembled_bytes = whole_bytes, rest_bytes
+        self._assembly = Assembly(buffer, self._view[self._start : self._end], whole_bytes)
         self._drop_rest()
         return True
 
-    def _is_legal(self, whole_bytes: int) -> bool:
-        return SIZE_BYTES <= whole_bytes <= SIZE_BYTES + self._max_frame_bytes
-
-    def _take_assembly(self) -> memoryview | None:
-        assembly, whole_bytes = self._assembly, self._assembly_bytes
-        assert assembly is not None
-        if self._assembled_bytes < whole_bytes:
-            return None
+    def _take_assembly(self, assembly: Assembly, limit: int) -> list[memoryview]:
+        if not assembly.is_whole or limit <= 0:
+            return []
         self._assembly = None
-        self.release_frame = lambda: self._give_back(assembly, whole_bytes)
-        return assembly[SIZE_BYTES:whole_bytes]
+        self.release_frame = lambda: self._give_back(assembly)
+        return [assembly.buffer[SIZE_BYTES : assembly.whole_bytes]]
 
-    def _give_back(self, buffer: memoryview, reserved_bytes: int) -> None:
-        self._pool.return_buffer(buffer)
-        self._memory.release(reserved_bytes)
+    def _give_back(self, assembly: Assembly) -> None:
+        self._pool.return_buffer(assembly.buffer)
+        self._memory.release(assembly.whole_bytes)

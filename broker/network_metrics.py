@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MICROSECONDS: Final = 1_000_000
-# Bucket n counts durations of 2^(n-1) to 2^n - 1 microseconds; the last takes all that is longer.
-DURATION_BUCKETS: Final = 32
+# Bucket n counts durations of 2^(n-1) to 2^n - 1 microseconds: room for all that there are.
+DURATION_BUCKETS: Final = 64
 
 
 @dataclass(slots=True)
@@ -27,8 +27,7 @@ class RequestMetrics:
         """Count a request that took `duration_s`."""
         self.request_count += 1
         self.duration_sum_s += duration_s
-        bucket = int(duration_s * MICROSECONDS).bit_length()
-        self.duration_buckets[min(bucket, DURATION_BUCKETS - 1)] += 1
+        self.duration_buckets[int(duration_s * MICROSECONDS).bit_length()] += 1
 
     def duration_at_most_s(self, share: float) -> float:
         """Return a bound below which `share` (0..1) of the durations lie: a power of two us."""

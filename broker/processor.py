@@ -23,7 +23,7 @@ from broker.file_range import TruncatedRegionError
 from broker.frame_receiver import FrameReceiver
 from broker.network_limits import NetworkLimits
 from broker.network_metrics import NetworkMetrics
-from broker.receive_memory import ReceiveMemory, ReceiveMemoryExhaustedError
+from broker.receive_memory import ReceiveMemory
 from broker.reply import Reply, ReplyState
 from broker.request_channel import NOT_HANDLED, Request, RequestChannel
 from broker.response import Part, bytes_in_memory, encode_answer
@@ -59,6 +59,30 @@ class ConnectionOwner(Protocol):
 
 class Processor(asyncio.BufferedProtocol):
     """The protocol of one connection."""
+
+    __slots__ = (
+        "_channel",
+        "_clock",
+        "_in_flight",
+        "_is_finishing",
+        "_is_in_line",
+        "_is_noted",
+        "_is_open",
+        "_is_paused",
+        "_max_in_flight",
+        "_metrics",
+        "_network",
+        "_on_reply_done",
+        "_owner",
+        "_receiver",
+        "_sender",
+        "_transport",
+        "client_host",
+        "is_control_plane",
+        "is_ready",
+        "last_active_s",
+        "listener_name",
+    )
 
     def __init__(
         self, network: Network, owner: ConnectionOwner, listener_name: str, is_control_plane: bool
@@ -110,8 +134,8 @@ class Processor(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._metrics.bytes_in += nbytes
-        self._receiver.on_received(nbytes)
-        self._submit_frames()
+        room = self._room()
+        self._submit(self._receiver.receive(nbytes, room), room)
 
     def pause_writing(self) -> None:
         self._sender.is_blocked = True
@@ -146,7 +170,10 @@ class Processor(asyncio.BufferedProtocol):
         if not self._is_open:
             return
         try:
-            self._send_done()
+            if self._sender.parts:
+                self._sender.advance()
+            if not self._sender.parts and not self._sender.is_blocked:
+                self._send_done()
         except ConnectionError:
             self._transport.abort()
         except (TruncatedRegionError, OSError) as error:
@@ -196,28 +223,25 @@ class Processor(asyncio.BufferedProtocol):
 
     # Input.
 
-    def _submit_frames(self) -> None:
-        """Submit the whole frames that are there, as far as there is room for them."""
-        room = self._room()
-        now_s = self._clock()
+    def _submit(self, frames: list[memoryview], room: int) -> None:
+        """Submit the requests in `frames`, and stop reading if that used up the `room`."""
         receiver = self._receiver
-        release = None
-        try:
-            while room > 0 and (frame := receiver.next_frame()) is not None:
-                release = receiver.release_frame
-                header, body_start = decode_request_header(frame)
-                request = Request(self, header, frame[body_start:], now_s, release)
-                release = None
-                self._in_flight.append(request)
-                self._channel.submit(request)
-                self.last_active_s = now_s
-                room -= 1
-            receiver.settle()
-        except (DecodeError, ReceiveMemoryExhaustedError) as error:
-            if release is not None:
-                release()
-            self._refuse_input(str(error))
-        if room <= 0 or self._is_paused or receiver.wanted_bytes:
+        if frames:
+            now_s = self.last_active_s = self._clock()
+            try:
+                for frame in frames:
+                    header, body_start = decode_request_header(frame)
+                    body = frame[body_start:]
+                    request = Request(self, header, body, now_s, receiver.release_frame)
+                    self._in_flight.append(request)
+                    self._channel.submit(request)
+            except DecodeError as error:
+                if receiver.release_frame is not None:
+                    receiver.release_frame()
+                self._refuse_input(str(error))
+        if receiver.failure:
+            self._refuse_input(receiver.failure)
+        if self._is_paused or len(frames) >= room or receiver.wanted_bytes:
             self._set_reading()
 
     def _room(self) -> int:
@@ -251,17 +275,13 @@ class Processor(asyncio.BufferedProtocol):
 
     def _go_on_reading(self) -> None:
         if self._is_open and self._is_paused and not self._is_finishing:
-            self._submit_frames()
+            room = self._room()
+            self._submit(self._receiver.take(room), room)
 
     # Output.
 
     def _send_done(self) -> None:
-        """Send the next batch of what is complete, unless the previous one is not gone."""
-        sender = self._sender
-        if sender.parts:
-            sender.advance()
-        if sender.parts or sender.is_blocked:
-            return
+        """Send the next batch of what is complete."""
         parts: list[Part] = []
         size_bytes, has_regions = 0, False
         now_s = self._clock()
@@ -270,19 +290,23 @@ class Processor(asyncio.BufferedProtocol):
             header, reply = request.header, request.reply
             if reply.state is ReplyState.MESSAGE:
                 answer = encode_answer(header, reply.message)
-                has_regions |= len(answer) > 1
-                size_bytes += bytes_in_memory(answer)
                 parts += answer
+                if len(answer) > 1:
+                    has_regions = True
+                    size_bytes += bytes_in_memory(answer)
+                else:
+                    size_bytes += len(answer[0])  # type: ignore[arg-type]
             elif reply.state is ReplyState.CLOSE:
                 self._stop_answering(reply.close_reason)
                 break
             requests[header.api_key].on_answered(now_s - request.received_at_s)
-        if parts:
-            self.last_active_s = now_s
-            if has_regions:
-                sender.send(parts)
-            else:
-                sender.send_bytes(b"".join(parts))  # type: ignore[arg-type]
+        if has_regions:
+            self._sender.send(parts)
+        elif parts:
+            # Without regions all parts are bytes, and the transport holds nothing back.
+            self._metrics.bytes_out += size_bytes
+            self._transport.write(b"".join(parts))  # type: ignore[arg-type]
+        self.last_active_s = now_s
         if size_bytes >= WRITE_BATCH_BYTES:
             self._channel.mark_ready(self)
 

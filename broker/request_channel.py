@@ -119,22 +119,17 @@ class RequestChannel:
         self.loop = loop
         self.clock = clock or loop.time
         self._handle = handle
-        self._max_requests = limits.queued_max_requests
+        # How many requests may be submitted before the limit is reached.
+        self.free_count = limits.queued_max_requests
         self._requests: deque[Request] = deque()
         self._control_requests: deque[Request] = deque()
         self._ready: deque[ServedConnection] = deque()
-        self._sending: deque[ServedConnection] = deque()
         self._waiting: deque[ServedConnection] = deque()
         self._on_empty: list[Callable[[], None]] = []
         self._is_scheduled = False
-        # Of the step that runs: who fails if it does, and what is left of its share.
+        # Of the turn that runs: who fails if it does, and what is left of its share.
         self._current: ServedConnection | None = None
         self._batch_bytes_left = 0
-
-    @property
-    def free_count(self) -> int:
-        """How many requests may be submitted before the limit is reached."""
-        return self._max_requests - len(self._requests)
 
     @property
     def is_empty(self) -> bool:
@@ -148,8 +143,10 @@ class RequestChannel:
             self._control_requests.append(request)
         else:
             self._requests.append(request)
+            self.free_count -= 1
         if not self._is_scheduled:
-            self._schedule()
+            self._is_scheduled = True
+            self.loop.call_soon(self._pump)
 
     def mark_ready(self, connection: ServedConnection) -> None:
         """Let `connection` send at the end of this turn or in the next one."""
@@ -157,7 +154,8 @@ class RequestChannel:
             connection.is_ready = True
             self._ready.append(connection)
             if not self._is_scheduled:
-                self._schedule()
+                self._is_scheduled = True
+                self.loop.call_soon(self._pump)
 
     def wait_for_room(self, connection: ServedConnection) -> None:
         """Call `connection.on_room`, once, when there is room again; first come, first served."""
@@ -193,32 +191,40 @@ class RequestChannel:
         log.exception("connection.failed", client_host=connection.client_host)
         connection.drop("a step of the broker failed")
 
-    def _schedule(self) -> None:
-        self._is_scheduled = True
-        self.loop.call_soon(self._pump)
-
     def _pump(self) -> None:
         """Handle a batch, then let each connection that became ready send once."""
         # Marked as scheduled until the end, so that what handlers complete is sent below.
         self._batch_bytes_left = BATCH_BYTES
-        self._run(self._handle_batch)
-        self._sending, self._ready = self._ready, self._sending
-        self._run(self._send_ready)
-        if self.is_empty:
-            for callback in self._on_empty:
-                callback()
-        if self._waiting:
-            self._run(self._admit_waiting)
+        self._run(self._do_turn)
         self.metrics.queue_length = len(self._requests)
         self._current = None
-        self._is_scheduled = False
-        if self._ready or self._requests or self._control_requests:
-            self._schedule()
+        self._is_scheduled = bool(self._ready or self._requests or self._control_requests)
+        if self._is_scheduled:
+            self.loop.call_soon(self._pump)
+
+    def _do_turn(self) -> None:
+        self._handle_batch()
+        for _ in range(len(self._ready)):
+            self._current = connection = self._ready.popleft()
+            connection.is_ready = False
+            connection.send_ready()
+        if not self._requests and not self._control_requests:
+            for callback in self._on_empty:
+                callback()
+        while self._waiting and self.free_count > 0:
+            self._current = connection = self._waiting.popleft()
+            connection.on_room()
 
     def _handle_batch(self) -> None:
         control_requests, requests, handle = self._control_requests, self._requests, self._handle
-        while (control_requests or requests) and self._batch_bytes_left > 0:
-            request = (control_requests or requests).popleft()
+        while self._batch_bytes_left > 0:
+            if control_requests:
+                request = control_requests.popleft()
+            elif requests:
+                request = requests.popleft()
+                self.free_count += 1
+            else:
+                break
             self._batch_bytes_left -= len(request.body)
             self._current = connection = request.connection
             try:
@@ -226,18 +232,8 @@ class RequestChannel:
             finally:
                 if request.release is not None:
                     request.release()
-            if reply.is_done:
-                self.mark_ready(connection)
-            else:
+            if not reply.is_done:
                 connection.on_pending(reply)
-
-    def _send_ready(self) -> None:
-        while self._sending:
-            self._current = connection = self._sending.popleft()
-            connection.is_ready = False
-            connection.send_ready()
-
-    def _admit_waiting(self) -> None:
-        while self._waiting and self.free_count > 0:
-            self._current = connection = self._waiting.popleft()
-            connection.on_room()
+            elif not connection.is_ready:
+                connection.is_ready = True
+                self._ready.append(connection)

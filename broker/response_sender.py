@@ -47,11 +47,6 @@ class ResponseSender:
         self.is_blocked = False
         transport.set_write_buffer_limits(high=0, low=0)
 
-    def send_bytes(self, data: bytes) -> None:
-        """Send responses that have no regions; `parts` are empty and nothing is blocked."""
-        self._metrics.bytes_out += len(data)
-        self._transport.write(data)
-
     def send(self, parts: Iterable[Part]) -> None:
         """Send the parts of responses: what the socket takes now, the rest by `advance`.
 

@@ -50,16 +50,13 @@ class Connection:
         if count:
             buffer[:count] = self.input[self.position : self.position + count]
             self.position += count
-            self.receiver.on_received(count)
-        self.take(frame_count)
+            self.note(self.receiver.receive(count, frame_count))
 
     def take(self, frame_count: int) -> None:
-        for _ in range(frame_count):
-            frame = self.receiver.next_frame()
-            if frame is None:
-                break
-            self.waiting.append((frame, self.receiver.release_frame))
-        self.receiver.settle()
+        self.note(self.receiver.take(frame_count))
+
+    def note(self, frames: list[memoryview]) -> None:
+        self.waiting += [(frame, self.receiver.release_frame) for frame in frames]
 
     def handle(self) -> None:
         """Look at the frames only now, and write into them, as a handler may."""
@@ -91,6 +88,7 @@ def test_frames_of_interleaved_connections_arrive_whole_and_in_order(
     for connection in connections:
         while connection.position < len(connection.input):
             connection.read(1 << 30, 1 << 30)
+            connection.take(1 << 30)
         connection.take(1 << 30)
     handle_all()
 

@@ -8,10 +8,10 @@ import pytest
 
 from broker.buffer_pool import ARENA_BYTES, BufferPool
 from broker.frame_receiver import LARGE_FRAME_BYTES, FrameReceiver
-from broker.receive_memory import ReceiveMemory, ReceiveMemoryExhaustedError
-from kafkawire.errors import DecodeError
+from broker.receive_memory import ReceiveMemory
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
+MANY = 1000
 
 
 def sized(body: bytes) -> bytes:
@@ -27,18 +27,15 @@ class Input:
         self.receiver = FrameReceiver(self.pool, self.memory, MAX_FRAME_BYTES)
         self.frames: list[memoryview] = []
 
-    def read(self, data: bytes) -> None:
+    def read(self, data: bytes, limit: int = MANY) -> None:
         """One read of the loop."""
         buffer = self.receiver.get_buffer()
         assert len(buffer) >= len(data)
         buffer[: len(data)] = data
-        self.receiver.on_received(len(data))
-        self.parse()
+        self.frames += self.receiver.receive(len(data), limit)
 
     def parse(self) -> None:
-        while (frame := self.receiver.next_frame()) is not None:
-            self.frames.append(frame)
-        self.receiver.settle()
+        self.frames += self.receiver.take(MANY)
 
     def read_all(self, data: bytes) -> None:
         while data:
@@ -106,11 +103,10 @@ def test_a_large_frames_buffer_comes_back_when_it_is_released() -> None:
     source.read(frame[:10])
     buffer = source.receiver.get_buffer()
     buffer[:] = frame[10:]
-    source.receiver.on_received(len(buffer))
-    assert source.receiver.next_frame() is not None
+    assert len(source.receiver.receive(len(buffer), MANY)) == 1
     release = source.receiver.release_frame
     assert release is not None
-    assert source.receiver.next_frame() is None
+    assert source.receiver.take(MANY) == []
     assert source.receiver.release_frame is None, "it belongs to the frame before"
     assert source.memory.reserved_bytes == len(frame)
     release()
@@ -129,17 +125,28 @@ def test_a_large_frame_that_arrives_whole_is_not_copied() -> None:
 @pytest.mark.parametrize("size", [-1, -(2**31), MAX_FRAME_BYTES + 1, 2**31 - 1])
 def test_an_impossible_size_is_refused_before_anything_is_allocated(size: int) -> None:
     source = Input()
-    with pytest.raises(DecodeError, match=f"frame of {size} bytes; at most {MAX_FRAME_BYTES}"):
-        source.read(struct.pack(">i", size))
-    source.receiver.close()
+    source.read(struct.pack(">i", size) + b"more")
+    assert source.receiver.failure == f"frame of {size} bytes; at most {MAX_FRAME_BYTES}"
     assert (source.memory.reserved_bytes, source.memory.kept_bytes) == (0, 0)
 
 
 def test_frames_before_an_impossible_size_are_found() -> None:
     source = Input()
-    with pytest.raises(DecodeError):
-        source.read(sized(b"good") + struct.pack(">i", -1))
+    source.read(sized(b"good") + struct.pack(">i", -1) + sized(b"not looked at"))
     assert source.bodies == [b"good"]
+    assert source.receiver.failure
+    Input(pool=source.pool).read(sized(b"Z" * 1000))
+    assert source.bodies == [b"good"]
+
+
+def test_a_large_frame_waits_until_it_may_be_taken() -> None:
+    source = Input()
+    frame = sized(bytes(LARGE_FRAME_BYTES))
+    source.read(frame[:10])
+    source.read(frame[10:], limit=0)
+    assert source.bodies == []
+    source.parse()
+    assert source.bodies == [bytes(LARGE_FRAME_BYTES)]
 
 
 def test_the_largest_frame_that_is_allowed_is_received() -> None:
@@ -192,19 +199,14 @@ def test_half_a_frame_survives_recycling() -> None:
 def test_whole_frames_that_were_not_taken_are_kept_outside_the_arena() -> None:
     source = Input()
     data = sized(b"one") + sized(b"two") + sized(b"three")[:5]
-    buffer = source.receiver.get_buffer()
-    buffer[: len(data)] = data
-    source.receiver.on_received(len(data))
-    first = source.receiver.next_frame()
-    source.receiver.settle()
+    source.read(data, limit=1)
     assert source.memory.kept_bytes == len(data) - 7
     Input(pool=source.pool).read(sized(b"Z" * 1000))
-    assert first is not None
-    assert bytes(first) == b"one"
+    assert source.bodies == [b"one"]
     source.parse()
-    assert source.bodies == [b"two"]
+    assert source.bodies == [b"one", b"two"]
     source.read(sized(b"three")[5:])
-    assert source.bodies == [b"two", b"three"]
+    assert source.bodies == [b"one", b"two", b"three"]
     assert source.memory.kept_bytes == 0
 
 
@@ -223,10 +225,12 @@ def test_without_memory_the_head_of_a_large_frame_waits() -> None:
     assert source.bodies == [body]
 
 
-def test_what_cannot_be_kept_is_an_error() -> None:
+def test_what_cannot_be_kept_is_a_failure() -> None:
     source = Input(limit_bytes=10)
-    with pytest.raises(ReceiveMemoryExhaustedError):
-        source.read(sized(b"x" * 100)[:50])
+    source.read(sized(b"good") + sized(b"x" * 100)[:50])
+    assert source.bodies == [b"good"]
+    assert source.receiver.failure == "50 bytes on top of 0 exceed 10"
+    assert source.memory.kept_bytes == 0
 
 
 def test_closing_gives_everything_back() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network_metrics import DURATION_BUCKETS, RequestMetrics
+from broker.network_metrics import RequestMetrics
 
 
 @pytest.mark.parametrize(
     ("duration_s", "bucket"),
-    [(0.0, 0), (0.000001, 1), (0.000003, 2), (0.001, 10), (1e9, DURATION_BUCKETS - 1)],
+    [(0.0, 0), (0.000001, 1), (0.000003, 2), (0.001, 10), (1e9, 50)],
 )
 def test_a_duration_is_counted_in_its_bucket(duration_s: float, bucket: int) -> None:
     metrics = RequestMetrics()

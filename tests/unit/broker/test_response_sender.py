@@ -142,12 +142,6 @@ def test_bytes_of_many_responses_leave_in_one_write(output: Output) -> None:
     assert output.transport.receive() == b"onetwothree"
 
 
-def test_bytes_without_regions_leave_at_once(output: Output) -> None:
-    output.sender.send_bytes(b"answer")
-    assert output.transport.receive() == b"answer"
-    assert output.metrics.bytes_out == 6
-
-
 def test_a_small_region_is_written_together_with_its_header(
     output: Output, file: BufferedReader
 ) -> None:

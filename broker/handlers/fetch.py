@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.purgatory import Purgatory
 from broker.replica import ReadResult
-from broker.replica_manager import ReplicaManager
+from broker.replica_manager import Key, ReplicaManager
 from broker.reply import Reply
 from broker.request_channel import Request
 from kafkawire.errors import ApiError, ErrorCode
@@ -74,7 +74,7 @@ class FetchReader:
         self._aborted_transactions: list[AbortedTransaction] | None = (
             [] if message.isolation_level == READ_COMMITTED else None
         )
-        self.sizes: dict[TopicPartition, int] = {}
+        self.sizes: dict[Key, int] = {}
         self._size_bytes = 0
         self._must_answer = False
 
@@ -101,7 +101,7 @@ class FetchReader:
             ]
         )
 
-    def size_of(self, partition: TopicPartition, wanted: FetchPartition) -> int | None:
+    def size_of(self, partition: Key, wanted: FetchPartition) -> int | None:
         """Return how many bytes a read of one partition would find; None for "answer now"."""
         try:
             result = self._read(partition, wanted, self.max_bytes, min_one_batch=True)
@@ -112,7 +112,7 @@ class FetchReader:
         return 0 if result.records is None else result.records.size_bytes
 
     def _read(
-        self, partition: TopicPartition, wanted: FetchPartition, limit: int, *, min_one_batch: bool
+        self, partition: Key, wanted: FetchPartition, limit: int, *, min_one_batch: bool
     ) -> ReadResult:
         return self._replicas.read(
             partition,
@@ -124,7 +124,7 @@ class FetchReader:
         )
 
     def _read_partition(self, topic: str, wanted: FetchPartition) -> PartitionData:
-        partition = TopicPartition(topic, wanted.partition)
+        partition = (topic, wanted.partition)
         found_before = self._size_bytes
         try:
             self._check_reader(partition, wanted)
@@ -149,7 +149,7 @@ class FetchReader:
             records=NO_RECORDS if records is None else records,
         )
 
-    def _check_reader(self, partition: TopicPartition, wanted: FetchPartition) -> None:
+    def _check_reader(self, partition: Key, wanted: FetchPartition) -> None:
         """Refuse followers, of which there are none yet, and clients too old for the codec."""
         if self.message.replica_id >= 0:
             self._replicas.leader(partition, wanted.current_leader_epoch)

@@ -1,0 +1,63 @@
+"""Who leads a partition and who is in sync with it (decision)."""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from controller.replica_assignment import Replicas
+from kafkawire.ids import BrokerId, LeaderEpoch
+
+NO_LEADER: Final = BrokerId(-1)
+LEADER_DURING_DELETE: Final = BrokerId(-2)
+"""Stands as leader in what brokers are told of a topic that is being deleted."""
+EPOCH_DURING_DELETE: Final = LeaderEpoch(-2)
+INITIAL_LEADER_EPOCH: Final = LeaderEpoch(0)
+
+
+class LeaderRecoveryState(IntEnum):
+    """Whether the leader was elected from outside the in-sync set and may lack records."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsr:
+    """The state of a partition as its node holds it.
+
+    `partition_epoch` is the version of the node that it was read from or written to: it grows with
+    every change, and guards the next one. Invariant: `isr` is never empty.
+    """
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch = INITIAL_LEADER_EPOCH
+    isr: Replicas
+    recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    partition_epoch: int = 0
+    controller_epoch: int
+
+    def led_by(self, leader: BrokerId, isr: Replicas | None = None) -> "LeaderAndIsr":
+        """Return the state under `leader`, in the next leader epoch.
+
+        A higher epoch fences whoever still believes to be the leader, and makes every follower
+        compare its log again.
+        """
+        return replace(
+            self,
+            leader=leader,
+            isr=self.isr if isr is None else isr,
+            leader_epoch=LeaderEpoch(self.leader_epoch + 1),
+        )
+
+    def written(self, partition_epoch: int, controller_epoch: int) -> "LeaderAndIsr":
+        """Return the state as it stands after a write."""
+        return replace(self, partition_epoch=partition_epoch, controller_epoch=controller_epoch)
+
+    def same_content(self, other: "LeaderAndIsr") -> bool:
+        """Whether both say the same, whichever node version they come from."""
+        return (
+            self.leader == other.leader
+            and self.leader_epoch == other.leader_epoch
+            and set(self.isr) == set(other.isr)
+            and self.recovery_state == other.recovery_state
+        )

@@ -1,0 +1,34 @@
+"""`/admin/reassign_partitions`: moves that a tool asks for (decision).
+
+`/admin/preferred_replica_election` holds a list of partitions, see `notification`;
+`/admin/delete_topics/<topic>` holds nothing.
+"""
+
+from collections.abc import Mapping
+
+from controller.replica_assignment import Replicas
+from controller.znodes.json_object import JsonObject, encode_json
+from kafkawire.ids import BrokerId, TopicPartition
+
+
+def encode_reassignment(targets: Mapping[TopicPartition, Replicas]) -> bytes:
+    """Return the node's data: the replicas that each partition shall have."""
+    listed = [
+        {"topic": one.topic, "partition": one.partition, "replicas": list(replicas)}
+        for one, replicas in targets.items()
+    ]
+    return encode_json({"version": 1, "partitions": listed})
+
+
+def decode_reassignment(data: bytes | None) -> dict[TopicPartition, Replicas]:
+    """Return the replicas that each partition shall have.
+
+    Raises:
+        MalformedZnodeError: not a list of moves.
+    """
+    return {
+        TopicPartition(one.text("topic"), one.integer("partition")): tuple(
+            BrokerId(replica) for replica in one.integers("replicas")
+        )
+        for one in JsonObject.decode(data).objects("partitions")
+    }

@@ -1,0 +1,49 @@
+"""`/config/<type>/<name>` and the notices of its changes (decision).
+
+A config's node holds the overrides only. A change is announced by a sequential node that every
+broker watches, and that is deleted when it is `CHANGE_EXPIRY_MS` old.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from controller.errors import MalformedZnodeError
+from controller.znodes.json_object import JsonObject, encode_json
+
+CHANGE_EXPIRY_MS: Final = 15 * 60 * 1000
+_CHANGE_VERSION: Final = 2
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """Return the data of a config's node."""
+    return encode_json({"version": 1, "config": dict(config)})
+
+
+def decode_config(data: bytes | None) -> dict[str, str]:
+    """Return the overrides; a node without data has none.
+
+    Raises:
+        MalformedZnodeError: not a config.
+    """
+    return JsonObject.decode(data).text_map("config") if data else {}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """Return the data of a notice, for an entity such as `topics/orders`."""
+    return encode_json({"version": _CHANGE_VERSION, "entity_path": entity_path})
+
+
+def decode_config_change(data: bytes | None) -> str:
+    """Return the path of the entity that changed, from version 1 or 2.
+
+    Raises:
+        MalformedZnodeError: not a notice.
+    """
+    fields = JsonObject.decode(data)
+    match fields.integer("version"):
+        case 1:
+            return f"{fields.text('entity_type')}/{fields.text('entity_name')}"
+        case 2:
+            return fields.text("entity_path")
+        case version:
+            raise MalformedZnodeError(f"config change of version {version}")

@@ -1,0 +1,110 @@
+"""Compact JSON out, and checked fields in (decision)."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from controller.errors import MalformedZnodeError
+
+
+def encode_json(value: Mapping[str, object]) -> bytes:
+    """Return `value` as Kafka writes JSON: no spaces, UTF-8, keys in the order given."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+class JsonObject:
+    """The fields of one JSON object; a field of the wrong kind raises MalformedZnodeError."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        self._fields = fields
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Self:
+        """Read the object that a node holds.
+
+        Raises:
+            MalformedZnodeError: no JSON object.
+        """
+        try:
+            value = json.loads(data or b"")
+        except ValueError as error:
+            raise MalformedZnodeError(f"not JSON: {data!r}") from error
+        return cls(_object(value))
+
+    def has(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._fields.get(name) is not None
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return an integer; it may be written as text, as Kafka does for timestamps."""
+        value = self._fields.get(name)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, str):
+            try:
+                return int(value)
+            except ValueError as error:
+                raise MalformedZnodeError(f"{name} is not an integer: {value!r}") from error
+        return _integer(name, value)
+
+    def text(self, name: str) -> str:
+        """Return a string."""
+        value = self._fields.get(name)
+        if not isinstance(value, str):
+            raise MalformedZnodeError(f"{name} is not a string: {value!r}")
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Return a list of integers."""
+        return _integers(name, self._fields.get(name))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of strings."""
+        items = _list(name, self._fields.get(name))
+        if any(not isinstance(item, str) for item in items):
+            raise MalformedZnodeError(f"{name} is not a list of strings: {items!r}")
+        return tuple(str(item) for item in items)
+
+    def objects(self, name: str) -> "list[JsonObject]":
+        """Return a list of objects."""
+        return [JsonObject(_object(item)) for item in _list(name, self._fields.get(name))]
+
+    def text_map(self, name: str) -> dict[str, str]:
+        """Return a map of strings; absent is empty."""
+        fields = _object(self._fields.get(name) or {})
+        if any(not isinstance(value, str) for value in fields.values()):
+            raise MalformedZnodeError(f"{name} is not a map of strings: {fields!r}")
+        return {key: str(value) for key, value in fields.items()}
+
+    def replica_map(self, name: str) -> dict[int, tuple[int, ...]]:
+        """Return a map from partition, written as text, to broker ids; absent is empty."""
+        fields = _object(self._fields.get(name) or {})
+        try:
+            return {int(key): _integers(name, value) for key, value in fields.items()}
+        except ValueError as error:
+            raise MalformedZnodeError(f"{name} has a key that is no partition") from error
+
+
+def _object(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise MalformedZnodeError(f"not an object: {value!r}")
+    return value
+
+
+def _list(name: str, value: object) -> Sequence[object]:
+    if not isinstance(value, list):
+        raise MalformedZnodeError(f"{name} is not a list: {value!r}")
+    return value
+
+
+def _integers(name: str, value: object) -> tuple[int, ...]:
+    return tuple(_integer(name, item) for item in _list(name, value))
+
+
+def _integer(name: str, value: object) -> int:
+    # bool is an int to Python, but not to JSON.
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise MalformedZnodeError(f"{name} is not an integer: {value!r}")
+    return value

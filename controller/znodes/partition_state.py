@@ -1,0 +1,47 @@
+"""`/brokers/topics/<t>/partitions/<p>/state`: leader and in-sync set (decision).
+
+The version of this node is the partition epoch. Written and read in version 1; a
+`leader_recovery_state` stands in it only while the leader recovers.
+"""
+
+from typing import Final
+
+from controller.errors import MalformedZnodeError
+from controller.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
+from controller.znodes.json_object import JsonObject, encode_json
+from kafkawire.ids import BrokerId, LeaderEpoch
+
+VERSION: Final = 1
+
+
+def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:
+    """Return the node's data as the controller of `controller_epoch` writes it."""
+    fields: dict[str, object] = {
+        "controller_epoch": controller_epoch,
+        "leader": state.leader,
+        "version": VERSION,
+    }
+    if state.recovery_state is not LeaderRecoveryState.RECOVERED:
+        fields["leader_recovery_state"] = int(state.recovery_state)
+    fields |= {"leader_epoch": state.leader_epoch, "isr": list(state.isr)}
+    return encode_json(fields)
+
+
+def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr:
+    """Read the data of a partition's node, whose version is `version`.
+
+    Raises:
+        MalformedZnodeError: not a partition's state.
+    """
+    fields = JsonObject.decode(data)
+    recovery_state = fields.integer("leader_recovery_state", default=0)
+    if recovery_state not in set(LeaderRecoveryState):
+        raise MalformedZnodeError(f"leader recovery state {recovery_state}")
+    return LeaderAndIsr(
+        leader=BrokerId(fields.integer("leader")),
+        leader_epoch=LeaderEpoch(fields.integer("leader_epoch")),
+        isr=tuple(BrokerId(replica) for replica in fields.integers("isr")),
+        recovery_state=LeaderRecoveryState(recovery_state),
+        partition_epoch=version,
+        controller_epoch=fields.integer("controller_epoch"),
+    )

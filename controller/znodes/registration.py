@@ -1,0 +1,95 @@
+"""`/brokers/ids/<id>`: how a broker can be reached (decision).
+
+Written in version 5, or 4 for an inter-broker protocol below 2.7; read in versions 1 to 5.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from controller.errors import MalformedZnodeError
+from controller.znodes.json_object import JsonObject, encode_json
+from kafkawire.ids import BrokerId
+
+VERSIONS: Final = range(1, 6)
+PLAINTEXT: Final = "PLAINTEXT"
+NO_PORT: Final = -1
+_ENDPOINT = re.compile(r"([A-Za-z0-9_-]+)://(?:\[([^]]*)\]|([^:]*)):(-?[0-9]+)")
+
+
+class Endpoint(NamedTuple):
+    """One advertised listener."""
+
+    listener: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return the form in the node, `LISTENER://host:port`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a live broker says about itself."""
+
+    broker_id: BrokerId
+    endpoints: Sequence[Endpoint]
+    security_protocols: Mapping[str, str] = field(default_factory=dict)
+    rack: str | None = None
+    features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def encode(self, *, timestamp_ms: int, jmx_port: int = NO_PORT, version: int = 5) -> bytes:
+        """Return the node's data."""
+        assert version in (4, 5), "older brokers cannot be in one cluster with this one"
+        plain = next(
+            (point for point in self.endpoints if self._protocol(point) == PLAINTEXT), None
+        )
+        fields: dict[str, object] = {"features": self.features} if version == 5 else {}
+        fields["listener_security_protocol_map"] = dict(self.security_protocols)
+        fields["endpoints"] = [str(endpoint) for endpoint in self.endpoints]
+        if self.rack is not None:
+            fields["rack"] = self.rack
+        fields |= {
+            "jmx_port": jmx_port,
+            "port": plain.port if plain else NO_PORT,
+            "host": plain.host if plain else None,
+            "version": version,
+            "timestamp": str(timestamp_ms),
+        }
+        return encode_json(fields)
+
+    def _protocol(self, endpoint: Endpoint) -> str:
+        return self.security_protocols.get(endpoint.listener, endpoint.listener)
+
+
+def decode_registration(broker_id: BrokerId, data: bytes | None) -> Registration:
+    """Read the data of a broker's node.
+
+    Raises:
+        MalformedZnodeError: not a registration of version 1 to 5.
+    """
+    fields = JsonObject.decode(data)
+    version = fields.integer("version")
+    if version not in VERSIONS:
+        raise MalformedZnodeError(f"broker registration of version {version}")
+    if version == 1:
+        endpoints = [Endpoint(PLAINTEXT, fields.text("host"), fields.integer("port"))]
+    else:
+        endpoints = [_endpoint(text) for text in fields.texts("endpoints")]
+    return Registration(
+        broker_id=broker_id,
+        endpoints=tuple(endpoints),
+        security_protocols=fields.text_map("listener_security_protocol_map")
+        or {endpoint.listener: endpoint.listener for endpoint in endpoints},
+        rack=fields.text("rack") if fields.has("rack") else None,
+    )
+
+
+def _endpoint(text: str) -> Endpoint:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
+        raise MalformedZnodeError(f"not an endpoint: {text!r}")
+    return Endpoint(match[1], match[2] if match[2] is not None else match[3], int(match[4]))

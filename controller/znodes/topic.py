@@ -1,0 +1,67 @@
+"""`/brokers/topics/<topic>`: which brokers hold each partition (decision).
+
+Written in version 3; read in versions 1 to 3. A partition that is being moved has the replicas of
+both sides in `partitions`, and says in `adding_replicas` and `removing_replicas` which are which.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from controller.errors import MalformedZnodeError
+from controller.replica_assignment import ReplicaAssignment
+from controller.znodes.json_object import JsonObject, encode_json
+from kafkawire.ids import BrokerId, TopicId, topic_id_from_text, topic_id_to_text
+
+VERSION: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAssignment:
+    """The data of a topic's node; `topic_id` is None for a topic older than Kafka 2.8."""
+
+    topic_id: TopicId | None
+    partitions: Mapping[int, ReplicaAssignment]
+
+    def encode(self) -> bytes:
+        """Return the node's data."""
+        ordered = sorted(self.partitions.items())
+        adding = {str(number): list(one.adding) for number, one in ordered if one.adding}
+        removing = {str(number): list(one.removing) for number, one in ordered if one.removing}
+        fields: dict[str, object] = {
+            "partitions": {str(number): list(one.replicas) for number, one in ordered}
+        }
+        if self.topic_id is not None:
+            fields["topic_id"] = topic_id_to_text(self.topic_id)
+        fields |= {"adding_replicas": adding, "removing_replicas": removing, "version": VERSION}
+        return encode_json(fields)
+
+
+def decode_topic(data: bytes | None) -> TopicAssignment:
+    """Read the data of a topic's node.
+
+    Raises:
+        MalformedZnodeError: not an assignment.
+    """
+    fields = JsonObject.decode(data)
+    adding, removing = (
+        fields.replica_map("adding_replicas"),
+        fields.replica_map("removing_replicas"),
+    )
+    partitions = {
+        number: ReplicaAssignment(
+            replicas=_brokers(replicas),
+            adding=_brokers(adding.get(number, ())),
+            removing=_brokers(removing.get(number, ())),
+        )
+        for number, replicas in fields.replica_map("partitions").items()
+    }
+    try:
+        topic_id = topic_id_from_text(fields.text("topic_id")) if fields.has("topic_id") else None
+    except ValueError as error:
+        raise MalformedZnodeError(str(error)) from error
+    return TopicAssignment(topic_id, partitions)
+
+
+def _brokers(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(broker_id) for broker_id in ids)

@@ -1,0 +1,152 @@
+"""kill -9 at random moments under load: acknowledged means present, a multi is whole or absent."""
+
+import asyncio
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from coordination.client import Client, ops
+from coordination.daemon import open_state
+from coordination.data_dir import DataDir, snapshots_of, spent_files
+from coordination.errors import ConnectionLossError, OperationError
+from coordination.messages import OPEN_ACL
+from coordination.snapshotter import take_snapshot
+from coordination.txns import CreateTxn, Entry
+from tests.integration.coordination.process import Coordinator
+
+DEADLINE_S = 60.0
+IN_FLIGHT = 200
+
+
+class Load:
+    """Writes as fast as it is answered, and remembers what was acknowledged."""
+
+    def __init__(self, client: Client, chance: random.Random) -> None:
+        self.client = client
+        self.chance = chance
+        self.created: set[str] = set()
+        self.pairs: set[int] = set()
+        self.version = -1
+        self.number = 0
+
+    async def run(self) -> None:
+        """Until the connection breaks."""
+        pending: set[asyncio.Task[None]] = set()
+        while not any(task.done() and task.exception() for task in pending):
+            pending = {task for task in pending if not task.done()}
+            while len(pending) < IN_FLIGHT:
+                self.number += 1
+                pending.add(asyncio.create_task(self._write(self.number)))
+            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _write(self, number: int) -> None:
+        match number % 3:
+            case 0:
+                self.created.add(await self.client.create("/load/n-", b"x" * 100, sequential=True))
+            case 1:
+                await self.client.multi(
+                    [ops.create(f"/load/pair-{number}-{half}") for half in ("a", "b")]
+                )
+                self.pairs.add(number)
+            case _:
+                stat = await self.client.set_data("/counter", b"%d" % number)
+                self.version = max(self.version, stat.version)
+
+    async def check(self) -> None:
+        """Compare what is there with what was acknowledged."""
+        there = set(await self.client.get_children("/load"))
+        assert {path.rpartition("/")[2] for path in self.created} <= there
+        halves = {name for name in there if name.startswith("pair-")}
+        numbers = {name.split("-")[1] for name in halves}
+        assert {str(number) for number in self.pairs} <= numbers
+        assert halves == {f"pair-{number}-{half}" for number in numbers for half in "ab"}
+        assert (await self.client.get_data("/counter"))[1].version >= self.version
+
+
+@pytest.mark.parametrize("rounds", [4, pytest.param(100, marks=pytest.mark.soak)])
+async def test_acknowledged_writes_survive_kill_9_under_load(tmp_path: Path, rounds: int) -> None:
+    chance = random.Random(rounds)
+    server = Coordinator(tmp_path / "data")
+    acknowledged = 0
+    try:
+        async with Client(server.address, session_timeout_ms=30_000) as client:
+            await client.create("/load")
+            await client.create("/counter")
+            load = Load(client, chance)
+            for _ in range(rounds):
+                running = asyncio.create_task(load.run())
+                begin_s = time.monotonic()
+                # At a random moment of a running load: the delay is the experiment.
+                await asyncio.sleep(chance.uniform(0.05, 0.4))
+                await asyncio.to_thread(server.kill)
+                assert time.monotonic() > begin_s
+                await running
+                await asyncio.to_thread(server.start)
+                async with asyncio.timeout(DEADLINE_S):
+                    await load.check()
+                assert len(load.created) + len(load.pairs) > acknowledged
+                acknowledged = len(load.created) + len(load.pairs)
+    finally:
+        server.kill()
+
+
+async def test_a_session_and_its_nodes_survive_repeated_crashes(tmp_path: Path) -> None:
+    server = Coordinator(tmp_path / "data")
+    try:
+        async with Client(server.address, session_timeout_ms=10_000) as client:
+            await client.create("/e", ephemeral=True)
+            before = await client.exists("/e")
+            for _ in range(5):
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
+                async with asyncio.timeout(DEADLINE_S):
+                    while True:
+                        try:
+                            assert await client.exists("/e") == before
+                            break
+                        except ConnectionLossError:
+                            continue
+                        except OperationError as error:
+                            raise AssertionError("the session was lost") from error
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("restarts", [150, pytest.param(1000, marks=pytest.mark.soak)])
+def test_many_restarts_lose_nothing(tmp_path: Path, restarts: int) -> None:
+    directory = tmp_path / "data"
+    for restart in range(restarts):
+        data_dir = DataDir(directory)
+        recovered, writer = open_state(data_dir)
+        assert recovered.state.zxid == restart
+        assert recovered.state.tree.node_count == 4 + restart
+        create = CreateTxn(f"/{restart}", b"", OPEN_ACL, 0, restart + 1)
+        writer.append([Entry(restart + 1, restart, 0, 0, create)])
+        writer.sync()
+        # Every other time in order, else as after a crash: the segment stays open.
+        if restart % 2:
+            writer.close()
+        data_dir.close()
+        if restart % 50 == 49:
+            take_snapshot(directory)
+            for path in spent_files(directory):
+                path.unlink()
+    assert len(snapshots_of(directory)) == 2
+
+
+@pytest.mark.soak
+async def test_a_thousand_restarts_of_the_process_lose_nothing(tmp_path: Path) -> None:
+    server = Coordinator(tmp_path / "data")
+    try:
+        for restart in range(1000):
+            async with Client(server.address, has_heartbeat_thread=False) as client:
+                names = await client.get_children("/")
+                assert len(names) == restart + 1
+                await client.create(f"/{restart}")
+            await asyncio.to_thread(server.kill if restart % 2 else server.stop)
+            await asyncio.to_thread(server.start)
+    finally:
+        server.kill()

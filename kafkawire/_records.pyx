@@ -388,7 +388,12 @@ def survey_records(data, Py_ssize_t count, int64_t base_timestamp_ms):
             raise CorruptBatchError(f"{count} records end {end - cursor} bytes too early")
     finally:
         PyBuffer_Release(&view)
-    return Survey(earliest_ms, latest_ms, without_key, out_of_place)
+    cdef tuple answer = new_row(Survey, 4)
+    put(answer, 0, earliest_ms)
+    put(answer, 1, latest_ms)
+    put(answer, 2, without_key)
+    put(answer, 3, out_of_place)
+    return answer
 
 
 cdef inline uint64_t zigzag(int64_t value) noexcept nogil:

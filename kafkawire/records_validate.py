@@ -6,6 +6,8 @@ or lets damage pass, we refuse:
 - an unknown codec is UNSUPPORTED_COMPRESSION_TYPE and undecodable compressed data INVALID_RECORD;
   Kafka reports both as UNKNOWN_SERVER_ERROR,
 - bytes behind the batch are refused; Kafka cuts them off when they are less than a batch,
+- a record whose parts do not fill its length is refused; Kafka looks only in batches that are
+  not compressed,
 - a batch of type log-append-time is refused always; Kafka misses one combination,
 - records whose offset deltas are not 0, 1, 2, ... are refused; Kafka renumbers them in
   compressed batches, and stores them as they are in others.
@@ -34,7 +36,7 @@ from kafkawire.records_read import Record, record_section
 from kafkawire.records_refusal import RecordRules, refuse_frame, refuse_header, refuse_records
 from kafkawire.records_scanner import read_rows, survey_records
 
-_LAST_CODEC: Final = max(Codec)
+_LAST_CODEC: Final = int(max(Codec))
 _CREATE_TIME: Final = TimestampType.CREATE_TIME
 _NOT_A_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT
 
@@ -74,13 +76,13 @@ def validate_produced(
     newest_ms = now_ms + timestamp_after_max_ms
     times_ms = (oldest_ms, newest_ms) if timestamp_type is _CREATE_TIME else None
     if per_record or compacted:
-        rules = RecordRules(needs_key=compacted, times_ms=times_ms)
+        rules = RecordRules(compacted, times_ms)
         return _check_records(batch, header, rules, max_decompressed_bytes)
     if times_ms and not (
         oldest_ms <= header.base_timestamp_ms <= newest_ms
         and oldest_ms <= header.max_timestamp_ms <= newest_ms
     ):
-        _check_times(header, RecordRules(needs_key=False, times_ms=times_ms))
+        _check_times(header, RecordRules(compacted, times_ms))
     return header
 
 

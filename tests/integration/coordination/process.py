@@ -174,8 +174,10 @@ def free_port() -> int:
             return port
 
 
-def ensemble(directory: Path, size: int) -> list[ZooKeeper]:
-    """Start an ensemble and wait until every member serves."""
+def ensemble(
+    directory: Path, size: int, prepare: Callable[[Path], None] = lambda _member: None
+) -> list[ZooKeeper]:
+    """Start an ensemble and wait until every member serves; `prepare` sees each directory first."""
     peers = [(free_port(), free_port()) for _ in range(size)]
     lines = [f"server.{n + 1}=127.0.0.1:{a}:{b}" for n, (a, b) in enumerate(peers)]
     timing = ("initLimit=50", "syncLimit=25", "minSessionTimeout=400", "maxSessionTimeout=60000")
@@ -185,6 +187,7 @@ def ensemble(directory: Path, size: int) -> list[ZooKeeper]:
             member = ZooKeeper(directory / f"{number + 1}", *lines, *timing, tick_ms=200)
             members.append(member)
             (member.directory / "data" / "myid").write_text(str(number + 1))
+            prepare(member.directory)
             member.start(until_serving=False)
         for member in members:
             wait_until(member.is_serving, START_TIMEOUT_S)

@@ -32,6 +32,7 @@ from ottla.client.errors import (
     OttlaError,
     ProtocolError,
     RequestTimedOutError,
+    UnknownTopicError,
     broker_error,
 )
 from ottla.client.metadata import NO_LEADER, ClusterMetadata, TopicMetadata, merge
@@ -40,6 +41,9 @@ from ottla.client.task_set import TaskSet
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+UNKNOWN_PATIENCE_S: Final = 1.0
+"""A topic that was just created may be unknown to some brokers for a moment."""
 
 FIRST_BOOTSTRAP_ID: Final = -2
 """Bootstrap addresses have no broker id yet: they use -2, -3, ... (-1 means no leader)."""
@@ -141,15 +145,18 @@ class Cluster:
         elif self._next_refresh is None or self._next_refresh.when() > due_s:
             self._schedule_refresh(due_s)
 
-    async def topic(self, name: str, timeout_s: float) -> TopicMetadata:
+    async def topic(
+        self, name: str, timeout_s: float, patience_s: float = UNKNOWN_PATIENCE_S
+    ) -> TopicMetadata:
         """Return the metadata of topic `name`, which is wanted from now on, once it has partitions.
 
         Raises:
-            UnknownTopicError: it does not exist (or did not appear within `timeout_s`).
+            UnknownTopicError: it does not exist, nor did it appear within `patience_s`.
             BrokerError: the broker refuses to talk about it.
             NoBrokerAvailableError: no broker could be reached within `timeout_s`.
         """
         deadline_s = self._loop.time() + timeout_s
+        patient_until_s = self._loop.time() + patience_s
         self._wanted_topics.add(name)
         failure_count = 0
         while True:
@@ -168,7 +175,9 @@ class Cluster:
                 error = failed
             failure_count += 1
             delay_s = self.backoff.delay_s(failure_count)
-            if not error.retriable or self._loop.time() + delay_s > deadline_s:
+            is_unknown = isinstance(error, UnknownTopicError)
+            end_s = min(deadline_s, patient_until_s) if is_unknown else deadline_s
+            if not error.retriable or self._loop.time() + delay_s > end_s:
                 self._wanted_topics.discard(name)
                 raise error
             await asyncio.sleep(delay_s)

@@ -214,4 +214,6 @@ class FetchBuffer:
                 self._failed.append(state)
                 continue
             state.error = None
+            # The partition rested until now.
+            self.has_room = True
             raise error

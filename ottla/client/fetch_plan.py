@@ -1,12 +1,15 @@
 """Which partitions to fetch from which broker, and how much of them. Decision: no I/O.
 
-Invariant: what is buffered plus what the plans of one moment may bring stays within
-`prefetch_max_bytes`, but for one batch per partition that is larger than its limit.
+Every lane (a connection that fetches; a broker has `LANE_COUNT`) has its share of the room, so
+that a fetch that waits at one broker does not take the room from another.
+Invariant: what is buffered plus what is asked for stays within `prefetch_max_bytes`, but for one
+batch per partition: a broker sends at least one, however large.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from kafkawire.ids import BrokerId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -15,11 +18,15 @@ from ottla.client.metadata import ClusterMetadata
 from ottla.client.offset_lookup import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.partition_state import PartitionState
 
+LANE_COUNT: Final = 2
+
 
 @dataclass(slots=True)
 class Plan:
     """What can be asked for now, and what keeps the rest."""
 
+    leaders: set[BrokerId]
+    """Of all partitions that could be fetched at some time."""
     fetches: dict[BrokerId, list[PartitionState]]
     lookups: list[PartitionState]
     """Partitions whose position is to be looked up."""
@@ -35,15 +42,16 @@ def make_plan(
     now_s: float,
 ) -> Plan:
     """Return what to ask for; a partition with a request under way is never in it."""
-    plan = Plan(fetches={}, lookups=[], is_leaderless=False, look_again_at_s=inf)
+    plan = Plan(leaders=set(), fetches={}, lookups=[], is_leaderless=False, look_again_at_s=inf)
     for state in states:
+        leader = metadata.leader(state.topic_partition)
+        if leader is not None:
+            plan.leaders.add(leader)
         if state.has_request or state.is_paused or state.error is not None:
             continue
         if state.retry_at_s > now_s:
             plan.look_again_at_s = min(plan.look_again_at_s, state.retry_at_s)
-            continue
-        leader = metadata.leader(state.topic_partition)
-        if leader is None:
+        elif leader is None:
             plan.is_leaderless = True
         elif state.fetch_offset is None:
             plan.lookups.append(state)
@@ -52,13 +60,25 @@ def make_plan(
     return plan
 
 
+def fetch_max_bytes(config: ConsumerConfig, leader_count: int, held_bytes: int) -> int:
+    """Return how much the next fetch may bring, 0 for nothing.
+
+    `held_bytes` are those that are buffered or were asked for.
+    """
+    share_bytes = max(config.prefetch_max_bytes // (LANE_COUNT * leader_count), 1)
+    room_bytes = config.prefetch_max_bytes - held_bytes
+    if room_bytes < min(share_bytes, config.max_partition_fetch_bytes):
+        return 0
+    return min(share_bytes, room_bytes, config.fetch_max_bytes)
+
+
 def fetch_request(
     states: Iterable[PartitionState],
     metadata: ClusterMetadata,
     config: ConsumerConfig,
-    room_bytes: int,
+    max_bytes: int,
 ) -> FetchRequest:
-    """Return the request for `states`, which may bring `room_bytes` at most."""
+    """Return the request for `states`, which may bring `max_bytes` at most."""
     by_topic: dict[str, list[FetchPartition]] = {}
     for state in states:
         held = metadata.partition(state.topic_partition)
@@ -75,7 +95,7 @@ def fetch_request(
     return FetchRequest(
         max_wait_ms=config.fetch_max_wait_ms,
         min_bytes=config.fetch_min_bytes,
-        max_bytes=min(config.fetch_max_bytes, room_bytes),
+        max_bytes=max_bytes,
         isolation_level=READ_COMMITTED if is_committed else READ_UNCOMMITTED,
         topics=[
             FetchTopic(topic=topic, partitions=partitions) for topic, partitions in by_topic.items()

@@ -13,6 +13,7 @@ Invariant: an answer moves a partition only if the partition did not jump since 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import Final
 
@@ -26,7 +27,7 @@ from ottla.client.connection import Connection
 from ottla.client.connection_pool import Purpose
 from ottla.client.errors import OffsetOutOfRangeError, OttlaError, broker_error
 from ottla.client.fetch_buffer import FetchBuffer
-from ottla.client.fetch_plan import fetch_request, make_plan
+from ottla.client.fetch_plan import LANE_COUNT, fetch_max_bytes, fetch_request, make_plan
 from ottla.client.offset_lookup import READ_COMMITTED, READ_UNCOMMITTED, ask_leaders
 from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionState
 from ottla.client.task_set import TaskSet
@@ -41,10 +42,25 @@ RESET_TIMESTAMPS: Final[Mapping[str, int | None]] = {
 }
 
 LANES: Final = (Purpose.FETCH, Purpose.FETCH_BESIDE)
+assert len(LANES) == LANE_COUNT
 
 Lane = tuple[BrokerId, Purpose]
 Asked = dict[TopicPartition, tuple[PartitionState, int]]
 """The partitions of a request, each with its jump count at that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """A fetch that is under way."""
+
+    connection: Connection
+    asked: Asked
+    max_bytes: int
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether every partition of it jumped since, so that its answer is of no use."""
+        return all(state.jump_count != count for state, count in self.asked.values())
 
 
 class Fetcher:
@@ -65,8 +81,7 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._lookups = TaskSet(self._loop)
         self._states: dict[TopicPartition, PartitionState] = {}
-        self._busy_bytes: dict[Lane, int] = {}
-        """Lanes with a fetch under way, and how much it may bring."""
+        self._under_way: dict[Lane, _Fetch] = {}
         self._is_scheduled = False
         self._is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -104,71 +119,76 @@ class Fetcher:
         metadata = self._cluster.metadata
         plan = make_plan(self._states.values(), metadata, self._config, now_s)
         for leader, states in plan.fetches.items():
-            for purpose in LANES:
-                if (lane := (leader, purpose)) not in self._busy_bytes:
-                    self._fetch(lane, states)
-                    break
+            if (lane := self._free_lane(leader)) is not None:
+                self._fetch(lane, states, len(plan.leaders))
         if plan.lookups:
             self._look_up(plan.lookups)
         if plan.is_leaderless:
             self._cluster.request_refresh()
         self._set_timer(plan.look_again_at_s)
 
-    def _fetch(self, lane: Lane, states: list[PartitionState]) -> None:
-        room_bytes = (
-            self._config.prefetch_max_bytes
-            - self._buffer.size_bytes
-            - sum(self._busy_bytes.values())
-        )
-        if room_bytes < self._config.max_partition_fetch_bytes:
-            return
+    def _free_lane(self, leader: BrokerId) -> Lane | None:
+        for purpose in LANES:
+            if (leader, purpose) not in self._under_way:
+                return leader, purpose
+        for purpose in LANES:
+            if (fetch := self._under_way[leader, purpose]).is_stale:
+                # It would hold the lane until the broker has something to answer. A new
+                # connection is quicker; when it is there, the next pass comes.
+                fetch.connection.abort()
+                break
+        return None
+
+    def _fetch(self, lane: Lane, states: list[PartitionState], leader_count: int) -> None:
+        asked_bytes = sum(fetch.max_bytes for fetch in self._under_way.values())
+        held_bytes = self._buffer.size_bytes + asked_bytes
+        max_bytes = fetch_max_bytes(self._config, leader_count, held_bytes)
         connection = self._cluster.ready_connection(*lane)
-        if connection is None:
+        if connection is None or max_bytes == 0:
             return
-        request = fetch_request(states, self._cluster.metadata, self._config, room_bytes)
+        request = fetch_request(states, self._cluster.metadata, self._config, max_bytes)
         asked: Asked = {state.topic_partition: (state, state.jump_count) for state in states}
         for state in states:
             state.has_request = True
-        self._busy_bytes[lane] = request.max_bytes
-        self._send(connection, lane, request, asked)
+        self._under_way[lane] = _Fetch(connection, asked, max_bytes)
+        self._send(connection, lane, request)
 
-    def _send(
-        self, connection: Connection, lane: Lane, request: FetchRequest, asked: Asked
-    ) -> None:
+    def _send(self, connection: Connection, lane: Lane, request: FetchRequest) -> None:
         timeout_s = (request.max_wait_ms + self._cluster.config.request_timeout_ms) / 1000
         try:
             connection.send(
                 request,
                 FetchResponse,
-                lambda response: self._on_answer(lane, asked, response),
-                lambda error: self._on_refusal(lane, asked, error),
+                lambda response: self._on_answer(lane, response),
+                lambda error: self._on_refusal(lane, error),
                 timeout_s=timeout_s,
             )
         except OttlaError as error:
             # Not from within the pass that is under way.
-            self._loop.call_soon(self._on_refusal, lane, asked, error)
+            self._loop.call_soon(self._on_refusal, lane, error)
 
     # Answers
 
-    def _on_answer(self, lane: Lane, asked: Asked, response: FetchResponse) -> None:
+    def _on_answer(self, lane: Lane, response: FetchResponse) -> None:
         if response.error_code != ErrorCode.NONE:
             refusal = broker_error(response.error_code, f"fetch from broker {lane[0]}")
-            self._on_refusal(lane, asked, refusal)
+            self._on_refusal(lane, refusal)
             return
-        del self._busy_bytes[lane]
+        asked = self._under_way.pop(lane).asked
         if not self._is_stopped:
             self._on_response(asked, response)
             self.run()
 
-    def _on_refusal(self, lane: Lane, asked: Asked, error: OttlaError) -> None:
-        del self._busy_bytes[lane]
+    def _on_refusal(self, lane: Lane, error: OttlaError) -> None:
+        asked = self._under_way.pop(lane).asked
         if self._is_stopped:
             return
         for state, jump_count in asked.values():
             if state.jump_count == jump_count:
                 state.has_request = False
                 self._on_error(state, error)
-        self.run()
+        # Not from within a pass that is under way.
+        self.wake()
 
     def _on_response(self, asked: Asked, response: FetchResponse) -> None:
         for topic in response.responses:
@@ -191,6 +211,8 @@ class Fetcher:
             block = Block(state, data.records, data.aborted_transactions or ())
             state.on_fetched(block.next_offset)
             self._buffer.add(block)
+            if block.error is not None:
+                state.rest()
             # The others first next time, so that none starves behind a full answer.
             self._states[state.topic_partition] = self._states.pop(state.topic_partition)
             self._on_arrival()

@@ -4,6 +4,7 @@ Invariant: `jump_count` grows with every jump, so that an answer to a request th
 the jump is recognised and dropped.
 """
 
+from math import inf
 from typing import Final
 
 from kafkawire.ids import Offset, TopicPartition
@@ -82,6 +83,10 @@ class PartitionState:
         self.jump_count += 1
         self.has_request = False
         self.fetch_offset = self.next_offset
+
+    def rest(self) -> None:
+        """Fetch nothing until the partition jumps or its error was told."""
+        self.retry_at_s = inf
 
     def on_failure(self, retry_at_s: float) -> None:
         """Rest until `retry_at_s`."""

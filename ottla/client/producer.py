@@ -287,7 +287,7 @@ class Producer:
             match self._need(record):
                 case Need.TOPIC:
                     timeout_s = deadline_s - asyncio.get_running_loop().time()
-                    accumulator.on_topic(await cluster.topic(record.topic, timeout_s))
+                    accumulator.on_topic(await cluster.topic(record.topic, timeout_s, timeout_s))
                 case Need.PARTITION:
                     accumulator.on_topic((await cluster.refresh()).topics[record.topic])
                     if self._need(record) is Need.PARTITION:

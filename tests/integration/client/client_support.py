@@ -1,0 +1,72 @@
+"""What the client tests share: leak checks and waiting for conditions."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypedDict
+
+from tests.integration.client.fake_broker import FakeCluster
+
+DEADLINE_S = 10.0
+TICK_S = 0.002
+
+
+class Backoff(TypedDict):
+    """Settings that make retries quick."""
+
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+
+
+FAST: Backoff = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20}
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until `condition` holds.
+
+    Raises:
+        AssertionError: it does not within the deadline.
+    """
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(TICK_S)
+    except TimeoutError:
+        raise AssertionError(f"in vain waited for {what}") from None
+
+
+def other_tasks() -> set[asyncio.Task[Any]]:
+    """Return the tasks that run beside the current one."""
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+@asynccontextmanager
+async def no_leak(cluster: FakeCluster) -> AsyncIterator[None]:
+    """Check that the block leaves no task and no connection behind."""
+    tasks_before = other_tasks()
+    yield
+    own = {task for task in other_tasks() - tasks_before if not _is_served(task)}
+    assert not own, f"left behind: {own}"
+    await until(
+        lambda: all(broker.connection_count == 0 for broker in cluster.brokers.values()),
+        "the connections to be closed",
+    )
+
+
+def _is_served(task: asyncio.Task[Any]) -> bool:
+    return "FakeBroker" in repr(task.get_coro())
+
+
+async def cancel_after(work: Coroutine[Any, Any, Any], steps: int) -> bool:
+    """Run `work`, cancel it after so many turns of the loop; return whether it was cancelled."""
+    task = asyncio.ensure_future(work)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+        if task.done():
+            break
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return True
+    return False

@@ -1,0 +1,208 @@
+"""How the fake cluster answers each request. Pure but for the logs that it changes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkawire.apis import APIS, ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kafkawire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kafkawire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkawire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkawire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tests.integration.client.fake_admin_answer import AdminAnswerer
+
+
+class Answerer(AdminAnswerer):
+    """Answers for one broker."""
+
+    def answer(self, api_key: ApiKey, message: Any) -> Any:
+        """Carry `message` out and return the response message."""
+        return self._methods()[api_key](message)
+
+    def _methods(self) -> dict[ApiKey, Callable[[Any], Any]]:
+        return {
+            ApiKey.API_VERSIONS: self.api_versions,
+            ApiKey.METADATA: self.metadata,
+            ApiKey.PRODUCE: self.produce,
+            ApiKey.FETCH: self.fetch,
+            ApiKey.LIST_OFFSETS: self.list_offsets,
+            ApiKey.CREATE_TOPICS: self.create_topics,
+            ApiKey.DELETE_TOPICS: self.delete_topics,
+            ApiKey.CREATE_PARTITIONS: self.create_partitions,
+            ApiKey.DELETE_RECORDS: self.delete_records,
+            ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self.alter_configs,
+            ApiKey.DESCRIBE_LOG_DIRS: self.describe_log_dirs,
+        }
+
+    def api_versions(self, _message: object) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            error_code=self.refusal or ErrorCode.NONE,
+            api_keys=[
+                ApiVersion(api_key=key, min_version=low, max_version=high)
+                for key, (low, high) in self.versions.items()
+            ],
+        )
+
+    def metadata(self, message: MetadataRequest) -> MetadataResponse:
+        wanted = list(self.logs.topics)
+        if message.topics is not None:
+            wanted = [topic.name or "" for topic in message.topics]
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=broker_id, host=host, port=port)
+                for broker_id, (host, port) in self.addresses.items()
+            ],
+            cluster_id="fake",
+            controller_id=self.controller_id,
+            topics=[self._topic(name) for name in wanted],
+        )
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        topic = self.logs.topics.get(name)
+        if self.refusal is not None:
+            return MetadataResponseTopic(name=name, error_code=self.refusal)
+        if topic is None:
+            return MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return MetadataResponseTopic(
+            name=name,
+            topic_id=topic.topic_id,
+            partitions=[
+                MetadataResponsePartition(
+                    error_code=ErrorCode.LEADER_NOT_AVAILABLE if held.leader < 0 else 0,
+                    partition_index=index,
+                    leader_id=held.leader,
+                    leader_epoch=held.leader_epoch,
+                    replica_nodes=[held.leader],
+                    isr_nodes=[held.leader],
+                )
+                for index, held in enumerate(topic.partitions)
+            ],
+        )
+
+    def produce(self, message: ProduceRequest) -> ProduceResponse:
+        return ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name,
+                    partition_responses=[
+                        self._append(topic.name, data) for data in topic.partition_data
+                    ],
+                )
+                for topic in message.topic_data
+            ]
+        )
+
+    def _append(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
+        found = self._find(topic, data.index)
+        if isinstance(found, ErrorCode):
+            return PartitionProduceResponse(
+                index=data.index, error_code=found, base_offset=-1, error_message="as scripted"
+            )
+        assert isinstance(data.records, memoryview)
+        return PartitionProduceResponse(index=data.index, base_offset=found.append(data.records))
+
+    def fetch(self, message: FetchRequest) -> FetchResponse:
+        room = message.max_bytes
+        responses = []
+        for topic in message.topics:
+            partitions = []
+            for asked in topic.partitions:
+                data = self._read(topic.topic, asked, room, message.isolation_level)
+                room -= len(data.records) if isinstance(data.records, bytes) else 0
+                partitions.append(data)
+            responses.append(FetchableTopicResponse(topic=topic.topic, partitions=partitions))
+        return FetchResponse(responses=responses)
+
+    def _read(
+        self, topic: str, asked: FetchPartition, room: int, isolation_level: int
+    ) -> PartitionData:
+        found = self._find(topic, asked.partition)
+        if isinstance(found, ErrorCode):
+            return _no_data(asked, found)
+        if asked.current_leader_epoch >= 0 and asked.current_leader_epoch < found.leader_epoch:
+            return _no_data(asked, ErrorCode.FENCED_LEADER_EPOCH)
+        if asked.current_leader_epoch > found.leader_epoch:
+            return _no_data(asked, ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if not found.log_start_offset <= asked.fetch_offset <= found.next_offset:
+            return _no_data(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+        limit = min(room, asked.partition_max_bytes)
+        return PartitionData(
+            partition_index=asked.partition,
+            high_watermark=found.next_offset,
+            aborted_transactions=found.aborted if isolation_level == 1 else None,
+            records=found.read(asked.fetch_offset, limit) if limit > 0 else b"",
+        )
+
+    def list_offsets(self, message: ListOffsetsRequest) -> ListOffsetsResponse:
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[self._offset(topic.name, asked) for asked in topic.partitions],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    def _offset(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        found = self._find(topic, asked.partition_index)
+        if isinstance(found, ErrorCode):
+            return ListOffsetsPartitionResponse(
+                partition_index=asked.partition_index, error_code=found
+            )
+        offset, timestamp = found.offset_for(asked.timestamp)
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            offset=offset,
+            timestamp=timestamp,
+            leader_epoch=found.leader_epoch,
+        )
+
+
+def has_records(response: FetchResponse) -> bool:
+    """Whether a fetch need not wait: it has records, or an error to tell."""
+    return any(
+        data.records or data.error_code != ErrorCode.NONE
+        for topic in response.responses
+        for data in topic.partitions
+    )
+
+
+def default_versions() -> dict[ApiKey, tuple[int, int]]:
+    """Return what our own broker advertises, and what the tests need beyond that."""
+    versions = {key: api.advertised for key, api in APIS.items() if api.advertised is not None}
+    for key in (ApiKey.CREATE_PARTITIONS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
+        versions[key] = APIS[key].decodable
+    return versions
+
+
+def _no_data(asked: FetchPartition, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=asked.partition, error_code=code, high_watermark=-1, records=b""
+    )

@@ -1,0 +1,270 @@
+"""A scripted Kafka cluster on real sockets, in the test's own event loop.
+
+It speaks the protocol through kafkawire, keeps its logs in memory (`fake_log`), answers truthfully
+(`fake_answer`) and does wrong on command: `cluster.script(ApiKey.PRODUCE, LoseAnswer())` makes the
+next produce request go wrong that way (`fake_fault`).
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkawire.apis import APIS, ApiKey
+from kafkawire.errors import DecodeError, ErrorCode
+from kafkawire.framing import FrameSplitter
+from kafkawire.headers import RequestHeader, decode_request_header, encode_response
+from kafkawire.messages.fetch import FetchRequest
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.schema import decode
+from tests.integration.client.fake_answer import Answerer, default_versions, has_records
+from tests.integration.client.fake_fault import (
+    Fault,
+    Garbage,
+    HangUp,
+    Hold,
+    LoseAnswer,
+    Never,
+    Refuse,
+)
+from tests.integration.client.fake_log import FakeLogs, FakePartition
+
+HOST: Final = "127.0.0.1"
+MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+READ_BYTES: Final = 256 * 1024
+TICK_S: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request that arrived."""
+
+    broker_id: int
+    api_key: ApiKey
+    version: int
+    message: Any
+
+
+class _SilentError(Exception):
+    """From now on nothing is answered on this connection."""
+
+
+class FakeBroker:
+    """One broker: a listening socket and the connections to it."""
+
+    def __init__(self, cluster: "FakeCluster", broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.connection_count = 0
+        self.accepted_count = 0
+        self._cluster = cluster
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen, on the same port as before if it listened before."""
+        self._server = await asyncio.start_server(self._serve, HOST, self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop listening and cut every connection."""
+        assert self._server is not None
+        self._server.close()
+        self.cut()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Cut every connection, and go on listening."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        self.connection_count += 1
+        self.accepted_count += 1
+        splitter = FrameSplitter(MAX_FRAME_BYTES)
+        try:
+            while data := await reader.read(READ_BYTES):
+                for frame in splitter.feed(data):
+                    if not await self._handle(frame, reader, writer):
+                        return
+        except _SilentError:
+            while await reader.read(READ_BYTES):
+                pass
+        except (ConnectionError, asyncio.CancelledError, DecodeError):
+            pass
+        finally:
+            self.connection_count -= 1
+            self._tasks.discard(task)
+            self._writers.discard(writer)
+            writer.transport.abort()
+
+    async def _handle(
+        self, frame: memoryview, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        header, start = decode_request_header(frame)
+        api_key = ApiKey(header.api_key)
+        low, high = self._cluster.versions.get(api_key, (0, -1))
+        if not low <= header.api_version <= high:
+            return self._refuse_version(api_key, header, writer)
+        message = decode(APIS[api_key].request, frame[start:], header.api_version)
+        self._cluster.requests.append(Seen(self.broker_id, api_key, header.api_version, message))
+        self._cluster.notify()
+        return await self._answer(api_key, header, message, reader, writer)
+
+    def _refuse_version(
+        self, api_key: ApiKey, header: RequestHeader, writer: asyncio.StreamWriter
+    ) -> bool:
+        if api_key is not ApiKey.API_VERSIONS:
+            return False
+        answer = self._cluster.answerer(self.broker_id).api_versions(None)
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        writer.write(encode_response(api_key, 0, header.correlation_id, answer))
+        return True
+
+    async def _answer(
+        self,
+        api_key: ApiKey,
+        header: RequestHeader,
+        message: Any,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """Answer one request; return whether the connection goes on."""
+        fault = self._cluster.next_fault(api_key)
+        refusal = None
+        match fault:
+            case HangUp():
+                return False
+            case Never():
+                raise _SilentError
+            case Garbage(garbage):
+                writer.write(len(garbage).to_bytes(4, "big") + garbage)
+                return True
+            case Hold(until):
+                await until.wait()
+            case Refuse(code):
+                refusal = code
+            case LoseAnswer() | None:
+                pass
+        response = await self._carry_out(api_key, message, refusal, reader)
+        if isinstance(fault, LoseAnswer):
+            return False
+        if not (isinstance(message, ProduceRequest) and message.acks == 0):
+            version = header.api_version
+            writer.write(encode_response(api_key, version, header.correlation_id, response))
+            await writer.drain()
+        return True
+
+    async def _carry_out(
+        self,
+        api_key: ApiKey,
+        message: Any,
+        refusal: ErrorCode | None,
+        reader: asyncio.StreamReader,
+    ) -> Any:
+        answerer = self._cluster.answerer(self.broker_id, refusal)
+        response = answerer.answer(api_key, message)
+        if isinstance(message, FetchRequest):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(message.max_wait_ms / 1000):
+                    while not has_records(response) and not reader.at_eof():
+                        await self._cluster.appended_or_tick()
+                        response = answerer.answer(api_key, message)
+        elif isinstance(message, ProduceRequest):
+            self._cluster.announce()
+        return response
+
+
+class FakeCluster:
+    """Brokers that share their logs; broker 0 is the controller until told otherwise."""
+
+    def __init__(self, versions: Mapping[ApiKey, tuple[int, int]] | None = None) -> None:
+        self.logs = FakeLogs()
+        self.versions = default_versions() | dict(versions or {})
+        self.brokers: dict[int, FakeBroker] = {}
+        self.controller_id = 0
+        self.requests: list[Seen] = []
+        self._appended = asyncio.Event()
+        self._faults: defaultdict[ApiKey, deque[Fault]] = defaultdict(deque)
+        self._news = asyncio.Event()
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(f"{HOST}:{broker.port}" for broker in self.brokers.values())
+
+    def create(self, topic: str, leaders: list[int] | None = None) -> list[FakePartition]:
+        """Create a topic with one partition per given leader (one, led by broker 0)."""
+        return self.logs.create(topic, leaders or [0])
+
+    def script(self, api_key: ApiKey, *faults: Fault) -> None:
+        """Let the next requests of this kind go wrong, one after the other."""
+        self._faults[api_key] += faults
+
+    def next_fault(self, api_key: ApiKey) -> Fault | None:
+        """Take the fault that the next request of this kind meets."""
+        waiting = self._faults[api_key]
+        return waiting.popleft() if waiting else None
+
+    def announce(self) -> None:
+        """Wake the fetches that wait for records."""
+        self._appended.set()
+        self._appended = asyncio.Event()
+
+    async def appended_or_tick(self) -> None:
+        """Wait for records, or a moment: the client of a fetch may have gone away."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TICK_S):
+                await self._appended.wait()
+
+    def notify(self) -> None:
+        """Wake who waits for requests."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def seen(self, api_key: ApiKey) -> list[Any]:
+        """Return the messages of this kind that arrived."""
+        return [request.message for request in self.requests if request.api_key is api_key]
+
+    async def wait_for(self, api_key: ApiKey, count: int = 1, timeout_s: float = 5.0) -> None:
+        """Wait until `count` requests of this kind have arrived."""
+        async with asyncio.timeout(timeout_s):
+            while len(self.seen(api_key)) < count:
+                await self._news.wait()
+
+    def answerer(self, broker_id: int, refusal: ErrorCode | None = None) -> Answerer:
+        """Return who answers for a broker."""
+        return Answerer(
+            broker_id=broker_id,
+            controller_id=self.controller_id,
+            logs=self.logs,
+            addresses={broker.broker_id: (HOST, broker.port) for broker in self.brokers.values()},
+            versions=self.versions,
+            refusal=refusal,
+        )
+
+
+@asynccontextmanager
+async def fake_cluster(
+    broker_count: int = 1, versions: Mapping[ApiKey, tuple[int, int]] | None = None
+) -> AsyncIterator[FakeCluster]:
+    """Run a cluster; when the block ends, every connection must have been closed by its client."""
+    cluster = FakeCluster(versions)
+    for broker_id in range(broker_count):
+        broker = FakeBroker(cluster, broker_id)
+        await broker.start()
+        cluster.brokers[broker_id] = broker
+    try:
+        yield cluster
+    finally:
+        for broker in cluster.brokers.values():
+            await broker.stop()

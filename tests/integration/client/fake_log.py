@@ -1,0 +1,120 @@
+"""The logs of the fake cluster: topics, partitions and record batches in memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.fetch import AbortedTransaction
+from kafkawire.records import (
+    BatchBuilder,
+    Codec,
+    Record,
+    TimestampType,
+    assign_offsets,
+    read_header,
+    read_records,
+)
+
+
+class FakePartition:
+    """One log: whole batches with their offsets, leader and epoch."""
+
+    def __init__(self, leader: int) -> None:
+        self.leader = leader
+        self.leader_epoch = 0
+        self.log_start_offset = 0
+        self.batches: list[bytes] = []
+        self.aborted: list[AbortedTransaction] = []
+        self.next_offset = 0
+
+    def append(self, batch: bytes | bytearray | memoryview) -> int:
+        """Append as a leader does, and return the base offset."""
+        copy = bytearray(batch)
+        assign_offsets(memoryview(copy), self.next_offset, self.leader_epoch)
+        return self.append_as_is(bytes(copy))
+
+    def append_as_is(self, batch: bytes) -> int:
+        """Append a batch that has its offsets already."""
+        header = read_header(batch)
+        self.batches.append(batch)
+        self.next_offset = header.next_offset
+        return header.base_offset
+
+    def append_values(
+        self,
+        *values: bytes,
+        codec: Codec = Codec.NONE,
+        timestamp_ms: int = 1_000,
+        timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    ) -> int:
+        """Append one batch with these values; timestamps count up from `timestamp_ms`."""
+        builder = BatchBuilder(codec, timestamp_type)
+        for index, value in enumerate(values):
+            builder.append(timestamp_ms + index, None, value)
+        return self.append(builder.build())
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Return whole batches from the one that holds `offset` on; at least one if there is."""
+        found: list[bytes] = []
+        for batch in self.batches:
+            if read_header(batch).next_offset <= offset:
+                continue
+            if found and sum(map(len, found)) + len(batch) > max_bytes:
+                break
+            found.append(batch)
+        return b"".join(found)
+
+    def offset_for(self, timestamp: int) -> tuple[int, int]:
+        """Return (offset, timestamp) as ListOffsets does."""
+        if timestamp == -1:
+            return self.next_offset, -1
+        if timestamp == -2:
+            return self.log_start_offset, -1
+        for record in self.records():
+            if record.timestamp_ms >= timestamp:
+                return record.offset, record.timestamp_ms
+        return -1, -1
+
+    def records(self) -> list[Record]:
+        """Return every record of the log."""
+        return [record for batch in self.batches for record in read_records(batch)]
+
+    def values(self) -> list[bytes | None]:
+        """Return every value of the log."""
+        return [record.value for record in self.records()]
+
+    def move_to(self, leader: int) -> None:
+        """Elect another leader."""
+        self.leader = leader
+        self.leader_epoch += 1
+
+
+@dataclass
+class FakeTopic:
+    """A topic of the fake cluster."""
+
+    partitions: list[FakePartition]
+    topic_id: UUID = field(default_factory=uuid4)
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+class FakeLogs:
+    """All topics."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, FakeTopic] = {}
+
+    def create(self, name: str, leaders: Sequence[int]) -> list[FakePartition]:
+        """Create a topic with one partition per given leader."""
+        self.topics[name] = FakeTopic([FakePartition(leader) for leader in leaders])
+        return self.topics[name].partitions
+
+    def find(self, topic_partition: TopicPartition, broker_id: int) -> FakePartition | ErrorCode:
+        """Return the partition if this broker leads it, or the error that says why not."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None or topic_partition.partition >= len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = topic.partitions[topic_partition.partition]
+        return partition if partition.leader == broker_id else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,149 @@
+"""Every await of the client, cancelled after every number of turns of the event loop.
+
+Whatever is cancelled, nothing may leak (the fixtures check tasks and connections), no future may
+be left unsettled, and the client must still work or be closed.
+"""
+
+import asyncio
+
+import pytest
+
+from kafkawire.apis import ApiKey
+from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla.client.errors import ClientClosedError
+from ottla.client.producer_batch import Delivery
+from tests.integration.client.client_support import cancel_after, until
+from tests.integration.client.fake_broker import FakeCluster
+from tests.integration.client.fake_fault import Hold
+
+LONG_ENOUGH = 1_000_000
+STEPS = (*range(60), LONG_ENOUGH)
+
+
+async def test_connecting_can_be_cancelled_at_any_point(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    outcomes = set()
+    for steps in STEPS:
+        producer = Producer(cluster.bootstrap)
+        outcomes.add(await cancel_after(producer.start(), steps))
+        await producer.close()
+    assert outcomes == {True, False}
+
+
+async def test_a_whole_producer_can_be_cancelled_at_any_point(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    deliveries: list[Delivery] = []
+    outcomes = set()
+
+    async def produce() -> None:
+        async with Producer(cluster.bootstrap, linger_ms=0) as producer:
+            for _ in range(3):
+                deliveries.append(await producer.send("t", b"v"))
+                await deliveries[-1]
+
+    for steps in (*range(0, 120, 2), LONG_ENOUGH):
+        outcomes.add(await cancel_after(produce(), steps))
+    assert outcomes == {True, False}
+    assert deliveries
+    assert all(delivery.done() for delivery in deliveries)
+
+
+async def test_a_send_that_waits_for_memory_gives_back_its_place(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    release = asyncio.Event()
+    cluster.script(ApiKey.PRODUCE, Hold(release))
+    async with Producer(
+        cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=300
+    ) as producer:
+        budget = producer._accumulator.budget
+        await producer.send("t", b"x" * 60)
+        await cluster.wait_for(ApiKey.PRODUCE)
+        await producer.send("t", b"y" * 60)
+        blocked = [asyncio.ensure_future(producer.send("t", b"z" * 60)) for _ in range(5)]
+        await until(lambda: budget.is_exhausted, "somebody to wait")
+        for task in blocked[::2]:
+            task.cancel()
+        release.set()
+        results = await asyncio.gather(*blocked, return_exceptions=True)
+        await producer.flush()
+        assert budget.free_bytes == budget.total_bytes
+    assert sum(isinstance(result, asyncio.CancelledError) for result in results) == 3
+    assert len(log.records()) == 4
+
+
+async def test_a_cancelled_delivery_leaves_the_others_alone(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, linger_ms=20) as producer:
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(3)]
+        deliveries[1].cancel()
+        assert (await deliveries[2]).offset == 2
+    assert log.values() == [b"0", b"1", b"2"]
+
+
+async def test_flushing_can_be_cancelled_and_repeated(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
+        for steps in range(12):
+            await producer.send("t", b"v")
+            await cancel_after(producer.flush(), steps)
+        assert producer._accumulator.flush_count == 0
+        await producer.flush()
+        assert len(log.records()) == 12
+
+
+async def test_closing_can_be_cancelled_at_any_point(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    for steps in range(15):
+        producer = Producer(cluster.bootstrap, linger_ms=60_000)
+        await producer.start()
+        delivery = await producer.send("t", b"v")
+        await cancel_after(producer.close(), steps)
+        await producer.close()
+        assert delivery.done()
+        with pytest.raises(ClientClosedError):
+            await producer.send("t", b"v")
+
+
+async def test_a_whole_consumer_can_be_cancelled_at_any_point(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(*[b"%d" % number for number in range(5)])
+    outcomes = set()
+
+    async def consume() -> None:
+        async with Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+            await consumer.assign_topics("t")
+            await consumer.seek_to_beginning()
+            async for record in consumer:
+                if record.offset == 4:
+                    break
+
+    for steps in (*range(0, 150, 2), LONG_ENOUGH):
+        outcomes.add(await cancel_after(consume(), steps))
+    assert outcomes == {True, False}
+
+
+async def test_a_cancelled_read_loses_no_record(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    got: list[int] = []
+    async with Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+
+        async def read() -> None:
+            got.extend(record.offset for record in await consumer.fetch_batch(2))
+
+        for steps in range(40):
+            log.append_values(b"a", b"b")
+            cluster.announce()
+            await cancel_after(read(), steps)
+        while len(got) < 80:
+            await read()
+    assert got == list(range(80))
+
+
+async def test_admin_requests_can_be_cancelled_at_any_point(cluster: FakeCluster) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        for steps in range(20):
+            await cancel_after(admin.create_topics([NewTopic(f"t{steps}", 1)]), steps)
+            await cancel_after(admin.list_topics(), steps)
+        # The connection still pairs answers with their requests.
+        assert set(await admin.list_topics()) == set(cluster.logs.topics)

@@ -1,0 +1,643 @@
+"""The consumer against a scripted cluster: what is handed over, and where it stands."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.fetch import AbortedTransaction
+from kafkawire.records import (
+    BatchBuilder,
+    Codec,
+    ControlType,
+    TimestampType,
+    build_control_batch,
+    read_header,
+    set_log_append_time,
+    write_header,
+)
+from ottla import Consumer, ConsumerRecord, TopicPartition
+from ottla.client.errors import (
+    BrokerError,
+    ClientClosedError,
+    ConfigurationError,
+    CorruptRecordsError,
+    NotAssignedError,
+    OffsetOutOfRangeError,
+    ProtocolError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from tests.integration.client.client_support import FAST, until
+from tests.integration.client.fake_broker import FakeCluster
+from tests.integration.client.fake_fault import Fault, Garbage, HangUp, Hold, LoseAnswer, Refuse
+from tests.integration.client.fake_log import FakePartition
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+@asynccontextmanager
+async def reading(
+    cluster: FakeCluster, *partitions: TopicPartition, **settings: Any
+) -> AsyncIterator[Consumer]:
+    """A consumer of these partitions (T0), from the start unless told otherwise."""
+    settings = {"auto_offset_reset": "earliest", **FAST, **settings}
+    async with Consumer(cluster.bootstrap, **settings) as consumer:
+        consumer.assign(partitions or [T0])
+        yield consumer
+
+
+async def take(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    """Return exactly so many records."""
+    records: list[ConsumerRecord] = []
+    async with asyncio.timeout(10):
+        while len(records) < count:
+            records += await consumer.fetch_batch(count - len(records))
+    return records
+
+
+async def values(consumer: Consumer, count: int) -> list[bytes | None]:
+    return [record.value for record in await take(consumer, count)]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+async def test_records_are_read_as_they_were_written(cluster: FakeCluster, codec: Codec) -> None:
+    (log,) = cluster.create("t")
+    log.leader_epoch = 5
+    builder = BatchBuilder(codec)
+    builder.append(1_000, b"k", b"v", (("h", b"1"), ("none", None)))
+    builder.append(999, None, None)
+    log.append(builder.build())
+    async with reading(cluster) as consumer:
+        first, second = await take(consumer, 2)
+    assert first == ConsumerRecord(
+        topic="t",
+        partition=0,
+        offset=first.offset,
+        timestamp_ms=1_000,
+        key=b"k",
+        value=b"v",
+        headers=(("h", b"1"), ("none", None)),
+        timestamp_type=TimestampType.CREATE_TIME,
+        leader_epoch=first.leader_epoch,
+    )
+    assert (first.offset, first.leader_epoch) == (0, 5)
+    assert (second.offset, second.timestamp_ms, second.key, second.value) == (1, 999, None, None)
+
+
+async def test_iteration_waits_for_new_records_and_goes_on_after_a_break(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1", b"2")
+    async with reading(cluster) as consumer:
+        async for record in consumer:
+            if record.offset == 1:
+                break
+        assert consumer.position(T0) == 2
+        rest = []
+        async for record in consumer:
+            rest.append(record.value)
+            if record.offset == 2:
+                log.append_values(b"3")
+                cluster.announce()
+            if record.offset == 3:
+                break
+    assert rest == [b"2", b"3"]
+
+
+async def test_iteration_ends_when_the_consumer_is_closed(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    async with reading(cluster) as consumer:
+
+        async def read_all() -> list[ConsumerRecord]:
+            return [record async for record in consumer]
+
+        iterating = asyncio.ensure_future(read_all())
+        await cluster.wait_for(ApiKey.FETCH)
+        await consumer.close()
+        assert await iterating == []
+        with pytest.raises(ClientClosedError):
+            await consumer.fetch_batch()
+
+
+async def test_a_batch_has_at_most_the_records_asked_for(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    for start in range(0, 30, 10):
+        log.append_values(*[b"%d" % number for number in range(start, start + 10)])
+    async with reading(cluster) as consumer:
+        assert await values(consumer, 4) == [b"0", b"1", b"2", b"3"]
+        assert consumer.position(T0) == 4
+        assert len(await consumer.fetch_batch(100)) == 26
+        assert await consumer.fetch_batch(100, timeout_ms=10) == []
+        with pytest.raises(ValueError, match="at least 1"):
+            await consumer.fetch_batch(0)
+
+
+async def test_records_are_sorted_by_partition_on_demand(cluster: FakeCluster) -> None:
+    logs = cluster.create("t", [0, 0])
+    for partition, log in enumerate(logs):
+        log.append_values(*[b"%d" % partition] * 3)
+    found: dict[TopicPartition, list[ConsumerRecord]] = {}
+    async with reading(cluster, T0, T1) as consumer:
+        while len(found) < 2:
+            found |= await consumer.fetch_by_partition()
+    assert [record.value for record in found[T0]] == [b"0"] * 3
+    assert [record.offset for record in found[T1]] == [0, 1, 2]
+
+
+async def test_all_partitions_of_topics_can_be_assigned(pair: FakeCluster) -> None:
+    for name, leaders in {"t": [0, 1], "u": [1]}.items():
+        for log in pair.create(name, leaders):
+            log.append_values(name.encode())
+    async with Consumer(pair.bootstrap, auto_offset_reset="earliest") as consumer:
+        assigned = await consumer.assign_topics("t", "u")
+        assert assigned == [T0, T1, TopicPartition("u", 0)] == consumer.assignment()
+        assert sorted(await values(consumer, 3)) == [b"t", b"t", b"u"]  # type: ignore[type-var]
+        with pytest.raises(UnknownTopicError):
+            await Consumer.assign_topics(consumer, "nowhere")
+
+
+# Positions
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("earliest", [b"0", b"1", b"new"]), ("latest", [b"new"])]
+)
+async def test_the_reset_policy_says_where_to_begin(
+    cluster: FakeCluster, policy: str, expected: list[bytes]
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1")
+    async with reading(cluster, auto_offset_reset=policy) as consumer:
+        assert consumer.position(T0) is None
+        await until(lambda: consumer.position(T0) is not None, "a position")
+        log.append_values(b"new")
+        cluster.announce()
+        assert await values(consumer, len(expected)) == expected
+
+
+async def test_without_policy_a_position_must_be_set(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1")
+    async with reading(cluster, auto_offset_reset="none") as consumer:
+        with pytest.raises(OffsetOutOfRangeError, match="no position is set"):
+            await consumer.fetch_batch()
+        consumer.seek(T0, 1)
+        assert await values(consumer, 1) == [b"1"]
+
+
+async def test_an_offset_out_of_range_is_met_by_the_policy(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1", b"2")
+    async with reading(cluster) as consumer:
+        consumer.seek(T0, 99)
+        assert await values(consumer, 3) == [b"0", b"1", b"2"]
+    async with reading(cluster, auto_offset_reset="none") as consumer:
+        consumer.seek(T0, 99)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError, match="offset 99"):
+                await consumer.fetch_batch()
+        consumer.seek(T0, 2)
+        assert await values(consumer, 1) == [b"2"]
+
+
+async def test_records_before_a_lost_range_are_handed_over_first(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    log.append_values(b"1")
+    async with reading(cluster, auto_offset_reset="none", max_partition_fetch_bytes=1) as consumer:
+        consumer.seek(T0, 0)
+        await cluster.wait_for(ApiKey.FETCH)
+        await until(lambda: consumer._buffer.size_bytes > 0, "the first batch")
+        log.log_start_offset = log.next_offset = 50
+        assert await values(consumer, 1) == [b"0"]
+        with pytest.raises(OffsetOutOfRangeError):
+            await take(consumer, 1)
+
+
+async def test_seeking(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    for number in range(10):
+        log.append_values(b"%d" % number, timestamp_ms=1_000 + 10 * number)
+    async with reading(cluster) as consumer:
+        consumer.seek(T0, 7)
+        assert await values(consumer, 1) == [b"7"]
+        await consumer.seek_to_beginning()
+        assert await values(consumer, 1) == [b"0"]
+        await consumer.seek_to_timestamp(T0, 1_031)
+        assert await values(consumer, 1) == [b"4"]
+        await consumer.seek_to_timestamp(T0, 9_999)
+        assert consumer.position(T0) == 10
+        await consumer.seek_to_end(T0)
+        assert consumer.position(T0) == 10
+        assert await consumer.beginning_offsets([T0]) == {T0: 0}
+        assert await consumer.end_offsets([T0]) == {T0: 10}
+        with pytest.raises(ValueError, match="0 or more"):
+            consumer.seek(T0, -1)
+        with pytest.raises(ValueError, match="0 or more"):
+            await consumer.offsets_for_times({T0: -1})
+        with pytest.raises(NotAssignedError, match="t-1"):
+            consumer.seek(T1, 0)
+        with pytest.raises(UnknownPartitionError):
+            await consumer.end_offsets([T1])
+
+
+async def test_seeking_within_a_loop_takes_effect_at_once(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(*[b"%d" % number for number in range(10)])
+    seen = []
+    async with reading(cluster) as consumer:
+        async for record in consumer:
+            seen.append(record.offset)
+            if seen == [0, 1]:
+                consumer.seek(T0, 8)
+            if record.offset == 9:
+                break
+    assert seen == [0, 1, 8, 9]
+
+
+async def test_a_seek_overtakes_a_fetch_that_waits(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1")
+    async with reading(cluster, fetch_max_wait_ms=60_000) as consumer:
+        assert await values(consumer, 2) == [b"0", b"1"]
+        await cluster.wait_for(ApiKey.FETCH, 2)
+        consumer.seek(T0, 0)
+        assert await values(consumer, 2) == [b"0", b"1"]
+
+
+async def test_reading_begins_within_a_batch_if_the_position_is_there(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1", b"2", b"3")
+    async with reading(cluster) as consumer:
+        consumer.seek(T0, 2)
+        assert await values(consumer, 2) == [b"2", b"3"]
+
+
+# Assignment and pausing
+
+
+async def test_a_kept_partition_keeps_its_position(cluster: FakeCluster) -> None:
+    logs = cluster.create("t", [0, 0])
+    for log in logs:
+        log.append_values(b"0", b"1", b"2")
+    async with reading(cluster) as consumer:
+        assert await values(consumer, 2) == [b"0", b"1"]
+        consumer.assign([T0, T1])
+        assert sorted(await values(consumer, 4)) == [b"0", b"1", b"2", b"2"]  # type: ignore[type-var]
+        consumer.assign([T1])
+        with pytest.raises(NotAssignedError):
+            consumer.position(T0)
+        logs[0].append_values(b"unseen")
+        logs[1].append_values(b"seen")
+        cluster.announce()
+        assert await values(consumer, 1) == [b"seen"]
+
+
+async def test_a_paused_partition_rests_and_loses_nothing(cluster: FakeCluster) -> None:
+    logs = cluster.create("t", [0, 0])
+    for partition, log in enumerate(logs):
+        log.append_values(*[b"%d" % partition] * 4)
+    seen: list[tuple[int, int]] = []
+    async with reading(cluster, T0, T1) as consumer:
+        async for record in consumer:
+            seen.append((record.partition, record.offset))
+            if (0, 1) in seen and not consumer.paused():
+                consumer.pause(T0)
+                assert consumer.position(T0) == 2
+            if (1, 3) in seen:
+                break
+        assert consumer.paused() == [T0]
+        assert (0, 2) not in seen
+        consumer.resume(T0)
+        rest = [record.offset for record in await take(consumer, 2)]
+    assert rest == [2, 3]
+
+
+async def test_a_partition_paused_before_its_records_are_met_keeps_them(
+    cluster: FakeCluster,
+) -> None:
+    logs = cluster.create("t", [0, 0])
+    logs[0].append_values(b"0")
+    async with reading(cluster, T0, T1) as consumer:
+        await until(lambda: consumer._buffer.size_bytes > 0, "records")
+        consumer.pause(T0)
+        assert await consumer.fetch_batch(timeout_ms=20) == []
+        logs[1].append_values(b"1")
+        cluster.announce()
+        assert await values(consumer, 1) == [b"1"]
+        consumer.resume(T0)
+        assert await values(consumer, 1) == [b"0"]
+
+
+# What is in the log
+
+
+async def test_holes_and_empty_batches_are_passed_over(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    log.append_as_is(empty_batch(base_offset=1, last_offset_delta=9))
+    sparse = BatchBuilder()
+    sparse.append(1_000, None, b"30")
+    log.append_as_is(bytes(sparse.build(base_offset=30)))
+    log.append_as_is(empty_batch(base_offset=31, last_offset_delta=0))
+    async with reading(cluster) as consumer:
+        assert [record.offset for record in await take(consumer, 2)] == [0, 30]
+        assert await consumer.fetch_batch(timeout_ms=20) == []
+        assert consumer.position(T0) == 32
+
+
+def empty_batch(base_offset: int, last_offset_delta: int) -> bytes:
+    """A batch as compaction leaves it when all of its records are gone."""
+    builder = BatchBuilder()
+    builder.append(1_000, None, b"gone")
+    batch = builder.build(base_offset)[:61]
+    header = read_header(bytes(batch) + bytes(64))
+    write_header(
+        batch,
+        header._replace(batch_length=61 - 12, last_offset_delta=last_offset_delta, record_count=0),
+    )
+    return bytes(batch)
+
+
+def transactional(log: FakePartition, producer_id: int, *values: bytes) -> int:
+    builder = BatchBuilder(
+        producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    for value in values:
+        builder.append(1_000, None, value)
+    return log.append(builder.build())
+
+
+def end(log: FakePartition, producer_id: int, control_type: ControlType) -> None:
+    log.append(
+        build_control_batch(
+            control_type,
+            producer_id=producer_id,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp_ms=1_000,
+        )
+    )
+
+
+def transactions(log: FakePartition) -> None:
+    """Producer 1 aborts and then commits, producer 2 commits across that."""
+    start = transactional(log, 1, b"aborted")
+    transactional(log, 2, b"committed")
+    transactional(log, 1, b"aborted too")
+    end(log, 1, ControlType.ABORT)
+    transactional(log, 1, b"second try")
+    end(log, 1, ControlType.COMMIT)
+    end(log, 2, ControlType.COMMIT)
+    log.append_values(b"plain")
+    log.aborted.append(AbortedTransaction(producer_id=1, first_offset=start))
+
+
+async def test_markers_are_never_handed_over(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    transactions(log)
+    async with reading(cluster) as consumer:
+        assert await values(consumer, 5) == [
+            b"aborted",
+            b"committed",
+            b"aborted too",
+            b"second try",
+            b"plain",
+        ]
+
+
+async def test_aborted_transactions_are_left_out_on_demand(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    transactions(log)
+    async with reading(cluster, isolation_level="read_committed") as consumer:
+        assert await values(consumer, 3) == [b"committed", b"second try", b"plain"]
+        assert consumer.position(T0) == log.next_offset
+
+
+async def test_the_time_of_appending_replaces_that_of_the_record(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    builder = BatchBuilder()
+    builder.append(1, None, b"a")
+    builder.append(2, None, b"b")
+    batch = builder.build()
+    set_log_append_time(memoryview(batch), 5_000)
+    log.append(batch)
+    async with reading(cluster) as consumer:
+        records = await take(consumer, 2)
+    assert [record.timestamp_ms for record in records] == [5_000, 5_000]
+    assert records[0].timestamp_type is TimestampType.LOG_APPEND_TIME
+
+
+def damaged(log: FakePartition) -> None:
+    """A good batch, one with a flipped bit, and another good one."""
+    log.append_values(b"good")
+    log.append_values(b"damaged")
+    log.batches[-1] = log.batches[-1][:-2] + b"?" + log.batches[-1][-1:]
+    log.append_values(b"behind")
+
+
+async def test_a_damaged_batch_is_reported_until_it_is_passed(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    damaged(log)
+    async with reading(cluster) as consumer:
+        assert await values(consumer, 1) == [b"good"]
+        for _ in range(2):
+            with pytest.raises(CorruptRecordsError, match=r"offset 1 .*checksum"):
+                await take(consumer, 1)
+            assert consumer.position(T0) == 1
+        consumer.seek(T0, 2)
+        assert await values(consumer, 1) == [b"behind"]
+
+
+async def test_damage_that_is_gone_at_the_next_fetch_does_no_harm(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"good")
+    healthy = log.batches[0]
+    damaged(log)
+    async with reading(cluster) as consumer:
+        with pytest.raises(CorruptRecordsError):
+            await take(consumer, 4)
+        log.batches[2] = healthy[:-2] + b"!" + healthy[-1:]
+        log.batches = [log.batches[0], log.batches[1]]
+        log.next_offset = 2
+        log.append_values(b"repaired")
+        assert await values(consumer, 1) == [b"repaired"]
+
+
+async def test_checksums_can_be_ignored(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    damaged(log)
+    async with reading(cluster, check_crcs=False) as consumer:
+        assert (await values(consumer, 3))[2] == b"behind"
+
+
+async def test_bytes_that_are_no_batch_are_reported(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"good")
+    log.batches[0] += b"\xff" * 70
+    async with reading(cluster) as consumer:
+        assert await values(consumer, 1) == [b"good"]
+        log.batches[0] = b"\xff" * 70
+        with pytest.raises(CorruptRecordsError):
+            await take(consumer, 1)
+
+
+# Trouble
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        HangUp(),
+        LoseAnswer(),
+        Refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        Refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        Refuse(ErrorCode.KAFKA_STORAGE_ERROR),
+        Refuse(ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("api_key", [ApiKey.FETCH, ApiKey.LIST_OFFSETS])
+async def test_a_passing_fault_is_waited_out(
+    cluster: FakeCluster, fault: Fault, api_key: ApiKey
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1")
+    cluster.script(api_key, fault, fault)
+    async with reading(cluster) as consumer:
+        assert await values(consumer, 2) == [b"0", b"1"]
+    assert not cluster.next_fault(api_key), "the faults were not met"
+
+
+async def test_a_new_leader_and_epoch_are_followed(pair: FakeCluster) -> None:
+    (log,) = pair.create("t", [0])
+    log.append_values(b"0")
+    async with reading(pair, fetch_max_wait_ms=20) as consumer:
+        assert await values(consumer, 1) == [b"0"]
+        for number in range(1, 5):
+            log.move_to(number % 2)
+            log.append_values(b"%d" % number)
+            assert await values(consumer, 1) == [b"%d" % number]
+    epochs = [
+        asked.current_leader_epoch
+        for request in pair.seen(ApiKey.FETCH)
+        for topic in request.topics
+        for asked in topic.partitions
+    ]
+    assert epochs == sorted(epochs)
+    assert epochs[-1] == 4
+
+
+async def test_a_refusal_is_raised_and_reading_again_tries_again(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    cluster.script(ApiKey.FETCH, Refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    async with reading(cluster) as consumer:
+        with pytest.raises(BrokerError, match="right to use"):
+            await take(consumer, 1)
+        assert await values(consumer, 1) == [b"0"]
+
+
+async def test_a_garbled_answer_is_raised_and_reading_again_tries_again(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    cluster.script(ApiKey.FETCH, Garbage(b"??"))
+    async with reading(cluster) as consumer:
+        with pytest.raises(ProtocolError, match="no Kafka answer"):
+            await take(consumer, 1)
+        assert await values(consumer, 1) == [b"0"]
+
+
+async def test_an_error_does_not_swallow_the_records_before_it(cluster: FakeCluster) -> None:
+    logs = cluster.create("t", [0, 0])
+    logs[0].append_values(b"0")
+    damaged(logs[1])
+    async with reading(cluster, T0, T1) as consumer:
+        await until(lambda: consumer._buffer.size_bytes > 200, "both partitions")
+        got = await consumer.fetch_batch(100)
+        assert {record.value for record in got} == {b"0", b"good"}
+        with pytest.raises(CorruptRecordsError):
+            await consumer.fetch_batch(100)
+
+
+async def test_what_is_fetched_ahead_is_bounded(cluster: FakeCluster) -> None:
+    logs = cluster.create("t", [0] * 4)
+    for log in logs:
+        for _ in range(50):
+            log.append_values(b"x" * 1_000)
+    partitions = [TopicPartition("t", number) for number in range(4)]
+    async with reading(
+        cluster, *partitions, max_partition_fetch_bytes=4_000, prefetch_max_bytes=10_000
+    ) as consumer:
+        most = 0
+        for _ in range(200):
+            await take(consumer, 1)
+            most = max(most, consumer._buffer.size_bytes)
+    # One batch per partition may come on top: a broker sends at least one.
+    assert 4_000 < most <= 10_000 + 4 * 1_100
+
+
+async def test_the_next_fetch_goes_out_while_records_are_handed_over(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    for _ in range(10):
+        log.append_values(b"x" * 1_000)
+    async with reading(cluster, max_partition_fetch_bytes=2_000) as consumer:
+        await take(consumer, 1)
+        await cluster.wait_for(ApiKey.FETCH, 2)
+        assert await values(consumer, 9) == [b"x" * 1_000] * 9
+
+
+async def test_a_slow_partition_does_not_hold_up_another(pair: FakeCluster) -> None:
+    logs = pair.create("t", [0, 1])
+    logs[1].append_values(b"1")
+    never = asyncio.Event()
+    async with reading(pair, T0, T1) as consumer:
+        await until(lambda: consumer.position(T0) is not None, "positions")
+        pair.script(ApiKey.FETCH, Hold(never))
+        assert await values(consumer, 1) == [b"1"]
+        never.set()
+
+
+async def test_a_consumer_may_be_assigned_before_it_starts(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0", b"1")
+    consumer = Consumer(cluster.bootstrap, auto_offset_reset="latest")
+    consumer.assign([T0])
+    consumer.seek(T0, 1)
+    with pytest.raises(ClientClosedError):
+        await consumer.fetch_batch()
+    async with consumer:
+        assert await values(consumer, 1) == [b"1"]
+        with pytest.raises(ClientClosedError):
+            await consumer.start()
+
+
+async def test_a_consumer_never_creates_a_topic(cluster: FakeCluster) -> None:
+    async with reading(cluster) as consumer:
+        assert await consumer.fetch_batch(timeout_ms=20) == []
+        (log,) = cluster.create("t")
+        log.append_values(b"0")
+        assert await values(consumer, 1) == [b"0"]
+    assert not any(request.allow_auto_topic_creation for request in cluster.seen(ApiKey.METADATA))
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="sometimes"):
+        Consumer("localhost", auto_offset_reset="sometimes")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="read_dirty"):
+        Consumer("localhost", isolation_level="read_dirty")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="prefetch_max_bytes must be within 1048576"):
+        Consumer("localhost", prefetch_max_bytes=1)

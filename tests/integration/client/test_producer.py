@@ -1,0 +1,503 @@
+"""The producer against a scripted cluster: what arrives, and what its caller is told."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+import pytest
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import Offset
+from ottla import Producer, RecordMetadata
+from ottla.client.config import Acks
+from ottla.client.errors import (
+    BrokerError,
+    BufferFullError,
+    ClientClosedError,
+    ConfigurationError,
+    DeliveryTimedOutError,
+    NoBrokerAvailableError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
+from tests.integration.client.client_support import FAST, until
+from tests.integration.client.fake_broker import FakeCluster
+from tests.integration.client.fake_fault import (
+    Fault,
+    Garbage,
+    HangUp,
+    Hold,
+    LoseAnswer,
+    Never,
+    Refuse,
+)
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
+async def test_records_arrive_as_they_were_sent(
+    cluster: FakeCluster, compression: str | None
+) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, compression=compression, linger_ms=5) as producer:
+        first = await producer.send(
+            "t", b"value", key=b"key", timestamp_ms=77, headers=[("h", b"1"), ("none", None)]
+        )
+        second = await producer.send("t", None, timestamp_ms=78)
+        assert await first == RecordMetadata("t", 0, Offset(0), 77)
+        assert await second == RecordMetadata("t", 0, Offset(1), 78)
+    record, tombstone = log.records()
+    assert (record.key, record.value, record.timestamp_ms) == (b"key", b"value", 77)
+    assert record.headers == (("h", b"1"), ("none", None))
+    assert (tombstone.key, tombstone.value, tombstone.headers) == (None, None, ())
+
+
+async def test_any_bytes_like_value_is_taken_as_it_is_at_that_moment(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    changing = bytearray(b"before")
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send("t", changing, key=memoryview(b"key"))
+        changing[:] = b"after!"
+        await producer.send("t", memoryview(b"view"), key=bytearray(b"key"))
+    assert [(record.key, record.value) for record in log.records()] == [
+        (b"key", b"before"),
+        (b"key", b"view"),
+    ]
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+async def test_acks_decide_what_the_delivery_tells(cluster: FakeCluster, acks: Acks) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, acks=acks) as producer:
+        written = await producer.send_and_wait("t", b"v")
+        assert written.offset == (-1 if acks == 0 else 0)
+    await until(lambda: log.values() == [b"v"], "the record")
+    assert [request.acks for request in cluster.seen(ApiKey.PRODUCE)] == [
+        -1 if acks == "all" else acks
+    ]
+
+
+async def test_many_records_keep_their_order_and_get_their_offsets(cluster: FakeCluster) -> None:
+    logs = cluster.create("t", [0, 0, 0])
+    async with Producer(cluster.bootstrap, batch_size_bytes=1_000) as producer:
+        deliveries = [
+            await producer.send("t", b"%d" % number, partition=number % 3)
+            for number in range(3_000)
+        ]
+        await producer.flush()
+        assert all(delivery.done() for delivery in deliveries)
+    for partition, log in enumerate(logs):
+        assert log.values() == [b"%d" % number for number in range(partition, 3_000, 3)]
+        offsets = [delivery.result().offset for delivery in deliveries[partition::3]]
+        assert offsets == list(range(1_000))
+
+
+async def test_records_without_key_visit_every_partition(cluster: FakeCluster) -> None:
+    logs = cluster.create("t", [0] * 4)
+    async with Producer(cluster.bootstrap, batch_size_bytes=200) as producer:
+        for _ in range(2_000):
+            await producer.send("t", b"x" * 20)
+    counts = [len(log.records()) for log in logs]
+    assert sum(counts) == 2_000
+    assert all(count > 100 for count in counts), counts
+
+
+async def test_linger_gathers_what_is_sent_in_its_time(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, linger_ms=30) as producer:
+        deliveries = []
+        for number in range(3):
+            deliveries.append(await producer.send("t", b"%d" % number))
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*deliveries)
+    assert len(log.batches) == 1
+
+
+async def test_a_waiting_batch_grows_instead_of_queueing_behind_small_ones(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    release = asyncio.Event()
+    cluster.script(ApiKey.PRODUCE, Hold(release))
+    async with Producer(cluster.bootstrap, batch_size_bytes=1_000) as producer:
+        await producer.send("t", b"first")
+        await cluster.wait_for(ApiKey.PRODUCE)
+        for _ in range(100):
+            await producer.send("t", b"x" * 100)
+        release.set()
+    assert len(log.records()) == 101
+    assert len(log.batches) == 2
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        Refuse(ErrorCode.NOT_ENOUGH_REPLICAS),
+        Refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        HangUp(),
+        Garbage(b"\0\0"),
+        Garbage(b"\0\0\0\x63junk"),
+    ],
+    ids=str,
+)
+async def test_a_passing_fault_is_retried_and_keeps_the_order(
+    cluster: FakeCluster, fault: Fault
+) -> None:
+    (log,) = cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, fault, fault)
+    async with Producer(cluster.bootstrap, batch_size_bytes=100, **FAST) as producer:
+        for number in range(100):
+            await producer.send("t", b"%d" % number)
+    assert log.values() == [b"%d" % number for number in range(100)]
+
+
+async def test_a_lost_answer_makes_the_batch_appear_twice_but_in_order(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, LoseAnswer())
+    async with Producer(cluster.bootstrap, **FAST) as producer:
+        written = await producer.send_and_wait("t", b"a")
+        assert written.offset == 1
+        await producer.send_and_wait("t", b"b")
+    assert log.values() == [b"a", b"a", b"b"]
+
+
+async def test_a_new_leader_gets_the_rest(pair: FakeCluster) -> None:
+    (log,) = pair.create("t", [0])
+    async with Producer(pair.bootstrap, **FAST) as producer:
+        await producer.send_and_wait("t", b"at broker 0")
+        log.move_to(1)
+        await producer.send_and_wait("t", b"at broker 1")
+    asked = [seen.broker_id for seen in pair.requests if seen.api_key is ApiKey.PRODUCE]
+    assert asked[:2] == [0, 0]
+    assert asked.count(1) == 1
+    assert log.values() == [b"at broker 0", b"at broker 1"]
+
+
+async def test_an_election_without_leader_is_waited_out(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, **FAST) as producer:
+        await producer.send_and_wait("t", b"before")
+        log.move_to(-1)
+        delivery = await producer.send("t", b"during")
+        asked = len(cluster.seen(ApiKey.METADATA))
+        await cluster.wait_for(ApiKey.METADATA, asked + 2)
+        assert not delivery.done()
+        log.move_to(0)
+        await delivery
+    assert log.values() == [b"before", b"during"]
+
+
+async def test_a_broker_that_restarts_is_found_again(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    broker = cluster.brokers[0]
+    async with Producer(cluster.bootstrap, **FAST) as producer:
+        await producer.send_and_wait("t", b"before")
+        await broker.stop()
+        delivery = await producer.send("t", b"during")
+        await broker.start()
+        await delivery
+    assert log.values() == [b"before", b"during"]
+
+
+async def test_partitions_of_one_broker_share_requests(cluster: FakeCluster) -> None:
+    cluster.create("t", [0] * 10)
+    async with Producer(cluster.bootstrap, linger_ms=20) as producer:
+        for partition in range(10):
+            await producer.send("t", b"v", partition=partition)
+    assert len(cluster.seen(ApiKey.PRODUCE)) == 1
+
+
+async def test_a_silent_broker_ends_in_a_delivery_timeout(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, Never())
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=80) as producer:
+        out = await producer.send("t", b"out")
+        await cluster.wait_for(ApiKey.PRODUCE)
+        waiting = await producer.send("t", b"waiting")
+        for delivery in (out, waiting):
+            with pytest.raises(DeliveryTimedOutError, match="may or may not"):
+                await delivery
+
+
+async def test_a_fault_that_lasts_ends_in_a_delivery_timeout_that_names_it(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, *[Refuse(ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
+    async with Producer(cluster.bootstrap, delivery_timeout_ms=80, **FAST) as producer:
+        with pytest.raises(DeliveryTimedOutError, match="NOT_ENOUGH_REPLICAS"):
+            await producer.send_and_wait("t", b"v")
+
+
+async def test_retries_are_limited(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, *[Refuse(ErrorCode.NOT_ENOUGH_REPLICAS)] * 3)
+    async with Producer(cluster.bootstrap, retries=2, **FAST) as producer:
+        with pytest.raises(BrokerError) as caught:
+            await producer.send_and_wait("t", b"v")
+    assert caught.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert len(cluster.seen(ApiKey.PRODUCE)) == 3
+
+
+async def test_a_lasting_refusal_is_told_at_once_and_logged_once(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    (log,) = cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, Refuse(ErrorCode.INVALID_RECORD))
+    with caplog.at_level(logging.WARNING, "ottla"):
+        async with Producer(cluster.bootstrap, linger_ms=10) as producer:
+            deliveries = [await producer.send("t", b"bad") for _ in range(3)]
+            for delivery in deliveries:
+                with pytest.raises(BrokerError, match="as scripted"):
+                    await delivery
+            await producer.send_and_wait("t", b"good")
+    assert log.values() == [b"good"]
+    assert [record.message.split()[0] for record in caplog.records] == ["batch.failed"]
+
+
+async def test_a_batch_that_the_broker_finds_too_large_is_split(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, *[Refuse(ErrorCode.MESSAGE_TOO_LARGE)] * 3)
+    async with Producer(cluster.bootstrap, linger_ms=10, compression="lz4") as producer:
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(8)]
+        offsets = [(await delivery).offset for delivery in deliveries]
+    assert log.values() == [b"%d" % number for number in range(8)]
+    assert offsets == list(range(8))
+    assert len(log.batches) > 2
+
+
+async def test_a_single_record_that_the_broker_finds_too_large_fails(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, Refuse(ErrorCode.MESSAGE_TOO_LARGE))
+    async with Producer(cluster.bootstrap) as producer:
+        with pytest.raises(BrokerError, match=r"max\.message\.bytes"):
+            await producer.send_and_wait("t", b"v")
+
+
+async def test_a_record_beyond_the_limits_is_refused_before_it_is_sent(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t")
+    async with Producer(cluster.bootstrap, max_request_bytes=1_000) as producer:
+        with pytest.raises(RecordTooLargeError, match="1000"):
+            await producer.send("t", b"x" * 1_000)
+    assert not cluster.seen(ApiKey.PRODUCE)
+
+
+async def test_a_record_larger_than_a_batch_travels_alone(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, batch_size_bytes=100) as producer:
+        await producer.send("t", b"small")
+        await producer.send("t", b"x" * 5_000)
+        await producer.send("t", b"small")
+    assert [len(value or b"") for value in log.values()] == [5, 5_000, 5]
+
+
+async def test_what_is_no_record_is_refused_and_disturbs_nothing(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, linger_ms=5) as producer:
+        with pytest.raises(TypeError):
+            await producer.send("t", "text")  # type: ignore[arg-type]
+        await producer.send("t", b"good")
+        with pytest.raises(TypeError):
+            await producer.send("t", "text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            await producer.send("t", b"v", headers=[("h", "text")])  # type: ignore[list-item]
+        await producer.send("t", b"good")
+        with pytest.raises(TypeError):
+            producer.send_nowait("t", "text")  # type: ignore[arg-type]
+    assert log.values() == [b"good", b"good"]
+
+
+async def test_an_unknown_topic_is_reported_after_max_block(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap, max_block_ms=50, **FAST) as producer:
+        with pytest.raises(UnknownTopicError, match="Create the topic"):
+            await producer.send("nowhere", b"v")
+
+
+async def test_a_topic_that_appears_in_time_is_waited_for(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap, **FAST) as producer:
+        sending = asyncio.ensure_future(producer.send_and_wait("late", b"v"))
+        await cluster.wait_for(ApiKey.METADATA, 3)
+        cluster.create("late")
+        assert (await sending).offset == 0
+
+
+async def test_an_illegal_topic_is_reported_at_once(cluster: FakeCluster) -> None:
+    async with Producer(cluster.bootstrap) as producer:
+        cluster.script(ApiKey.METADATA, Refuse(ErrorCode.INVALID_TOPIC_EXCEPTION))
+        with pytest.raises(BrokerError, match="letters, digits"):
+            await producer.send("bad name", b"v")
+
+
+async def test_an_unknown_partition_is_reported(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    async with Producer(cluster.bootstrap) as producer:
+        with pytest.raises(UnknownPartitionError, match="no partition 1"):
+            await producer.send("t", b"v", partition=1)
+        with pytest.raises(UnknownPartitionError):
+            producer.send_nowait("t", b"v", partition=-1)
+
+
+async def test_a_partition_that_was_added_is_found(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    async with Producer(cluster.bootstrap) as producer:
+        await producer.send_and_wait("t", b"v", partition=0)
+        cluster.create("t", [0, 0])
+        assert (await producer.send_and_wait("t", b"v", partition=1)).partition == 1
+        assert await producer.partitions("t") == [0, 1]
+
+
+async def test_send_nowait_takes_what_it_can(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    release = asyncio.Event()
+    cluster.script(ApiKey.PRODUCE, Hold(release))
+    async with Producer(
+        cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=300
+    ) as producer:
+        with pytest.raises(BufferFullError, match="not sent to before"):
+            producer.send_nowait("t", b"v")
+        await producer.send("t", b"first")
+        await cluster.wait_for(ApiKey.PRODUCE)
+        accepted = 1
+        with suppress(BufferFullError):
+            for _ in range(100):
+                producer.send_nowait("t", b"v")
+                accepted += 1
+        with pytest.raises(BufferFullError, match="no memory"):
+            producer.send_nowait("t", b"v")
+        release.set()
+    assert 2 < accepted < 20
+    assert len(log.values()) == accepted
+
+
+async def test_a_full_buffer_holds_send_back_until_there_is_room(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    release = asyncio.Event()
+    cluster.script(ApiKey.PRODUCE, Hold(release))
+    async with Producer(
+        cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=300
+    ) as producer:
+        sent = 0
+
+        async def send_all() -> None:
+            nonlocal sent
+            for number in range(100):
+                await producer.send("t", b"%d" % number)
+                sent += 1
+
+        sending = asyncio.ensure_future(send_all())
+        await cluster.wait_for(ApiKey.PRODUCE)
+        await until(lambda: producer._accumulator.budget.is_exhausted, "a full buffer")
+        assert sent < 20
+        release.set()
+        await sending
+    assert log.values() == [b"%d" % number for number in range(100)]
+
+
+async def test_a_buffer_that_stays_full_is_reported(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    release = asyncio.Event()
+    cluster.script(ApiKey.PRODUCE, Hold(release))
+    async with Producer(
+        cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=300, max_block_ms=30
+    ) as producer:
+
+        async def send_many() -> None:
+            for _ in range(100):
+                await producer.send("t", b"v")
+
+        with pytest.raises(BufferFullError, match="buffer_memory_bytes"):
+            await send_many()
+        release.set()
+
+
+async def test_closing_sends_what_is_left(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    producer = Producer(cluster.bootstrap, linger_ms=60_000)
+    await producer.start()
+    delivery = await producer.send("t", b"v")
+    await producer.close()
+    assert delivery.result().offset == 0
+    assert log.values() == [b"v"]
+    with pytest.raises(ClientClosedError):
+        await producer.send("t", b"too late")
+    await producer.close()
+
+
+async def test_closing_gives_up_after_its_timeout(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, Never())
+    producer = Producer(cluster.bootstrap)
+    await producer.start()
+    delivery = await producer.send("t", b"v")
+    await cluster.wait_for(ApiKey.PRODUCE)
+    await producer.close(timeout_ms=20)
+    with pytest.raises(ClientClosedError):
+        delivery.result()
+
+
+async def test_closing_lets_blocked_senders_fail(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, Never())
+    producer = Producer(cluster.bootstrap, batch_size_bytes=100, buffer_memory_bytes=200)
+    await producer.start()
+
+    async def send_for_ever() -> None:
+        while True:
+            await producer.send("t", b"v")
+
+    sending = asyncio.ensure_future(send_for_ever())
+    await until(lambda: producer._accumulator.budget.is_exhausted, "a full buffer")
+    await producer.close(timeout_ms=0)
+    with pytest.raises(ClientClosedError):
+        await sending
+
+
+async def test_two_closers_wait_for_the_same_end(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    producer = Producer(cluster.bootstrap, linger_ms=1_000)
+    await producer.start()
+    await producer.send("t", b"v")
+    await asyncio.gather(producer.close(), producer.close())
+    assert log.values() == [b"v"]
+
+
+async def test_use_outside_of_the_block_is_refused(cluster: FakeCluster) -> None:
+    producer = Producer(cluster.bootstrap)
+    with pytest.raises(ClientClosedError):
+        await producer.send("t", b"v")
+    with pytest.raises(ClientClosedError):
+        await producer.flush()
+    async with producer:
+        pass
+    with pytest.raises(ClientClosedError):
+        await producer.start()
+
+
+async def test_no_broker_is_reported_with_its_address() -> None:
+    with pytest.raises(NoBrokerAvailableError, match=r"127\.0\.0\.1:1"):
+        async with Producer("127.0.0.1:1"):
+            pass
+
+
+async def test_zstd_needs_a_broker_that_knows_it(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.versions[ApiKey.PRODUCE] = (0, 6)
+    async with Producer(cluster.bootstrap, compression="zstd") as producer:
+        with pytest.raises(UnsupportedVersionError, match="lz4"):
+            await producer.send_and_wait("t", b"v")
+
+
+def test_settings_out_of_range_are_refused_with_value_and_limit() -> None:
+    with pytest.raises(ConfigurationError, match="brotli"):
+        Producer("localhost", compression="brotli")
+    with pytest.raises(ConfigurationError, match="acks"):
+        Producer("localhost", acks=2)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="buffer_memory_bytes must be within 16384"):
+        Producer("localhost", buffer_memory_bytes=1)

@@ -1,0 +1,62 @@
+"""Random faults, seeded: whatever goes wrong, order is kept and nothing acknowledged is lost."""
+
+import asyncio
+import random
+
+import pytest
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from ottla import Producer
+from ottla.client.errors import OttlaError
+from tests.integration.client.client_support import FAST
+from tests.integration.client.fake_broker import FakeCluster
+from tests.integration.client.fake_fault import Fault, Garbage, HangUp, LoseAnswer, Refuse
+
+RECORDS = 400
+PARTITIONS = 3
+
+FAULTS: list[Fault] = [
+    Refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    Refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    Refuse(ErrorCode.KAFKA_STORAGE_ERROR),
+    Refuse(ErrorCode.MESSAGE_TOO_LARGE),
+    HangUp(),
+    LoseAnswer(),
+    Garbage(b"\0\0\0\x01garbage"),
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_order_and_acknowledged_records_survive_random_faults(
+    pair: FakeCluster, seed: int
+) -> None:
+    dice = random.Random(seed)
+    logs = pair.create("t", [dice.randrange(2) for _ in range(PARTITIONS)])
+    pair.script(ApiKey.PRODUCE, *dice.choices(FAULTS, k=12))
+    async with Producer(
+        pair.bootstrap, batch_size_bytes=dice.choice([60, 200, 2_000]), **FAST
+    ) as producer:
+        pair.script(ApiKey.METADATA, HangUp(), LoseAnswer())
+        deliveries = []
+        for number in range(RECORDS):
+            partition = number % PARTITIONS
+            deliveries.append(await producer.send("t", b"%d" % number, partition=partition))
+            if dice.random() < 0.02:
+                logs[dice.randrange(PARTITIONS)].move_to(dice.randrange(2))
+            if dice.random() < 0.01:
+                pair.brokers[dice.randrange(2)].cut()
+        await asyncio.wait(deliveries)
+    refused = {
+        number
+        for number, delivery in enumerate(deliveries)
+        if isinstance(delivery.exception(), OttlaError)
+    }
+    for partition, log in enumerate(logs):
+        values = [int(value or b"-1") for value in log.values()]
+        # Repeats of a whole batch are allowed, steps back beyond one are not.
+        first_seen = list(dict.fromkeys(values))
+        assert first_seen == sorted(first_seen)
+        wanted = set(range(partition, RECORDS, PARTITIONS)) - refused
+        assert wanted <= set(values), f"lost: {sorted(wanted - set(values))}"
+    assert len(pair.seen(ApiKey.PRODUCE)) > 12, "the faults were not met"

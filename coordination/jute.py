@@ -7,6 +7,7 @@ never believes a length or a count that the remaining bytes cannot hold.
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_type_hints
 
 from coordination.errors import JuteError
@@ -142,6 +143,11 @@ def decode(kind: type[R], data: bytes, position: int = 0) -> tuple[R, int]:
         raise JuteError(f"malformed {kind.__name__}: {error}") from error
 
 
+def encode_into(out: bytearray, value: tuple[Any, ...]) -> None:
+    """Append the bytes of one record."""
+    _RECORDS[type(value)].write(out, value)
+
+
 def encode(value: tuple[Any, ...]) -> bytes:
     """Return the bytes of one record."""
     out = bytearray()
@@ -165,7 +171,8 @@ def _compile(kind: type[R], fields: list[Codec[Any]]) -> Codec[R]:
         return _compile_fixed(kind, "".join(field.fixed or "" for field in fields))
     readers = [field.read for field in fields]
     writers = [field.write for field in fields]
-    make: Callable[[list[Any]], R] = kind._make  # type: ignore[attr-defined]
+    # Half the time of `kind._make`, which checks a length that is right by construction.
+    make: Callable[[list[Any]], R] = partial(tuple.__new__, kind)
 
     def read(data: bytes, position: int) -> tuple[R, int]:
         values = []
@@ -175,7 +182,7 @@ def _compile(kind: type[R], fields: list[Codec[Any]]) -> Codec[R]:
         return make(values), position
 
     def write(out: bytearray, value: R) -> None:
-        for write_field, field in zip(writers, value, strict=True):
+        for write_field, field in zip(writers, value, strict=False):
             write_field(out, field)
 
     return Codec(read, write)
@@ -185,7 +192,7 @@ def _compile_fixed(kind: type[R], code: str) -> Codec[R]:
     # One struct call for the whole record: a Stat has eleven fields.
     packer = struct.Struct(">" + code)
     unpack, pack, size = packer.unpack_from, packer.pack, packer.size
-    make: Callable[[tuple[Any, ...]], R] = kind._make  # type: ignore[attr-defined]
+    make: Callable[[tuple[Any, ...]], R] = partial(tuple.__new__, kind)
 
     def read(data: bytes, position: int) -> tuple[R, int]:
         return make(unpack(data, position)), position + size

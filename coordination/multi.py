@@ -6,7 +6,7 @@ A failed multi answers every operation with an error result, and only then.
 
 import struct
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from coordination import jute
 from coordination.errors import JuteError
@@ -55,8 +55,9 @@ def decode_ops(data: bytes, position: int = 0) -> list[Op]:
         kind, done, position = _header(data, position)
         if done:
             break
-        request, position = jute.decode(_request_type(kind), data, position)
-        ops.append(Op(OpCode(kind), request))
+        op, request_type = _REQUESTS.get(kind) or _refuse(kind)
+        request, position = jute.decode(request_type, data, position)
+        ops.append(Op(op, request))
     kinds = {op.type for op in ops}
     if not (kinds <= _WRITES or kinds <= _READS):
         raise JuteError("a multi holds either reads or writes")
@@ -68,7 +69,7 @@ def encode_ops(ops: Sequence[Op]) -> bytes:
     out = bytearray()
     for op in ops:
         out += _HEADER.pack(op.type, False, -1)
-        out += jute.encode(op.request)
+        jute.encode_into(out, op.request)
     return bytes(out + _END)
 
 
@@ -83,13 +84,13 @@ def decode_results(data: bytes, position: int = 0) -> list[Result]:
         kind, done, position = _header(data, position)
         if done:
             return results
-        response_type = _response_type(kind)
+        op, response_type = _RESPONSES.get(kind) or _refuse(kind)
         if response_type is None:
-            results.append(Result(OpCode(kind), None))
+            results.append(Result(op, None))
             continue
         response, position = jute.decode(response_type, data, position)
         err = response.err if isinstance(response, ErrorResponse) else 0
-        results.append(Result(OpCode(kind), response, err))
+        results.append(Result(op, response, err))
 
 
 def encode_results(results: Sequence[Result]) -> bytes:
@@ -98,7 +99,7 @@ def encode_results(results: Sequence[Result]) -> bytes:
     for result in results:
         out += _HEADER.pack(result.type, False, result.err)
         if result.response is not None:
-            out += jute.encode(result.response)
+            jute.encode_into(out, result.response)
     return bytes(out + _END)
 
 
@@ -115,18 +116,23 @@ def _header(data: bytes, position: int) -> tuple[int, bool, int]:
     return kind, done, position + _HEADER.size
 
 
-def _request_type(kind: int) -> type[tuple[Any, ...]]:
-    request_type = SHAPES[kind].request if kind in _WRITES or kind in _READS else None
-    if request_type is None:
-        raise JuteError(f"operation {kind} cannot stand in a multi")
-    return request_type
+def _refuse(kind: int) -> NoReturn:
+    raise JuteError(f"operation {kind} cannot stand in a multi")
 
 
-def _response_type(kind: int) -> type[tuple[Any, ...]] | None:
-    if kind == OpCode.ERROR:
-        return ErrorResponse
-    if kind == OpCode.CREATE:
-        return PathResponse
-    if kind in _WRITES or kind in _READS:
-        return SHAPES[kind].response
-    raise JuteError(f"result {kind} cannot stand in a multi")
+def _requests() -> dict[int, tuple[OpCode, type[tuple[Any, ...]]]]:
+    found = {}
+    for op in _WRITES | _READS:
+        request = SHAPES[op].request
+        assert request is not None, "whatever stands in a multi has a body"
+        found[int(op)] = (op, request)
+    return found
+
+
+# By number: looking up an enum member costs more than reading the record.
+_REQUESTS: Final = _requests()
+_RESPONSES: Final[dict[int, tuple[OpCode, type[tuple[Any, ...]] | None]]] = {
+    **{int(op): (op, SHAPES[op].response) for op in _WRITES | _READS},
+    int(OpCode.ERROR): (OpCode.ERROR, ErrorResponse),
+    int(OpCode.CREATE): (OpCode.CREATE, PathResponse),
+}

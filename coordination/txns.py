@@ -28,6 +28,10 @@ class TxnType(IntEnum):
     CLOSE = 7
 
 
+_SET_DATA: Final = TxnType.SET_DATA.value
+_CREATE: Final = TxnType.CREATE.value
+
+
 class CreateTxn(NamedTuple):
     """A node came into being. `parent_cversion` is the parent's counter afterwards."""
 
@@ -122,9 +126,10 @@ def ttl_of_owner(owner: int) -> int:
     return owner & MAX_TTL_MS
 
 
-def pack_entry(entry: Entry) -> list[Any]:
+def pack_entry(entry: Entry) -> tuple[Any, ...]:
     """Return what msgpack writes for an entry."""
-    return [entry.zxid, entry.time_ms, entry.session_id, entry.cxid, *_pack(entry.txn)]
+    zxid, time_ms, session_id, cxid, txn = entry
+    return (zxid, time_ms, session_id, cxid, *_pack(txn))
 
 
 def unpack_entry(fields: Sequence[Any]) -> Entry:
@@ -136,22 +141,22 @@ def unpack_entry(fields: Sequence[Any]) -> Entry:
     return Entry(fields[0], fields[1], fields[2], fields[3], _unpack(fields[4:]))
 
 
-def _pack(txn: Txn) -> list[Any]:
-    match txn:
-        case CreateTxn(path, data, acl, owner, cversion):
-            return [TxnType.CREATE.value, path, data, pack_acl(acl), owner, cversion]
-        case SetDataTxn():
-            return [TxnType.SET_DATA.value, *txn]
-        case DeleteTxn():
-            return [TxnType.DELETE.value, *txn]
-        case SetAclTxn(path, acl, aversion):
-            return [TxnType.SET_ACL.value, path, pack_acl(acl), aversion]
-        case MultiTxn(txns):
-            return [TxnType.MULTI.value, [_pack(each) for each in txns]]
-        case SessionTxn():
-            return [TxnType.SESSION.value, *txn]
-        case CloseTxn(paths):
-            return [TxnType.CLOSE.value, paths]
+def _pack(txn: Txn) -> tuple[Any, ...]:
+    # Most frequent first: this runs for every write.
+    if isinstance(txn, SetDataTxn):
+        return (_SET_DATA, *txn)
+    if isinstance(txn, CreateTxn):
+        path, data, acl, owner, cversion = txn
+        return (_CREATE, path, data, pack_acl(acl), owner, cversion)
+    if isinstance(txn, MultiTxn):
+        return (TxnType.MULTI.value, [_pack(each) for each in txn.txns])
+    if isinstance(txn, SetAclTxn):
+        return (TxnType.SET_ACL.value, txn.path, pack_acl(txn.acl), txn.aversion)
+    if isinstance(txn, DeleteTxn):
+        return (TxnType.DELETE.value, *txn)
+    if isinstance(txn, SessionTxn):
+        return (TxnType.SESSION.value, *txn)
+    return (TxnType.CLOSE.value, *txn)
 
 
 def _unpack(fields: Sequence[Any]) -> Txn:

@@ -30,7 +30,7 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from storage.config import topic_defaults
+from storage.config import TOPIC_CONFIG_KEYS, topic_defaults
 
 Configs = Mapping[str, str]
 
@@ -44,7 +44,8 @@ class AlterConfigsHandler:
         self._metadata = metadata
         self._topics = topics
         self._log_defaults = config.topic_defaults
-        self._defaults = topic_defaults(config.originals)
+        built_in = {key.name: key.default for key in TOPIC_CONFIG_KEYS.values()}
+        self._defaults = built_in | topic_defaults(config.originals)
 
     def handle(self, request: Request, message: AlterConfigsRequest) -> Reply:
         """Answer AlterConfigs: what is not named falls back to its default."""

@@ -1,0 +1,680 @@
+"""Administration over a real socket: topics, configs, log dirs, offsets, coordinators."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, TopicId, topic_id_from_text
+from kafkawire.messages import alter_configs as alter
+from kafkawire.messages import incremental_alter_configs as incremental
+from kafkawire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kafkawire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkawire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from kafkawire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kafkawire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from kafkawire.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from kafkawire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkawire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.conftest import BrokerProcess, StartBroker
+from tests.integration.broker.wire import NOW_MS, Wire, batch
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+names = (f"admin-{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
+    with Wire(shared_broker.port) as connected:
+        yield connected
+
+
+@pytest.fixture
+def topic(wire: Wire) -> str:
+    name = next(names)
+    assert wire.create_topic(name).error_code == ErrorCode.NONE
+    return name
+
+
+def partition_count(wire: Wire, name: str) -> int | ErrorCode:
+    """Return how many partitions a topic has, or the error that says why it has none."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
+    )
+    found = wire.ask(ApiKey.METADATA, 12, request, MetadataResponse).topics[0]
+    return len(found.partitions) or next(c for c in ErrorCode if c == found.error_code)
+
+
+# CreateTopics
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_a_topic_is_created_in_every_version(wire: Wire, version: int) -> None:
+    name = next(names)
+    wanted = CreatableTopic(
+        name=name,
+        num_partitions=3,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name="retention.ms", value="5000")],
+    )
+    request = CreateTopicsRequest(topics=[wanted])
+    result = wire.ask(ApiKey.CREATE_TOPICS, version, request, CreateTopicsResponse).topics[0]
+    assert (result.name, result.error_code, result.error_message) == (name, ErrorCode.NONE, None)
+    assert partition_count(wire, name) == 3
+    assert (result.topic_id != ZERO_TOPIC_ID) == (version >= 7)
+    if version >= 5:
+        assert (result.num_partitions, result.replication_factor) == (3, 1)
+        assert result.configs is not None
+        shown = {config.name: (config.value, config.config_source) for config in result.configs}
+        assert shown["retention.ms"] == ("5000", 1)
+        assert shown["segment.bytes"] == ("1073741824", 5)
+
+
+def test_a_topic_that_is_only_validated_is_not_created(wire: Wire) -> None:
+    name = next(names)
+    wanted = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+    request = CreateTopicsRequest(topics=[wanted], validate_only=True)
+    result = wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics[0]
+    assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 1)
+    assert partition_count(wire, name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_brokers_may_be_chosen_for_each_partition(wire: Wire) -> None:
+    name = next(names)
+    wanted = CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=[1001])
+            for index in range(2)
+        ],
+    )
+    request = CreateTopicsRequest(topics=[wanted])
+    assert (
+        wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics[0].error_code == 0
+    )
+    assert partition_count(wire, name) == 2
+
+
+def wish(
+    *,
+    name: str = "",
+    partitions: int = 1,
+    replication_factor: int = 1,
+    assignments: Sequence[CreatableReplicaAssignment] = (),
+    **configs: str | None,
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name or next(names),
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=assignments,
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+
+
+ON_UNKNOWN_BROKER = [CreatableReplicaAssignment(partition_index=0, broker_ids=[5])]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (wish(name="a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (wish(partitions=0), ErrorCode.INVALID_PARTITIONS),
+        (wish(partitions=10_001), ErrorCode.POLICY_VIOLATION),
+        (wish(replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (wish(replication_factor=2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (wish(retention_ms="x"), ErrorCode.INVALID_CONFIG),
+        (wish(retention_ms=None), ErrorCode.INVALID_CONFIG),
+        (wish(no_such_key="1"), ErrorCode.INVALID_CONFIG),
+        (wish(assignments=ON_UNKNOWN_BROKER), ErrorCode.INVALID_REQUEST),
+        (
+            wish(partitions=-1, replication_factor=-1, assignments=ON_UNKNOWN_BROKER),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, ErrorCode) else "",
+)
+def test_a_topic_that_cannot_be_is_refused(
+    wire: Wire, wanted: CreatableTopic, code: ErrorCode
+) -> None:
+    request = CreateTopicsRequest(topics=[wanted])
+    result = wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics[0]
+    assert result.error_code == code
+    assert result.error_message
+    assert (result.num_partitions, result.configs) == (-1, [])
+
+
+def test_a_topic_exists_once(wire: Wire, topic: str) -> None:
+    assert wire.create_topic(topic).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    dotted, dashed = f"{topic}.x", f"{topic}_x"
+    assert wire.create_topic(dotted).error_code == ErrorCode.NONE
+    assert wire.create_topic(dashed).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_topic_named_twice_in_a_request_is_refused_and_the_others_are_created(wire: Wire) -> None:
+    twice, once = next(names), next(names)
+    request = CreateTopicsRequest(topics=[wish(name=twice), wish(name=once), wish(name=twice)])
+    response = wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse)
+    assert {result.name: result.error_code for result in response.topics} == {
+        twice: ErrorCode.INVALID_REQUEST,
+        once: ErrorCode.NONE,
+    }
+
+
+# DeleteTopics
+
+
+def delete(wire: Wire, *wanted: DeleteTopicState, version: int = 6) -> list[int]:
+    request = DeleteTopicsRequest(timeout_ms=1000)
+    if version >= 6:
+        request.topics = wanted
+    else:
+        request.topic_names = [topic.name or "" for topic in wanted]
+    response = wire.ask(ApiKey.DELETE_TOPICS, version, request, DeleteTopicsResponse)
+    return [result.error_code for result in response.responses]
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_a_deleted_topic_is_gone_and_its_successor_is_empty(
+    wire: Wire, topic: str, version: int
+) -> None:
+    wire.produce(topic, batch(b"old"))
+    assert delete(wire, DeleteTopicState(name=topic), version=version) == [ErrorCode.NONE]
+    assert partition_count(wire, topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert wire.produce(topic, batch(b"a")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert wire.create_topic(topic).error_code == ErrorCode.NONE
+    assert wire.fetch(topic, 0).high_watermark == 0
+
+
+def test_a_topic_can_be_deleted_by_its_id(wire: Wire) -> None:
+    name = next(names)
+    topic_id = wire.create_topic(name).topic_id
+    assert delete(wire, DeleteTopicState(name=None, topic_id=topic_id)) == [ErrorCode.NONE]
+    assert partition_count(wire, name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+UNKNOWN_ID = topic_id_from_text("A" * 21 + "Q")
+
+
+@pytest.mark.parametrize(
+    ("name", "topic_id", "code"),
+    [
+        ("no-such-topic", ZERO_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (None, UNKNOWN_ID, ErrorCode.UNKNOWN_TOPIC_ID),
+        ("both", UNKNOWN_ID, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_not_there_cannot_be_deleted(
+    wire: Wire, name: str | None, topic_id: TopicId, code: ErrorCode
+) -> None:
+    assert delete(wire, DeleteTopicState(name=name, topic_id=topic_id)) == [code]
+
+
+def test_a_topic_named_twice_is_not_deleted(wire: Wire, topic: str) -> None:
+    twice = [DeleteTopicState(name=topic)] * 2
+    assert delete(wire, *twice) == [ErrorCode.INVALID_REQUEST] * 2
+    assert partition_count(wire, topic) == 1
+
+
+def test_deletion_can_be_switched_off(start_broker: StartBroker) -> None:
+    broker = start_broker(overrides={"delete.topic.enable": "false"})
+    with Wire(broker.port) as wire:
+        wire.create_topic("t")
+        wanted = DeleteTopicState(name="t")
+        assert delete(wire, wanted, version=2) == [ErrorCode.INVALID_REQUEST]
+        assert delete(wire, wanted, version=3) == [ErrorCode.TOPIC_DELETION_DISABLED]
+
+
+# CreatePartitions
+
+
+def grow(wire: Wire, name: str, count: int, *, version: int = 3, brokers: int | None = None) -> int:
+    assignments = brokers and [CreatePartitionsAssignment(broker_ids=[brokers])]
+    wanted = CreatePartitionsTopic(name=name, count=count, assignments=assignments or None)
+    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=1000)
+    response = wire.ask(ApiKey.CREATE_PARTITIONS, version, request, CreatePartitionsResponse)
+    return response.results[0].error_code
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_a_topic_grows_and_keeps_what_it_had(wire: Wire, topic: str, version: int) -> None:
+    wire.produce(topic, batch(b"a"))
+    assert grow(wire, topic, 3, version=version) == ErrorCode.NONE
+    assert partition_count(wire, topic) == 3
+    assert wire.fetch(topic, 0).high_watermark == 1
+    assert wire.produce(topic, batch(b"b"), partition=2).base_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "brokers", "code"),
+    [
+        (1, None, ErrorCode.INVALID_PARTITIONS),
+        (3, 1001, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, 5, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, 1001, ErrorCode.NONE),
+    ],
+)
+def test_growth_is_checked(
+    wire: Wire, topic: str, count: int, brokers: int | None, code: ErrorCode
+) -> None:
+    assert grow(wire, topic, count, brokers=brokers) == code
+    assert partition_count(wire, topic) == (2 if code == ErrorCode.NONE else 1)
+
+
+def test_growth_can_be_only_validated_and_names_each_topic_once(wire: Wire, topic: str) -> None:
+    wanted = CreatePartitionsTopic(name=topic, count=5, assignments=None)
+    for topics, code in (([wanted], ErrorCode.NONE), ([wanted] * 2, ErrorCode.INVALID_REQUEST)):
+        request = CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+        response = wire.ask(ApiKey.CREATE_PARTITIONS, 3, request, CreatePartitionsResponse)
+        assert [result.error_code for result in response.results] == [code]
+    assert partition_count(wire, topic) == 1
+
+
+# Configs
+
+
+def describe(
+    wire: Wire,
+    kind: int,
+    name: str,
+    keys: Sequence[str] | None = None,
+    *,
+    version: int = 4,
+) -> DescribeConfigsResult:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        ],
+        include_synonyms=True,
+        include_documentation=version >= 3,
+    )
+    return wire.ask(ApiKey.DESCRIBE_CONFIGS, version, request, DescribeConfigsResponse).results[0]
+
+
+def config(wire: Wire, topic: str, key: str) -> DescribeConfigsResourceResult:
+    found = describe(wire, TOPIC, topic, [key]).configs
+    assert len(found) == 1
+    return found[0]
+
+
+def alter_incrementally(
+    wire: Wire, topic: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> int:
+    resource = incremental.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name=topic,
+        configs=[
+            incremental.AlterableConfig(name=name, config_operation=operation, value=value)
+            for name, operation, value in changes
+        ],
+    )
+    request = incremental.IncrementalAlterConfigsRequest(
+        resources=[resource], validate_only=validate_only
+    )
+    response = wire.ask(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, incremental.IncrementalAlterConfigsResponse
+    )
+    return response.responses[0].error_code
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_the_configs_of_a_topic_are_described_in_every_version(wire: Wire, version: int) -> None:
+    name = next(names)
+    wire.create_topic(name, retention_ms="5000")
+    result = describe(wire, TOPIC, name, version=version)
+    entries = {entry.name: entry for entry in result.configs}
+    entry = entries["retention.ms"]
+    assert (result.error_code, entry.value, entry.config_source) == (ErrorCode.NONE, "5000", 1)
+    assert [(s.name, s.value, s.source) for s in entry.synonyms] == [
+        ("retention.ms", "5000", 1),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    assert not entry.is_sensitive
+    assert not entry.read_only
+    assert bool(entry.documentation) == (version >= 3)
+    assert entry.config_type == (5 if version >= 3 else 0)
+
+
+def test_the_brokers_configs_are_described_and_read_only(start_broker: StartBroker) -> None:
+    broker = start_broker(overrides={"log.retention.hours": "2", "broker.id": "7"})
+    with Wire(broker.port) as wire:
+        entries = {entry.name: entry for entry in describe(wire, BROKER, "7").configs}
+        assert (entries["broker.id"].value, entries["broker.id"].config_source) == ("7", 4)
+        assert entries["broker.id"].read_only
+        assert describe(wire, BROKER, "").configs == []
+        wire.create_topic("t")
+        retention = config(wire, "t", "retention.ms")
+        assert (retention.value, retention.config_source) == ("7200000", 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "5", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (32, "group", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_has_no_configs_is_refused(wire: Wire, kind: int, name: str, code: ErrorCode) -> None:
+    result = describe(wire, kind, name)
+    assert (result.error_code, result.configs) == (code, [])
+    assert result.error_message
+
+
+def test_a_changed_config_reaches_the_log_at_once(wire: Wire, topic: str) -> None:
+    assert wire.produce(topic, batch(b"x" * 1000)).error_code == ErrorCode.NONE
+    assert alter_incrementally(wire, topic, ("max.message.bytes", SET, "500")) == ErrorCode.NONE
+    assert wire.produce(topic, batch(b"x" * 1000)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert alter_incrementally(wire, topic, ("max.message.bytes", DELETE, None)) == ErrorCode.NONE
+    assert wire.produce(topic, batch(b"x" * 1000)).error_code == ErrorCode.NONE
+
+
+def test_lists_grow_and_shrink(wire: Wire, topic: str) -> None:
+    for operation, expected in ((APPEND, "delete,compact"), (SUBTRACT, "delete")):
+        assert alter_incrementally(wire, topic, ("cleanup.policy", operation, "compact")) == 0
+        assert config(wire, topic, "cleanup.policy").value == expected
+
+
+def test_replacing_configs_forgets_the_others(wire: Wire) -> None:
+    name = next(names)
+    wire.create_topic(name, retention_ms="5", segment_ms="6")
+    resource = alter.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name=name,
+        configs=[alter.AlterableConfig(name="segment.ms", value="7")],
+    )
+    for version in range(3):
+        request = alter.AlterConfigsRequest(resources=[resource])
+        key = ApiKey.ALTER_CONFIGS
+        response = wire.ask(key, version, request, alter.AlterConfigsResponse)
+        assert response.responses[0].error_code == ErrorCode.NONE
+    assert config(wire, name, "segment.ms").value == "7"
+    assert config(wire, name, "retention.ms").value == "604800000"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("retention.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (("no.such.key", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_bad_change_changes_nothing(
+    wire: Wire, topic: str, change: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    assert alter_incrementally(wire, topic, ("segment.ms", SET, "5"), change) == code
+    assert config(wire, topic, "segment.ms").value == "604800000"
+
+
+def test_a_change_can_be_only_validated(wire: Wire, topic: str) -> None:
+    change = ("segment.ms", SET, "5")
+    assert alter_incrementally(wire, topic, change, validate_only=True) == ErrorCode.NONE
+    assert config(wire, topic, "segment.ms").value == "604800000"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (BROKER, "1001", ErrorCode.INVALID_REQUEST),
+        (8, "1001", ErrorCode.INVALID_REQUEST),
+        (TOPIC, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_only_topics_can_be_altered(wire: Wire, kind: int, name: str, code: ErrorCode) -> None:
+    resource = alter.AlterConfigsResource(resource_type=kind, resource_name=name)
+    request = alter.AlterConfigsRequest(resources=[resource])
+    response = wire.ask(ApiKey.ALTER_CONFIGS, 2, request, alter.AlterConfigsResponse)
+    assert response.responses[0].error_code == code
+
+
+# ListOffsets and DeleteRecords
+
+
+def list_offset(
+    wire: Wire, topic: str, timestamp: int, *, version: int = 7, partition: int = 0, epoch: int = -1
+) -> ListOffsetsPartitionResponse:
+    wanted = ListOffsetsPartition(
+        partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
+    )
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
+    )
+    response = wire.ask(ApiKey.LIST_OFFSETS, version, request, ListOffsetsResponse)
+    return response.topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_offsets_are_found_by_words_and_by_time(wire: Wire, topic: str, version: int) -> None:
+    for shift in (0, 100, 200):
+        wire.produce(topic, batch(b"a", b"b", timestamp_ms=NOW_MS + shift))
+    found = {
+        timestamp: list_offset(wire, topic, timestamp, version=version)
+        for timestamp in (-1, -2, 0, NOW_MS + 1, NOW_MS + 2, NOW_MS + 500)
+    }
+    assert {t: (r.error_code, r.timestamp, r.offset) for t, r in found.items()} == {
+        -1: (ErrorCode.NONE, -1, 6),
+        -2: (ErrorCode.NONE, -1, 0),
+        0: (ErrorCode.NONE, NOW_MS, 0),
+        NOW_MS + 1: (ErrorCode.NONE, NOW_MS + 1, 1),
+        NOW_MS + 2: (ErrorCode.NONE, NOW_MS + 100, 2),
+        NOW_MS + 500: (ErrorCode.NONE, -1, -1),
+    }
+    assert found[-1].leader_epoch == (0 if version >= 4 else -1)
+
+
+def test_the_largest_timestamp_needs_version_7(wire: Wire, topic: str) -> None:
+    wire.produce(topic, batch(b"a", timestamp_ms=NOW_MS + 50))
+    wire.produce(topic, batch(b"b", timestamp_ms=NOW_MS))
+    newest = list_offset(wire, topic, -3)
+    assert (newest.error_code, newest.timestamp, newest.offset) == (0, NOW_MS + 50, 0)
+    old = list_offset(wire, topic, -3, version=6)
+    assert old.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_empty_topic_has_no_largest_timestamp(wire: Wire, topic: str) -> None:
+    found = list_offset(wire, topic, -3)
+    assert (found.error_code, found.timestamp, found.offset) == (ErrorCode.NONE, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("partition", "timestamp", "epoch", "code"),
+    [
+        (9, -1, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (0, -1, 5, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (0, -4, -1, ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+def test_a_lookup_that_cannot_be_is_refused(
+    wire: Wire, topic: str, partition: int, timestamp: int, epoch: int, code: ErrorCode
+) -> None:
+    found = list_offset(wire, topic, timestamp, partition=partition, epoch=epoch)
+    assert (found.error_code, found.offset) == (code, -1)
+
+
+def test_a_partition_named_twice_is_refused(wire: Wire, topic: str) -> None:
+    wanted = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=-1)] * 2)
+    request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
+    response = wire.ask(ApiKey.LIST_OFFSETS, 7, request, ListOffsetsResponse)
+    assert [p.error_code for p in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def delete_records(
+    wire: Wire, topic: str, offset: int, *, version: int = 2, partition: int = 0
+) -> tuple[int, int]:
+    wanted = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=1000
+    )
+    response = wire.ask(ApiKey.DELETE_RECORDS, version, request, DeleteRecordsResponse)
+    found = response.topics[0].partitions[0]
+    return found.error_code, found.low_watermark
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_deleted_records_are_out_of_reach(wire: Wire, topic: str, version: int) -> None:
+    wire.produce(topic, batch(b"a", b"b", b"c"))
+    assert delete_records(wire, topic, 2, version=version) == (ErrorCode.NONE, 2)
+    assert delete_records(wire, topic, 1, version=version) == (ErrorCode.NONE, 2)
+    assert list_offset(wire, topic, -2).offset == 2
+    assert wire.fetch(topic, 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert wire.fetch(topic, 2).log_start_offset == 2
+    assert delete_records(wire, topic, -1, version=version) == (ErrorCode.NONE, 3)
+
+
+@pytest.mark.parametrize(
+    ("offset", "partition", "code"),
+    [
+        (4, 0, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-2, 0, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (0, 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_records_that_are_not_there_cannot_be_deleted(
+    wire: Wire, topic: str, offset: int, partition: int, code: ErrorCode
+) -> None:
+    wire.produce(topic, batch(b"a", b"b", b"c"))
+    assert delete_records(wire, topic, offset, partition=partition) == (code, -1)
+
+
+def test_a_compacted_topic_keeps_its_records(wire: Wire) -> None:
+    name = next(names)
+    wire.create_topic(name, cleanup_policy="compact")
+    assert delete_records(wire, name, 0) == (ErrorCode.POLICY_VIOLATION, -1)
+
+
+# DescribeLogDirs
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_log_dirs_tell_sizes(
+    shared_broker: BrokerProcess, wire: Wire, topic: str, version: int
+) -> None:
+    sent = batch(b"a" * 1000)
+    wire.produce(topic, sent)
+    request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[0])])
+    response = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, version, request, DescribeLogDirsResponse)
+    found = response.results[0]
+    assert Path(found.log_dir) == shared_broker.data_dir.absolute()
+    assert [
+        (t.name, p.partition_index, p.partition_size) for t in found.topics for p in t.partitions
+    ] == [(topic, 0, len(sent))]
+    assert (found.total_bytes > found.usable_bytes > 0) == (version >= 4)
+
+
+def test_all_partitions_of_all_log_dirs_can_be_listed(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    paths = [tmp_path / "first", tmp_path / "second"]
+    broker = start_broker(overrides={"log.dirs": ",".join(map(str, paths))})
+    with Wire(broker.port) as wire:
+        wire.create_topic("t", partitions=4)
+        request = DescribeLogDirsRequest(topics=None)
+        response = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request, DescribeLogDirsResponse)
+    assert [Path(result.log_dir) for result in response.results] == paths
+    assert [len(result.topics[0].partitions) for result in response.results] == [2, 2]
+
+
+# Producer ids and coordinators
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_producer_gets_an_id_of_its_own(wire: Wire, version: int) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    given = [
+        wire.ask(ApiKey.INIT_PRODUCER_ID, version, request, InitProducerIdResponse)
+        for _ in range(3)
+    ]
+    assert [(answer.error_code, answer.producer_epoch) for answer in given] == [(0, 0)] * 3
+    assert len({answer.producer_id for answer in given}) == 3
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "producer_id", "epoch", "code"),
+    [
+        ("t", -1, -1, ErrorCode.UNSUPPORTED_VERSION),
+        ("", -1, -1, ErrorCode.INVALID_REQUEST),
+        (None, 5, -1, ErrorCode.INVALID_REQUEST),
+        (None, -1, 5, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_no_idempotent_producer_gets_none(
+    wire: Wire, transactional_id: str | None, producer_id: int, epoch: int, code: ErrorCode
+) -> None:
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=1000,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+    )
+    answer = wire.ask(ApiKey.INIT_PRODUCER_ID, 4, request, InitProducerIdResponse)
+    assert (answer.error_code, answer.producer_id) == (code, -1)
+
+
+@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("key_type", [0, 1])
+def test_nobody_coordinates_yet(wire: Wire, version: int, key_type: int) -> None:
+    request = FindCoordinatorRequest(key_type=key_type if version >= 1 else 0)
+    if version >= 4:
+        request.coordinator_keys = ["a", "b"]
+    else:
+        request.key = "a"
+    answer = wire.ask(ApiKey.FIND_COORDINATOR, version, request, FindCoordinatorResponse)
+    codes = [each.error_code for each in answer.coordinators] or [answer.error_code]
+    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * (2 if version >= 4 else 1)
+
+
+def test_an_unknown_kind_of_coordinator_is_refused(wire: Wire) -> None:
+    request = FindCoordinatorRequest(key="a", key_type=7)
+    answer = wire.ask(ApiKey.FIND_COORDINATOR, 3, request, FindCoordinatorResponse)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST

@@ -151,7 +151,7 @@ class StartBroker(Protocol):
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """A function that starts brokers; those that still run at the end of the test are killed."""
+    """A function that starts brokers; those that still run at the end of the test are stopped."""
     started: list[BrokerProcess] = []
 
     def start(
@@ -163,8 +163,9 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
         return broker
 
     yield start
+    # In order, not killed: a broker that does not stop when asked to is a failure of its own.
     for broker in started:
-        broker.kill()
+        broker.stop()
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +176,7 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPr
         broker.wait_for_event(READY_EVENT)
         yield broker
     finally:
-        broker.kill()
+        broker.stop()
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 """The command itself: help, versions, speed of its start, and the broker that it runs."""
 
 import json
+import os
 import re
+import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from ottla.cli.__main__ import make_app
 from tests.integration.cli.conftest import RunOttla
 
 TIMEOUT_S = 30
-START_LIMIT_S = 0.3
+HELP_LIMIT_S = 0.3
 
 
 def command_paths() -> list[tuple[str, ...]]:
@@ -51,15 +52,19 @@ def test_all_commands_of_the_contract_are_there() -> None:
     }  # fmt: skip
 
 
-def test_help_comes_at_once(run_ottla_process: RunOttla) -> None:
-    fastest_s = min(seconds_of(run_ottla_process, "--help") for _ in range(5))
-    assert fastest_s < START_LIMIT_S
+def test_help_comes_at_once() -> None:
+    """In seconds of the processor: the clock on the wall belongs to the whole machine."""
+    assert min(cpu_seconds_of_help() for _ in range(3)) < HELP_LIMIT_S
 
 
-def seconds_of(run_ottla: RunOttla, *arguments: str) -> float:
-    started_s = time.perf_counter()
-    assert run_ottla(*arguments).returncode == 0
-    return time.perf_counter() - started_s
+def cpu_seconds_of_help() -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Without what measures the coverage of child processes.
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    command = [sys.executable, "-m", "ottla.cli", "--help"]
+    subprocess.run(command, env=plain, stdout=subprocess.DEVNULL, check=True, timeout=TIMEOUT_S)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def test_the_version_is_told_for_people_and_programs(run_ottla: RunOttla) -> None:

@@ -25,11 +25,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_USAGE if stop.code else EXIT_OK
     # Starting makes many objects and no garbage: looking for some would take a tenth of the time.
     gc.disable()
+    try:
+        return _run(arguments)
+    finally:
+        gc.enable()
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from broker.daemon import read_config, run
     from broker.errors import ConfigError
     from broker.log_setup import set_up_logging
 
-    set_up_logging(arguments.log_level)
+    set_up_logging(arguments.log_level, sys.stderr)
     try:
         config = read_config(arguments.properties, arguments.override)
     except (ConfigError, OSError) as error:

@@ -1,19 +1,18 @@
 """How the broker logs: for people on a terminal, JSON lines otherwise (composition).
 
-Events go to standard error; standard output is for what programs read.
+Daemons log to standard error; standard output is for what programs read.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
 from typing import TextIO
 
 import structlog
 from structlog.typing import Processor
 
 
-def set_up_logging(level: str, stream: TextIO = sys.stderr) -> None:
+def set_up_logging(level: str, stream: TextIO) -> None:
     """Send all events from `level` up to `stream`."""
     structlog.configure(
         processors=[

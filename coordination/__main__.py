@@ -2,12 +2,9 @@
 
 import argparse
 import asyncio
-import logging
 import sys
 from pathlib import Path
 from typing import Final
-
-import structlog
 
 from coordination import daemon
 from coordination.config import (
@@ -21,6 +18,7 @@ from coordination.config import (
 from coordination.data_dir import DataDir
 from coordination.errors import DataError
 from coordination.export import export_zookeeper
+from coordination.log_setup import set_up_logging
 from coordination.recovery import recover
 from coordination.repair import truncate_at
 
@@ -95,7 +93,7 @@ def _tls(options: argparse.Namespace) -> TlsConfig | None:
 def main(argv: list[str]) -> int:
     """Run the daemon, or one offline command; return the exit code."""
     options = parser().parse_args(argv)
-    _set_up_logging()
+    set_up_logging()
     try:
         if options.truncate_at is not None:
             return _truncate(options.data_dir, options.truncate_at)
@@ -147,18 +145,6 @@ def _export(directory: Path, target: Path) -> int:
     finally:
         data_dir.close()
     return EXIT_OK
-
-
-def _set_up_logging() -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.KeyValueRenderer(key_order=["timestamp", "level", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
 
 
 def _say(text: str) -> None:

@@ -16,6 +16,7 @@ import structlog
 from coordination import snapshot
 from coordination.data_dir import Identity, snapshot_path, snapshots_of, spent_files
 from coordination.errors import DataError
+from coordination.log_setup import set_up_logging
 from coordination.packing import unpack
 from coordination.recovery import recover
 
@@ -75,7 +76,7 @@ def take_snapshot(directory: Path) -> int | None:
     recovered = recover(directory, Identity(store_id, secret), closed_only=True)
     zxid = recovered.state.zxid
     newest = snapshots_of(directory)
-    if newest and newest[0][0] >= zxid:
+    if zxid == 0 or (newest and newest[0][0] >= zxid):
         return None
     snapshot.write(snapshot_path(directory, zxid), recovered.state, store_id, recovered.last_crc)
     return zxid
@@ -84,6 +85,7 @@ def take_snapshot(directory: Path) -> int | None:
 def main(argv: list[str]) -> int:
     """The child's entry point."""
     os.nice(NICENESS)
+    set_up_logging()
     try:
         zxid = take_snapshot(Path(argv[0]))
     except (DataError, OSError) as error:

@@ -1,0 +1,75 @@
+"""Who is called for an event, and what is armed again."""
+
+from coordination.client.watch_registry import (
+    REARM_BATCH_BYTES,
+    Kind,
+    WatchEvent,
+    WatchRegistry,
+)
+from coordination.messages import EventType, SetWatches2Request, SetWatchesRequest
+
+
+def first(_event: WatchEvent) -> None:
+    """A callback."""
+
+
+def second(_event: WatchEvent) -> None:
+    """Another one."""
+
+
+def test_a_one_shot_callback_is_called_once() -> None:
+    registry = WatchRegistry()
+    registry.add(Kind.DATA, "/a", first)
+    registry.add(Kind.DATA, "/a", first)
+    assert registry.hit(EventType.NODE_CHILDREN_CHANGED, "/a") == []
+    assert registry.hit(EventType.NODE_DATA_CHANGED, "/a") == [first]
+    assert registry.hit(EventType.NODE_DATA_CHANGED, "/a") == []
+
+
+def test_a_deletion_hits_everything_at_the_node_once() -> None:
+    registry = WatchRegistry()
+    for kind in (Kind.DATA, Kind.CHILD, Kind.PERSISTENT):
+        registry.add(kind, "/a", first)
+    registry.add(Kind.CHILD, "/a", second)
+    assert registry.hit(EventType.NODE_DELETED, "/a") == [first, second]
+
+
+def test_recursive_callbacks_hear_of_descendants() -> None:
+    registry = WatchRegistry()
+    registry.add(Kind.RECURSIVE, "/a", first)
+    registry.add(Kind.RECURSIVE, "/", second)
+    assert registry.hit(EventType.NODE_CREATED, "/a/b/c") == [first, second]
+    assert registry.hit(EventType.NODE_CREATED, "/ab") == [second]
+    assert registry.hit(EventType.NODE_CHILDREN_CHANGED, "/a/b") == []
+
+
+def test_rearming_names_every_watch_and_uses_the_old_request_when_it_can() -> None:
+    registry = WatchRegistry()
+    registry.add(Kind.DATA, "/d", first)
+    registry.add(Kind.EXIST, "/e", first)
+    registry.add(Kind.CHILD, "/c", first)
+    assert list(registry.rearm(9)) == [SetWatchesRequest(9, ["/d"], ["/e"], ["/c"])]
+    registry.add(Kind.PERSISTENT, "/p", first)
+    registry.add(Kind.RECURSIVE, "/r", first)
+    assert list(registry.rearm(9)) == [
+        SetWatches2Request(9, ["/d"], ["/e"], ["/c"], ["/p"], ["/r"])
+    ]
+
+
+def test_very_many_watches_are_armed_in_batches() -> None:
+    registry = WatchRegistry()
+    paths = [f"/{'x' * 1000}-{n}" for n in range(500)]
+    for path in paths:
+        registry.add(Kind.CHILD, path, first)
+    requests = list(registry.rearm(1))
+    assert len(requests) > 3
+    assert [path for request in requests for path in request.child_watches] == paths
+    for request in requests:
+        assert sum(map(len, request.child_watches)) <= REARM_BATCH_BYTES
+
+
+def test_nothing_is_armed_after_an_expiry() -> None:
+    registry = WatchRegistry()
+    registry.add(Kind.RECURSIVE, "/a", first)
+    registry.clear()
+    assert list(registry.rearm(1)) == []

@@ -1,0 +1,51 @@
+"""What an operator may set."""
+
+import pytest
+
+from coordination.__main__ import config_from, parser
+from coordination.config import Address, CoordinatorConfig, PasswordKind
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:2181", Address("127.0.0.1", 2181)),
+        ("[::1]:0", Address("::1", 0)),
+        (":2181", Address("", 2181)),
+    ],
+)
+def test_an_address_is_read(text: str, address: Address) -> None:
+    assert Address.parse(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000", "a:b:1"])
+def test_something_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        Address.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tick=0"], "tick_ms must be positive, got 0"),
+        (["--min-session-timeout=9", "--max-session-timeout=8"], "within 1..max"),
+        (["--server-id=0"], "server_id must be within 1..127"),
+        (["--super-digest=nobody"], "super_digest must be"),
+        (["--tls-listen=127.0.0.1:0"], "needs --tls-cert"),
+    ],
+)
+def test_a_wrong_option_is_named(options: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        config_from(parser().parse_args(options))
+
+
+def test_options_become_configuration() -> None:
+    config = config_from(
+        parser().parse_args(["--tick=50", "--passwords=zookeeper", "--wal-fsync=off"])
+    )
+    assert config == CoordinatorConfig(
+        tick_ms=50,
+        min_session_timeout_ms=100,
+        passwords=PasswordKind.ZOOKEEPER,
+        does_sync=False,
+    )

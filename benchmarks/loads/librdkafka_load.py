@@ -129,7 +129,7 @@ def _consume(address: str) -> float:
     started_s = time.perf_counter()
     missing = RECORDS
     while missing > 0:
-        records = consumer.consume(CONSUME_BATCH, timeout=CLIENT_TIMEOUT_S)
+        records = consumer.consume(min(CONSUME_BATCH, missing), CLIENT_TIMEOUT_S)
         if not records:
             raise RuntimeError(f"{missing} records never came")
         missing -= len(records)

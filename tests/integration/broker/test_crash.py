@@ -68,7 +68,7 @@ async def read_all(address: str) -> dict[int, bytes]:
     """Read the partition from beginning to end; the consumer checks every CRC."""
     values: dict[int, bytes] = {}
     async with ottla.Consumer(address, auto_offset_reset="earliest") as consumer:
-        await consumer.assign([PARTITION])
+        consumer.assign([PARTITION])
         end = (await consumer.end_offsets([PARTITION]))[PARTITION]
         async with asyncio.timeout(TIMEOUT_S):
             while len(values) < end:

@@ -53,7 +53,7 @@ async def write_ottla(address: str, topic: str, codec: str, records: Iterable[Sa
 async def read_ottla(address: str, topic: str, count: int) -> list[Received]:
     received: list[Received] = []
     async with ottla.Consumer(address, auto_offset_reset="earliest") as consumer:
-        await consumer.assign([TopicPartition(topic, 0)])
+        consumer.assign([TopicPartition(topic, 0)])
         async for record in consumer:
             received.append(
                 Received(
@@ -149,7 +149,7 @@ async def read_confluent(address: str, topic: str, count: int) -> list[Received]
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     received: list[Received] = []
     while len(received) < count:
-        messages = consumer.consume(POLL_BATCH, timeout=CLIENT_TIMEOUT_S)
+        messages = consumer.consume(min(POLL_BATCH, count - len(received)), CLIENT_TIMEOUT_S)
         assert messages, f"only {len(received)} of {count} came"
         for message in messages:
             assert message.error() is None, message.error()
@@ -177,19 +177,21 @@ async def write_kafka_python(
         enable_idempotence=False,
         linger_ms=5,
     )
-    futures = [
-        producer.send(
-            topic,
-            record.value,
-            record.key,
-            list(record.headers),
-            partition=0,
-            timestamp_ms=record.timestamp_ms,
-        )
-        for record in records
-    ]
-    producer.flush(CLIENT_TIMEOUT_S)
-    producer.close(CLIENT_TIMEOUT_S)
+    try:
+        futures = [
+            producer.send(
+                topic,
+                record.value,
+                record.key,
+                list(record.headers),
+                partition=0,
+                timestamp_ms=record.timestamp_ms,
+            )
+            for record in records
+        ]
+        producer.flush(CLIENT_TIMEOUT_S)
+    finally:
+        producer.close(CLIENT_TIMEOUT_S)
     for offset, future in enumerate(futures):
         assert future.get(0).offset == offset
 

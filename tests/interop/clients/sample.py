@@ -37,9 +37,12 @@ def samples(count: int, seed: int) -> Iterator[Sample]:
     """Yield records with null and empty keys and values, arbitrary bytes, headers and times."""
     dice = random.Random(seed)
     for number in range(count):
+        key = dice.choice((None, b"", f"key-{number % 97}".encode(), dice.randbytes(8)))
+        values = (b"", dice.randbytes(dice.randint(1, 120)), _text(dice))
         yield Sample(
-            key=dice.choice((None, b"", f"key-{number % 97}".encode(), dice.randbytes(8))),
-            value=dice.choice((None, b"", dice.randbytes(dice.randint(1, 120)), _text(dice))),
+            key=key,
+            # aiokafka and kafka-python refuse to write a record that has neither.
+            value=dice.choice(values if key is None else (None, *values)),
             headers=HEADERS if number % 4 == 0 else (),
             timestamp_ms=BASE_TIMESTAMP_MS + number * 3 - dice.randint(0, 50),
         )

@@ -39,6 +39,7 @@ class RecordingProxy:
     def __init__(self, port: int) -> None:
         self.batches: list[bytes] = []
         self._broker_port = port
+        self._connections: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
     async def serve(self, port: int) -> AsyncIterator[None]:
@@ -48,12 +49,22 @@ class RecordingProxy:
             yield
         finally:
             server.close()
+            for connection in self._connections:
+                connection.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
 
     async def _on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.append(task)
         upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", self._broker_port)
-        await asyncio.gather(
-            self._pass_requests(reader, upstream), self._pass(upstream_reader, writer)
-        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pass_requests(reader, upstream))
+                group.create_task(self._pass(upstream_reader, writer))
+        finally:
+            upstream.close()
+            writer.close()
 
     async def _pass_requests(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -64,13 +75,12 @@ class RecordingProxy:
                 self._record(frame)
             writer.write(data)
             await writer.drain()
-        writer.close()
+        writer.write_eof()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(READ_BYTES):
             writer.write(data)
             await writer.drain()
-        writer.close()
 
     def _record(self, frame: memoryview) -> None:
         header, start = decode_request_header(frame)

@@ -16,7 +16,7 @@ a length that the bytes cannot hold is refused before anything is allocated for 
 Source: org.apache.kafka.common.record.DefaultRecord of Kafka 3.9.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -74,17 +74,12 @@ def read_rows(
     Raises:
         CorruptBatchError: the bytes are not `count` records.
     """
-    if count * MIN_RECORD_BYTES > len(data):
-        raise CorruptBatchError(f"{len(data)} bytes cannot hold {count} records")
-    section = bytes(data)
-    try:
-        rows = _read_fields(section, count, base_offset, base_timestamp_ms)
-    except IndexError:
-        raise CorruptBatchError(f"a record runs past the end, {len(section)} bytes") from None
+    rows = list(_iterate_fields(bytes(data), count, base_offset, base_timestamp_ms))
     if append_timestamp_ms is not None:
         rows = [(row[0], append_timestamp_ms, row[2], row[3], row[4]) for row in rows]
-    elif any(not _MIN_INT64 <= row[1] <= _MAX_INT64 for row in rows):
-        raise CorruptBatchError("a timestamp leaves 64 bits")
+    else:
+        _check_timestamp(min((row[1] for row in rows), default=0))
+        _check_timestamp(max((row[1] for row in rows), default=0))
     if before or after:
         return [tuple.__new__(row_type, before + row + after) for row in rows]
     return list(map(partial(tuple.__new__, row_type), rows))
@@ -96,98 +91,112 @@ def survey_records(data: BytesLike, count: int, base_timestamp_ms: int) -> Surve
     Raises:
         CorruptBatchError: the bytes are not `count` records.
     """
-    rows = read_rows(data, count, 0, base_timestamp_ms, None, tuple, (), ())
-    times = [row[1] for row in rows if row[1] != _NO_TIMESTAMP]
-    return Survey(
-        earliest_timestamp_ms=min(times, default=_NO_TIMESTAMP),
-        latest_timestamp_ms=max(_NO_TIMESTAMP, max(times, default=_NO_TIMESTAMP)),
-        first_without_key=next((n for n, row in enumerate(rows) if row[2] is None), -1),
-        first_out_of_place=next((n for n, row in enumerate(rows) if row[0] != n), -1),
-    )
+    earliest_ms = latest_ms = _NO_TIMESTAMP
+    without_key = out_of_place = -1
+    fields = _iterate_fields(bytes(data), count, 0, base_timestamp_ms)
+    for index, (offset, timestamp_ms, key, _, _) in enumerate(fields):
+        if timestamp_ms != _NO_TIMESTAMP:
+            _check_timestamp(timestamp_ms)
+            if timestamp_ms < earliest_ms or earliest_ms == _NO_TIMESTAMP:
+                earliest_ms = timestamp_ms
+            if timestamp_ms > latest_ms:
+                latest_ms = timestamp_ms
+        if key is None and without_key < 0:
+            without_key = index
+        if offset != index and out_of_place < 0:
+            out_of_place = index
+    return Survey(earliest_ms, latest_ms, without_key, out_of_place)
 
 
-def _read_fields(
+def _check_timestamp(timestamp_ms: int) -> None:
+    if not _MIN_INT64 <= timestamp_ms <= _MAX_INT64:
+        raise CorruptBatchError(f"timestamp {timestamp_ms} leaves 64 bits")
+
+
+def _iterate_fields(
     section: bytes, count: int, base_offset: int, base_timestamp_ms: int
-) -> list[_Fields]:
-    """Read `count` records; IndexError when the section ends too early.
+) -> Iterator[_Fields]:
+    """Read `count` records, one at a time: a validator must not hold them all.
 
     Varints of one and two bytes are read inline: a call for each would cost as much again as all
     the rest (benchmarks/micro/test_records.py). Slices may run past the end unnoticed, but then
     the record does not end where its length says, or the section not where the last record does.
     """
-    rows: list[_Fields] = []
-    append = rows.append
+    if count * MIN_RECORD_BYTES > len(section):
+        raise CorruptBatchError(f"{len(section)} bytes cannot hold {count} records")
     position = 0
-    for _ in range(count):
-        number = section[position]
-        position += 1
-        if number > 0x7F:
-            number = number & 0x7F | section[position] << 7
+    try:
+        for _ in range(count):
+            number = section[position]
             position += 1
-            if number > 0x3FFF:
-                number, position = _read_varint(section, position - 2, _INT32_BITS)
-        if number & 1:
-            raise CorruptBatchError(f"negative record length {-(number >> 1) - 1}")
-        record_end = position + (number >> 1)
+            if number > 0x7F:
+                number = number & 0x7F | section[position] << 7
+                position += 1
+                if number > 0x3FFF:
+                    number, position = _read_varint(section, position - 2, _INT32_BITS)
+            if number & 1:
+                raise CorruptBatchError(f"negative record length {-(number >> 1) - 1}")
+            record_end = position + (number >> 1)
 
-        # Attributes, which no version uses, then the timestamp delta.
-        position += 2
-        number = section[position - 1]
-        if number > 0x7F:
-            number = number & 0x7F | section[position] << 7
-            position += 1
-            if number > 0x3FFF:
-                number, position = _read_varint(section, position - 2, _INT64_BITS)
-        timestamp = base_timestamp_ms + (number >> 1 ^ -(number & 1))
+            # Attributes, which no version uses, then the timestamp delta.
+            position += 2
+            number = section[position - 1]
+            if number > 0x7F:
+                number = number & 0x7F | section[position] << 7
+                position += 1
+                if number > 0x3FFF:
+                    number, position = _read_varint(section, position - 2, _INT64_BITS)
+            timestamp = base_timestamp_ms + (number >> 1 ^ -(number & 1))
 
-        number = section[position]
-        position += 1
-        if number > 0x7F:
-            number = number & 0x7F | section[position] << 7
+            number = section[position]
             position += 1
-            if number > 0x3FFF:
-                number, position = _read_varint(section, position - 2, _INT32_BITS)
-        offset = base_offset + (number >> 1 ^ -(number & 1))
+            if number > 0x7F:
+                number = number & 0x7F | section[position] << 7
+                position += 1
+                if number > 0x3FFF:
+                    number, position = _read_varint(section, position - 2, _INT32_BITS)
+            offset = base_offset + (number >> 1 ^ -(number & 1))
 
-        number = section[position]
-        position += 1
-        if number > 0x7F:
-            number = number & 0x7F | section[position] << 7
+            number = section[position]
             position += 1
-            if number > 0x3FFF:
-                number, position = _read_varint(section, position - 2, _INT32_BITS)
-        if number & 1:
-            key = None
-        else:
-            start = position
-            position += number >> 1
-            key = section[start:position]
+            if number > 0x7F:
+                number = number & 0x7F | section[position] << 7
+                position += 1
+                if number > 0x3FFF:
+                    number, position = _read_varint(section, position - 2, _INT32_BITS)
+            if number & 1:
+                key = None
+            else:
+                start = position
+                position += number >> 1
+                key = section[start:position]
 
-        number = section[position]
-        position += 1
-        if number > 0x7F:
-            number = number & 0x7F | section[position] << 7
+            number = section[position]
             position += 1
-            if number > 0x3FFF:
-                number, position = _read_varint(section, position - 2, _INT32_BITS)
-        if number & 1:
-            value = None
-        else:
-            start = position
-            position += number >> 1
-            value = section[start:position]
+            if number > 0x7F:
+                number = number & 0x7F | section[position] << 7
+                position += 1
+                if number > 0x3FFF:
+                    number, position = _read_varint(section, position - 2, _INT32_BITS)
+            if number & 1:
+                value = None
+            else:
+                start = position
+                position += number >> 1
+                value = section[start:position]
 
-        headers: Headers = ()
-        if section[position]:
-            headers, position = _read_headers(section, position)
-        else:
-            position += 1
-        if position != record_end:
-            raise CorruptBatchError(f"a record ends at {position} instead of {record_end}")
-        append((offset, timestamp, key, value, headers))
+            headers: Headers = ()
+            if section[position]:
+                headers, position = _read_headers(section, position)
+            else:
+                position += 1
+            if position != record_end:
+                raise CorruptBatchError(f"a record ends at {position} instead of {record_end}")
+            yield offset, timestamp, key, value, headers
+    except IndexError:
+        raise CorruptBatchError(f"a record runs past the end, {len(section)} bytes") from None
     if position != len(section):
         raise CorruptBatchError(f"{count} records end at {position} of {len(section)} bytes")
-    return rows
 
 
 def _read_headers(section: bytes, position: int) -> tuple[Headers, int]:

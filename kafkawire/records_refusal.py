@@ -22,6 +22,7 @@ from kafkawire.records_header import (
     BatchHeader,
 )
 from kafkawire.records_read import Record
+from kafkawire.records_scanner import Survey
 
 # As Kafka's log reader: no batch of any format is smaller, no format has another number.
 _MIN_LENGTH: Final = 14
@@ -29,6 +30,7 @@ _MAGIC_POSITION: Final = 16
 _FRAME: Final = Struct(">qi")
 _CODECS: Final = frozenset(int(codec) for codec in Codec)
 _RECORD_ERRORS_LIMIT: Final = 100
+_NO_KEY: Final = "no key, which a compacted topic needs"
 
 
 class RecordError(NamedTuple):
@@ -125,6 +127,22 @@ def refuse_header(header: BatchHeader) -> NoReturn:
     raise ApiError(ErrorCode.INVALID_TIMESTAMP, "clients may not set the type log-append-time")
 
 
+def refuse_survey(survey: Survey, rules: RecordRules) -> NoReturn:
+    """Raise what `survey` alone tells of a batch that breaks `rules`: at most one record's fault.
+
+    For batches of so many records that to look at each again would take too much memory.
+    """
+    for timestamp_ms in (survey.earliest_timestamp_ms, survey.latest_timestamp_ms):
+        if not rules.may_have_time(timestamp_ms):
+            raise ApiError(ErrorCode.INVALID_TIMESTAMP, rules.refuse_time(timestamp_ms))
+    if rules.needs_key and survey.first_without_key >= 0:
+        fault = RecordError(survey.first_without_key, _NO_KEY)
+    else:
+        assert survey.first_out_of_place >= 0, "nothing is wrong with the records"
+        fault = RecordError(survey.first_out_of_place, "offset delta is not the index")
+    raise RecordsRejectedError(ErrorCode.INVALID_RECORD, [fault])
+
+
 def refuse_records(records: Iterable[Record], rules: RecordRules) -> NoReturn:
     """Raise why some of `records`, whose offsets count from 0, break `rules`.
 
@@ -145,8 +163,7 @@ def _faults(
 ) -> Iterator[tuple[ErrorCode, RecordError]]:
     for index, record in enumerate(records):
         if rules.needs_key and record.key is None:
-            message = "no key, which a compacted topic needs"
-            yield ErrorCode.INVALID_RECORD, RecordError(index, message)
+            yield ErrorCode.INVALID_RECORD, RecordError(index, _NO_KEY)
         elif not rules.may_have_time(record.timestamp_ms):
             message = rules.refuse_time(record.timestamp_ms)
             yield ErrorCode.INVALID_TIMESTAMP, RecordError(index, message)

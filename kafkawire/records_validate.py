@@ -33,10 +33,19 @@ from kafkawire.records_header import (
     set_max_timestamp,
 )
 from kafkawire.records_read import Record, record_section
-from kafkawire.records_refusal import RecordRules, refuse_frame, refuse_header, refuse_records
+from kafkawire.records_refusal import (
+    RecordRules,
+    refuse_frame,
+    refuse_header,
+    refuse_records,
+    refuse_survey,
+)
 from kafkawire.records_scanner import read_rows, survey_records
 
 _LAST_CODEC: Final = int(max(Codec))
+# Larger batches are refused without a list of the records at fault: a few MB that were compressed
+# may hold millions of them.
+_EXPLAINED_RECORDS_LIMIT: Final = 10_000
 _CREATE_TIME: Final = TimestampType.CREATE_TIME
 _NOT_A_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT
 
@@ -124,6 +133,8 @@ def _check_records(
         or not rules.may_have_time(survey.earliest_timestamp_ms)
         or not rules.may_have_time(survey.latest_timestamp_ms)
     ):
+        if header.record_count > _EXPLAINED_RECORDS_LIMIT:
+            refuse_survey(survey, rules)
         refuse_records(_read_deltas(section, header), rules)
     if rules.times_ms is None or survey.latest_timestamp_ms == header.max_timestamp_ms:
         return header

@@ -282,6 +282,37 @@ def test_only_so_many_records_are_named() -> None:
     assert [error.batch_index for error in refused.value.record_errors] == list(range(100))
 
 
+MANY = [(NOW_MS, b"key", None, ())] * 10_000
+
+
+def test_a_huge_batch_names_its_first_record_without_key() -> None:
+    batch = batch_of(*MANY, (NOW_MS, None, None, ()), (NOW_MS, None, None, ()))
+    with pytest.raises(RecordsRejectedError) as refused:
+        validate(batch, compacted=True, max_batch_bytes=1 << 20)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert refused.value.record_errors == [
+        RecordError(10_000, "no key, which a compacted topic needs")
+    ]
+
+
+def test_a_huge_batch_names_its_first_record_out_of_place() -> None:
+    section = bytes(batch_of(*MANY, *MANY[:1])[BATCH_HEADER_BYTES:])
+    first = section[: 1 + (section[0] >> 1)]
+    batch = with_section(batch_of(), first * 10_001, 10_001)
+    with pytest.raises(RecordsRejectedError) as refused:
+        validate(batch, per_record=True, max_batch_bytes=1 << 20)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert refused.value.record_errors == [RecordError(1, "offset delta is not the index")]
+
+
+@pytest.mark.parametrize("timestamp_ms", [NOW_MS - 7, NOW_MS + 7])
+def test_a_huge_batch_with_a_wrong_time_gets_its_code(timestamp_ms: int) -> None:
+    batch = batch_of(*MANY, (timestamp_ms, None, None, ()))
+    limits = {"timestamp_before_max_ms": 5, "timestamp_after_max_ms": 5}
+    code = refusal(batch, compacted=True, max_batch_bytes=1 << 20, **limits)
+    assert code is ErrorCode.INVALID_TIMESTAMP
+
+
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.SNAPPY])
 def test_a_wrong_maximum_timestamp_is_corrected(codec: Codec) -> None:
     right = batch_of(codec=codec)

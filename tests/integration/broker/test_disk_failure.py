@@ -1,0 +1,80 @@
+"""A disk that fails under a running broker.
+
+The system refuses every write to a file (a limit on file sizes, set from outside), which is what
+a broken disk looks like to a process.
+"""
+
+import resource
+import signal
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.conftest import BrokerProcess, StartBroker
+from tests.integration.broker.wire import Wire, batch
+
+STOP_TIMEOUT_S = 20
+
+
+def break_disk(broker: BrokerProcess) -> None:
+    # Python ignores the signal that comes with it, so that writes fail with EFBIG.
+    _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (0, hard))
+
+
+def mend_disk(broker: BrokerProcess) -> None:
+    _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (hard, hard))
+
+
+def test_without_a_log_dir_left_the_broker_stops_and_says_why(start_broker: StartBroker) -> None:
+    broker = start_broker()
+    with Wire(broker.port) as wire:
+        wire.create_topic("t")
+        wire.produce("t", batch(b"a"))
+        break_disk(broker)
+        assert wire.produce("t", batch(b"b")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.process.wait(STOP_TIMEOUT_S) == 1
+    broker.wait_for_event("broker.failed")
+
+    again = start_broker(broker.data_dir)
+    with Wire(again.port) as wire:
+        assert wire.fetch("t", 0).high_watermark == 1
+
+
+def test_the_other_log_dirs_go_on(start_broker: StartBroker, tmp_path: object) -> None:
+    paths = f"{tmp_path}/first,{tmp_path}/second"
+    broker = start_broker(overrides={"log.dirs": paths})
+    with Wire(broker.port) as wire, Wire(broker.port) as parked:
+        wire.create_topic("t", partitions=2)
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
+        request = FetchRequest(
+            max_wait_ms=600_000, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[wanted])]
+        )
+        parked.send(ApiKey.FETCH, 12, request)
+        wire.produce("t", batch(b"a"), partition=1)
+        break_disk(broker)
+        answer = wire.produce("t", batch(b"a"), partition=0)
+        mend_disk(broker)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+        _, response = parked.receive(ApiKey.FETCH, 12)
+        assert isinstance(response, FetchResponse)
+        code = response.responses[0].partitions[0].error_code
+        assert code == ErrorCode.KAFKA_STORAGE_ERROR, "a waiting consumer is told"
+
+        assert wire.produce("t", batch(b"b"), partition=1).base_offset == 1
+        again = wire.produce("t", batch(b"a"), partition=0)
+        assert again.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        found = wire.ask(ApiKey.METADATA, 12, asked, MetadataResponse).topics[0]
+        assert [
+            (p.partition_index, p.error_code, p.leader_id, p.offline_replicas)
+            for p in found.partitions
+        ] == [
+            (0, ErrorCode.LEADER_NOT_AVAILABLE, -1, [1001]),
+            (1, ErrorCode.NONE, 1001, []),
+        ]
+    broker.process.send_signal(signal.SIGTERM)
+    assert broker.process.wait(STOP_TIMEOUT_S) == 0

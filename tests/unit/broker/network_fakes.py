@@ -220,6 +220,7 @@ class World:
             limits=self.limits,
             metrics=self.channel.metrics,
             clock=self.loop.time,
+            read_ahead=self._read_ahead,
         )
 
     def connect(self, *, is_control_plane: bool = False) -> Client:
@@ -230,6 +231,10 @@ class World:
         transport.protocol = processor
         processor.connection_made(cast(asyncio.BaseTransport, transport))
         return Client(processor, transport)
+
+    def _read_ahead(self, read: Callable[[], None], on_end: Callable[[], None]) -> None:
+        read()
+        self.loop.call_soon(on_end)
 
     def _note_and_handle(self, request: Request) -> Reply:
         self.handled.append(request.header.correlation_id)

@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from broker.file_range import TruncatedRegionError
+from broker.file_range import WINDOW_BYTES, FileRange, TruncatedRegionError
 from broker.network_metrics import NetworkMetrics
 from broker.response_sender import (
     REMAINDER_BYTES,
@@ -88,11 +88,18 @@ class Output:
     def __init__(self, **arguments: dict[str, object]) -> None:
         self.transport = SocketTransport(**arguments)
         self.metrics = NetworkMetrics()
-        self.sender = ResponseSender(cast(asyncio.Transport, self.transport), self.metrics)
-        self.transport.on_full = self.block
+        self.reading_ahead: list[tuple[Callable[[], None], Callable[[], None]]] = []
+        self.warm_count = 0
+        self.sender = ResponseSender(
+            cast(asyncio.Transport, self.transport), self.metrics, self.read_ahead, self.on_warm
+        )
+        self.transport.on_full = self.sender.on_full
 
-    def block(self) -> None:
-        self.sender.is_blocked = True
+    def read_ahead(self, read: Callable[[], None], on_end: Callable[[], None]) -> None:
+        self.reading_ahead.append((read, on_end))
+
+    def on_warm(self) -> None:
+        self.warm_count += 1
 
     def receive_all(self) -> bytes:
         """Read as a client does, and let the transport go on whenever its buffer is empty."""
@@ -101,7 +108,7 @@ class Output:
             chunk = self.transport.receive()
             received += chunk
             if self.sender.is_blocked and self.transport.flush():
-                self.sender.is_blocked = False
+                self.sender.on_drained()
             if not self.sender.is_blocked:
                 self.sender.advance()
             if not chunk and not self.sender.parts and not self.sender.is_blocked:
@@ -225,6 +232,36 @@ def test_a_fast_reader_gets_its_share_of_a_turn_only(file: BufferedReader) -> No
         output.sender.advance()
     assert output.metrics.bytes_out == 2 * FILE_BYTES
     output.transport.client.close()
+
+
+@pytest.mark.parametrize("size_bytes", [100, SENDFILE_MIN_BYTES, 3 * 1024 * 1024])
+def test_a_thread_reads_what_is_not_in_memory_before_it_is_sent(
+    size_bytes: int, output: Output, file: BufferedReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold = {0, WINDOW_BYTES}
+    monkeypatch.setattr(FileRange, "is_cold", lambda each: each._position in cold)
+    monkeypatch.setattr(FileRange, "warm_bytes", WINDOW_BYTES)
+    region = Region(file, 0, size_bytes)
+    output.sender.send([b"header", region, b"tail"])
+    received = bytearray()
+    while output.sender.parts or output.sender.is_blocked:
+        received += output.transport.receive()
+        if output.transport.flush():
+            output.sender.on_drained()
+        if output.reading_ahead:
+            assert output.sender.is_blocked
+            written = len(output.transport.writes)
+            output.sender.advance()
+            assert len(output.transport.writes) == written, "nothing is sent meanwhile"
+            read, on_end = output.reading_ahead.pop()
+            cold.remove(output.sender.parts[0]._position)  # type: ignore[union-attr]
+            read()
+            on_end()
+        output.sender.advance()
+    received += output.transport.receive()
+    assert received == b"header" + region.content + b"tail"
+    windows = 1 + (size_bytes - 1) // WINDOW_BYTES
+    assert output.warm_count == output.metrics.cold_reads == windows
 
 
 class EndlessSocket:

@@ -1,0 +1,59 @@
+"""How the broker logs: `broker.log_setup`."""
+
+import io
+import json
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from broker.log_setup import set_up_logging
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def test_programs_get_json_lines_with_time_and_level() -> None:
+    stream = io.StringIO()
+    set_up_logging("info", stream)
+    log = structlog.get_logger("test")
+    log.info("segment.rolled", base_offset=7)
+    try:
+        raise ValueError("why")
+    except ValueError:
+        log.exception("task.failed")
+    rolled, failed = map(json.loads, stream.getvalue().splitlines())
+    assert (rolled["event"], rolled["level"], rolled["base_offset"]) == (
+        "segment.rolled",
+        "info",
+        7,
+    )
+    assert rolled["timestamp"].endswith("Z")
+    assert "ValueError: why" in failed["exception"]
+
+
+def test_people_get_a_console() -> None:
+    stream = Terminal()
+    set_up_logging("info", stream)
+    structlog.get_logger("test").info("segment.rolled", base_offset=7)
+    assert "segment.rolled" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 3), ("info", 2), ("warning", 1)])
+def test_what_is_below_the_level_is_not_logged(level: str, count: int) -> None:
+    stream = io.StringIO()
+    set_up_logging(level, stream)
+    log = structlog.get_logger("test")
+    log.debug("a.b")
+    log.info("a.b")
+    log.warning("a.b")
+    assert len(stream.getvalue().splitlines()) == count

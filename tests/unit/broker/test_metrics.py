@@ -1,0 +1,21 @@
+"""What the broker counts: `broker.metrics`."""
+
+import pytest
+
+from broker.metrics import BrokerState, Metrics
+
+
+def test_a_snapshot_asks_every_gauge() -> None:
+    metrics = Metrics()
+    values = [1, 2]
+    metrics.add_gauge("values", lambda: len(values))
+    metrics.state = BrokerState.RUNNING
+    values.append(3)
+    assert metrics.snapshot() == {"broker_state": 3, "values": 3}
+
+
+def test_a_gauge_has_a_name_of_its_own() -> None:
+    metrics = Metrics()
+    metrics.add_gauge("a", lambda: 1)
+    with pytest.raises(AssertionError, match="two gauges"):
+        metrics.add_gauge("a", lambda: 2)

@@ -1,6 +1,7 @@
 """kill -9 at random moments under load: acknowledged means present, a multi is whole or absent."""
 
 import asyncio
+import os
 import random
 import time
 from pathlib import Path
@@ -129,6 +130,8 @@ def test_many_restarts_lose_nothing(tmp_path: Path, restarts: int) -> None:
         # Every other time in order, else as after a crash: the segment stays open.
         if restart % 2:
             writer.close()
+        else:
+            os.close(writer._file)
         data_dir.close()
         if restart % 50 == 49:
             take_snapshot(directory)

@@ -130,8 +130,10 @@ class Producer:
         await self.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # Whoever cancels wants to be gone now, not after the delivery timeout of a dead broker.
+        is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        await self.close(timeout_ms=0 if is_cancelled else None)
 
     async def send(
         self,

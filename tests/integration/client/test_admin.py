@@ -1,0 +1,163 @@
+"""The admin client against a scripted cluster."""
+
+import pytest
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from ottla import Admin, NewTopic, TopicPartition
+from ottla.client.admin_model import OffsetSpec, ResourceType
+from ottla.client.config import Address
+from ottla.client.errors import (
+    BrokerError,
+    ClientClosedError,
+    ConnectionLostError,
+    TopicExistsError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
+from tests.integration.client.client_support import FAST
+from tests.integration.client.fake_broker import FakeCluster
+from tests.integration.client.fake_fault import HangUp, LoseAnswer, Refuse
+
+
+async def test_topics_come_and_go(cluster: FakeCluster) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topics(
+            [
+                NewTopic("a", partitions=3, configs={"retention.ms": "5"}),
+                NewTopic("b", assignment={0: (0,), 1: (0,)}),
+            ]
+        )
+        assert await admin.list_topics() == ["a", "b"]
+        described = await admin.describe_topics(["a", "b"])
+        assert [len(described[name].partitions) for name in "ab"] == [3, 2]
+        assert described["a"].topic_id == cluster.logs.topics["a"].topic_id
+        assert [each.leader for each in described["a"].partitions] == [0, 0, 0]
+        await admin.create_partitions({"b": 4})
+        assert len((await admin.describe_topics(["b"]))["b"].partitions) == 4
+        await admin.delete_topics(["a", "b"])
+        assert await admin.list_topics() == []
+
+
+async def test_topics_can_be_deleted_where_only_old_versions_are_known(
+    cluster: FakeCluster,
+) -> None:
+    cluster.versions[ApiKey.DELETE_TOPICS] = (1, 5)
+    cluster.create("a")
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.delete_topics(["a"])
+    assert not cluster.logs.topics
+
+
+async def test_a_trial_creates_nothing(cluster: FakeCluster) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        await admin.create_topics([NewTopic("a")], validate_only=True)
+    assert not cluster.logs.topics
+
+
+async def test_several_failures_are_one_error_with_notes(cluster: FakeCluster) -> None:
+    cluster.create("a")
+    cluster.create("b")
+    async with Admin(cluster.bootstrap) as admin:
+        with pytest.raises(TopicExistsError, match="topic a") as caught:
+            await admin.create_topics([NewTopic("a"), NewTopic("b"), NewTopic("c")])
+        assert "topic b" in caught.value.__notes__[0]
+        with pytest.raises(UnknownTopicError, match="check its name"):
+            await admin.delete_topics(["nowhere"])
+        with pytest.raises(UnknownTopicError):
+            await admin.describe_topics(["a", "nowhere"])
+    assert "c" in cluster.logs.topics
+
+
+async def test_a_controller_that_moved_is_found(pair: FakeCluster) -> None:
+    async with Admin(pair.bootstrap, **FAST) as admin:
+        pair.controller_id = 1
+        await admin.create_topics([NewTopic("a")])
+    created_at = [seen.broker_id for seen in pair.requests if seen.api_key is ApiKey.CREATE_TOPICS]
+    assert (created_at[0], created_at[-1]) == (0, 1)
+
+
+async def test_a_change_that_may_have_happened_is_not_repeated(cluster: FakeCluster) -> None:
+    async with Admin(cluster.bootstrap, **FAST) as admin:
+        cluster.script(ApiKey.CREATE_TOPICS, LoseAnswer())
+        with pytest.raises(ConnectionLostError):
+            await admin.create_topics([NewTopic("a")])
+    assert len(cluster.seen(ApiKey.CREATE_TOPICS)) == 1
+    assert "a" in cluster.logs.topics
+
+
+async def test_questions_are_repeated(cluster: FakeCluster) -> None:
+    cluster.create("a")
+    async with Admin(cluster.bootstrap, **FAST) as admin:
+        cluster.script(ApiKey.METADATA, HangUp(), HangUp())
+        assert await admin.list_topics() == ["a"]
+
+
+async def test_the_cluster_describes_itself(pair: FakeCluster) -> None:
+    async with Admin(pair.bootstrap) as admin:
+        cluster = await admin.describe_cluster()
+    assert cluster.cluster_id == "fake"
+    assert cluster.controller_id == 0
+    assert cluster.brokers == {
+        broker.broker_id: Address("127.0.0.1", broker.port) for broker in pair.brokers.values()
+    }
+
+
+async def test_configs_are_read_and_changed(pair: FakeCluster) -> None:
+    pair.create("a")
+    async with Admin(pair.bootstrap) as admin:
+        await admin.alter_configs(ResourceType.TOPIC, "a", {"x": "1", "y": "2"})
+        await admin.alter_configs(ResourceType.TOPIC, "a", {"x": None})
+        configs = await admin.describe_configs(ResourceType.TOPIC, "a")
+        assert {name: entry.value for name, entry in configs.items()} == {"y": "2"}
+        assert not configs["y"].is_default
+        assert await admin.describe_configs(ResourceType.TOPIC, "a", ["z"]) == {}
+        of_broker = await admin.describe_configs(ResourceType.BROKER, "1")
+        assert of_broker["broker.id"].value == "1"
+        pair.script(ApiKey.DESCRIBE_CONFIGS, Refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        with pytest.raises(BrokerError, match="configs of topic a"):
+            await admin.describe_configs(ResourceType.TOPIC, "a")
+
+
+async def test_what_the_broker_does_not_offer_is_said(cluster: FakeCluster) -> None:
+    del cluster.versions[ApiKey.INCREMENTAL_ALTER_CONFIGS]
+    cluster.create("a")
+    async with Admin(cluster.bootstrap) as admin:
+        with pytest.raises(UnsupportedVersionError, match="INCREMENTAL_ALTER_CONFIGS"):
+            await admin.alter_configs(ResourceType.TOPIC, "a", {"x": "1"})
+
+
+async def test_log_directories_are_described_by_each_broker(pair: FakeCluster) -> None:
+    logs = pair.create("a", [0, 1])
+    logs[1].append_values(b"v")
+    async with Admin(pair.bootstrap) as admin:
+        directories = await admin.describe_log_dirs()
+        assert [each.path for each in directories] == ["/logs-0", "/logs-1"]
+        (replica,) = directories[1].replicas
+        assert replica.topic_partition == TopicPartition("a", 1)
+        assert replica.size_bytes == len(logs[1].batches[0])
+        assert [each.broker_id for each in await admin.describe_log_dirs([1], {"a": [1]})] == [1]
+
+
+async def test_records_are_deleted_at_their_leaders(pair: FakeCluster) -> None:
+    logs = pair.create("a", [0, 1])
+    for log in logs:
+        log.append_values(b"0", b"1", b"2")
+    first, second = (TopicPartition("a", number) for number in range(2))
+    async with Admin(pair.bootstrap, **FAST) as admin:
+        pair.script(ApiKey.DELETE_RECORDS, Refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        assert await admin.delete_records({first: 2, second: -1}) == {first: 2, second: 3}
+        wanted = {first: OffsetSpec.EARLIEST, second: OffsetSpec.LATEST}
+        found = await admin.list_offsets(wanted)
+    assert {each: place.offset for each, place in found.items()} == {first: 2, second: 3}
+
+
+async def test_use_outside_of_the_block_is_refused(cluster: FakeCluster) -> None:
+    admin = Admin(cluster.bootstrap)
+    with pytest.raises(ClientClosedError):
+        await admin.list_topics()
+    async with admin:
+        with pytest.raises(ClientClosedError):
+            await admin.start()
+    with pytest.raises(ClientClosedError):
+        await admin.list_topics()

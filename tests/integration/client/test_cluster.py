@@ -1,0 +1,245 @@
+"""Bootstrap, version negotiation, metadata and connections against a scripted cluster."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla import Admin, Producer
+from ottla.client.cluster import Cluster
+from ottla.client.config import ClientConfig, parse_bootstrap
+from ottla.client.connection import Connection
+from ottla.client.connection_pool import Purpose
+from ottla.client.errors import (
+    BrokerUnreachableError,
+    ClientClosedError,
+    ConnectionLostError,
+    NoBrokerAvailableError,
+    OttlaError,
+    ProtocolError,
+    RequestTimedOutError,
+)
+from ottla.client.handshake import open_connection
+from tests.integration.client.client_support import FAST, other_tasks, until
+from tests.integration.client.fake_broker import FakeCluster
+from tests.integration.client.fake_fault import Garbage, HangUp, Hold, Never, Refuse
+
+NOWHERE = "127.0.0.1:1"
+
+
+def config(cluster: FakeCluster, **settings: int) -> ClientConfig:
+    quick = ClientConfig(
+        bootstrap=parse_bootstrap(cluster.bootstrap),
+        retry_backoff_ms=5,
+        retry_backoff_max_ms=20,
+        reconnect_backoff_ms=5,
+        reconnect_backoff_max_ms=20,
+    )
+    return replace(quick, **settings)  # type: ignore[arg-type]
+
+
+async def connect(cluster: FakeCluster, **settings: int) -> Connection:
+    wanted = config(cluster, **settings)
+    return await open_connection(wanted.bootstrap[0], wanted, lambda _: None)
+
+
+async def test_one_live_bootstrap_server_is_enough(cluster: FakeCluster) -> None:
+    async with Admin([NOWHERE, cluster.bootstrap, NOWHERE]) as admin:
+        assert await admin.list_topics() == []
+
+
+@pytest.mark.parametrize("newest", [0, 1, 2, 3])
+async def test_an_older_broker_is_asked_again_in_its_own_version(
+    cluster: FakeCluster, newest: int
+) -> None:
+    cluster.versions[ApiKey.API_VERSIONS] = (0, newest)
+    connection = await connect(cluster)
+    assert connection.versions.choose(ApiKey.PRODUCE) == 9
+    assert connection.versions.has(ApiKey.FETCH)
+    await connection.close()
+
+
+async def test_a_refusal_of_versions_that_cannot_be_read_means_version_0(
+    cluster: FakeCluster,
+) -> None:
+    answer = b"\0\0\0\0" + ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + b"\x02junk"
+    cluster.script(ApiKey.API_VERSIONS, Garbage(answer))
+    connection = await connect(cluster)
+    assert [seen.version for seen in cluster.requests] == [4, 0]
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (HangUp(), ConnectionLostError),
+        (Garbage(b"HTTP/1.1 400 Bad Request"), ProtocolError),
+        (Never(), BrokerUnreachableError),
+        (Refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), OttlaError),
+    ],
+    ids=lambda value: str(value),
+)
+async def test_a_handshake_that_fails_leaves_no_socket(
+    cluster: FakeCluster, fault: object, error: type[OttlaError]
+) -> None:
+    cluster.script(ApiKey.API_VERSIONS, fault)  # type: ignore[arg-type]
+    with pytest.raises(error):
+        await connect(cluster, connect_timeout_ms=50)
+
+
+async def test_a_peer_that_announces_a_huge_frame_is_left(cluster: FakeCluster) -> None:
+    connection = await connect(cluster, max_response_bytes=100_000)
+    cluster.script(ApiKey.METADATA, Garbage(bytes(100_001)))
+    with pytest.raises(ProtocolError, match="the limit is 100000"):
+        await connection.request(MetadataRequest(), MetadataResponse)
+    await connection.close()
+
+
+async def test_an_answer_that_nobody_asked_for_ends_the_connection(cluster: FakeCluster) -> None:
+    connection = await connect(cluster)
+    cluster.script(ApiKey.METADATA, Garbage(b"\0\0\0\x01" + bytes(100)))
+    lost = connection.request(MetadataRequest(topics=None), MetadataResponse)
+    with pytest.raises(ProtocolError):
+        await lost
+    with pytest.raises(ProtocolError):
+        await connection.request(MetadataRequest(topics=None), MetadataResponse)
+    await connection.close()
+
+
+async def test_requests_are_pipelined_and_answered_in_order(cluster: FakeCluster) -> None:
+    for name in ("a", "b", "c"):
+        cluster.create(name)
+    connection = await connect(cluster)
+    release = asyncio.Event()
+    cluster.script(ApiKey.METADATA, Hold(release))
+    answers = [connection.request(MetadataRequest(topics=None), MetadataResponse) for _ in range(3)]
+    answers[1].cancel()
+    assert connection.in_flight_count == 3
+    release.set()
+    assert [topic.name for topic in (await answers[2]).topics] == ["a", "b", "c"]
+    assert answers[0].done()
+    await connection.close()
+
+
+async def test_a_large_answer_is_received_whole(cluster: FakeCluster) -> None:
+    for number in range(5_000):
+        cluster.create(f"topic-{number:05}")
+    connection = await connect(cluster)
+    answers = [connection.request(MetadataRequest(topics=None), MetadataResponse) for _ in range(3)]
+    for answer in answers:
+        names = [topic.name for topic in (await answer).topics]
+        assert names == sorted(cluster.logs.topics)
+    await connection.close()
+
+
+async def test_a_late_answer_fails_all_that_wait_for_it(cluster: FakeCluster) -> None:
+    connection = await connect(cluster, request_timeout_ms=30)
+    cluster.script(ApiKey.METADATA, Never())
+    answers = [connection.request(MetadataRequest(), MetadataResponse) for _ in range(2)]
+    for answer in answers:
+        with pytest.raises(RequestTimedOutError, match="METADATA"):
+            await answer
+    assert not connection.is_open
+    await connection.close()
+
+
+async def test_closing_fails_what_waits_and_may_be_repeated(cluster: FakeCluster) -> None:
+    connection = await connect(cluster)
+    cluster.script(ApiKey.METADATA, Never())
+    answer = connection.request(MetadataRequest(), MetadataResponse)
+    await cluster.wait_for(ApiKey.METADATA)
+    await connection.close()
+    with pytest.raises(ConnectionLostError, match="by this client"):
+        await answer
+    await connection.close()
+
+
+async def test_each_purpose_has_one_connection_per_broker(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    async with Producer(cluster.bootstrap) as producer:
+        for _ in range(5):
+            await asyncio.gather(*[producer.send_and_wait("t", b"v") for _ in range(5)])
+    # One to bootstrap, one for metadata of the broker found, one to produce.
+    assert cluster.brokers[0].accepted_count <= 3
+
+
+async def test_metadata_is_refreshed_by_age(cluster: FakeCluster) -> None:
+    opened = Cluster(config(cluster, metadata_max_age_ms=20))
+    await opened.start()
+    await cluster.wait_for(ApiKey.METADATA, 4)
+    await opened.close()
+
+
+async def test_refreshes_that_are_asked_for_together_are_few(cluster: FakeCluster) -> None:
+    opened = Cluster(config(cluster))
+    await opened.start()
+    before = len(cluster.seen(ApiKey.METADATA))
+    for _ in range(100):
+        opened.request_refresh()
+    await asyncio.gather(*[opened.refresh() for _ in range(20)])
+    assert len(cluster.seen(ApiKey.METADATA)) - before <= 2
+    await opened.close()
+
+
+async def test_a_refresh_survives_the_caller_that_began_it(cluster: FakeCluster) -> None:
+    opened = Cluster(config(cluster))
+    await opened.start()
+    release = asyncio.Event()
+    cluster.script(ApiKey.METADATA, Hold(release))
+    first = asyncio.ensure_future(opened.refresh())
+    await cluster.wait_for(ApiKey.METADATA, 2)
+    second = asyncio.ensure_future(opened.refresh())
+    await asyncio.sleep(0)
+    first.cancel()
+    release.set()
+    assert (await second).cluster_id == "fake"
+    await opened.close()
+
+
+async def test_all_brokers_gone_and_back_again(cluster: FakeCluster) -> None:
+    opened = Cluster(config(cluster))
+    await opened.start()
+    broker = cluster.brokers[0]
+    await broker.stop()
+    with pytest.raises(NoBrokerAvailableError, match=str(broker.port)):
+        await opened.refresh()
+    await broker.start()
+    await until(lambda: not opened._refresh_failure_count, "the refresh to work again")
+    await opened.close()
+
+
+async def test_closing_ends_whoever_waits(cluster: FakeCluster) -> None:
+    opened = Cluster(config(cluster))
+    await opened.start()
+    cluster.script(ApiKey.METADATA, Never())
+    waiting = asyncio.ensure_future(opened.refresh())
+    await cluster.wait_for(ApiKey.METADATA, 2)
+    await opened.close()
+    with pytest.raises(ClientClosedError):
+        await waiting
+    with pytest.raises(ClientClosedError):
+        await opened.refresh()
+    opened.request_refresh()
+    assert opened.ready_connection(next(iter(opened.metadata.brokers)), Purpose.FETCH) is None
+    await opened.close()
+
+
+async def test_a_broker_that_moved_is_followed_to_its_new_address(pair: FakeCluster) -> None:
+    (log,) = pair.create("t", [0])
+    async with Producer(f"127.0.0.1:{pair.brokers[1].port}", **FAST) as producer:
+        await producer.send_and_wait("t", b"before")
+        await pair.brokers[0].stop()
+        pair.brokers[0].port = 0
+        await pair.brokers[0].start()
+        await producer.send_and_wait("t", b"after")
+    assert log.values() == [b"before", b"after"]
+
+
+async def test_a_failed_start_leaves_nothing() -> None:
+    before = other_tasks()
+    with pytest.raises(NoBrokerAvailableError):
+        await Admin(NOWHERE).start()
+    assert other_tasks() == before

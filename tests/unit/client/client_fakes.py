@@ -1,0 +1,50 @@
+"""What the client's unit tests build: metadata, batches and states in memory."""
+
+from collections.abc import Sequence
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.records import BatchBuilder
+from ottla.client.config import Address
+from ottla.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from ottla.client.partition_state import PartitionState
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+def topic(*leaders: int, name: str = "t", epoch: int = 0) -> TopicMetadata:
+    """A topic with one partition per given leader."""
+    return TopicMetadata(
+        name=name,
+        error=ErrorCode.NONE,
+        partitions={
+            index: PartitionMetadata(
+                partition=index, leader=BrokerId(leader), leader_epoch=LeaderEpoch(epoch)
+            )
+            for index, leader in enumerate(leaders)
+        },
+    )
+
+
+def metadata(*topics: TopicMetadata, brokers: Sequence[int] = (0, 1, 2)) -> ClusterMetadata:
+    """A cluster of these topics."""
+    return ClusterMetadata(
+        brokers={BrokerId(each): Address("h", 1 + each) for each in brokers},
+        topics={each.name: each for each in topics},
+    )
+
+
+def batch_of(*values: bytes, base_offset: int = 0, timestamp_ms: int = 1_000) -> bytes:
+    """One encoded batch."""
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(timestamp_ms, None, value)
+    return bytes(builder.build(base_offset))
+
+
+def state_at(offset: int, topic_partition: TopicPartition = T0) -> PartitionState:
+    """A partition that stands at `offset`."""
+    state = PartitionState(topic_partition)
+    state.jump(Offset(offset))
+    return state

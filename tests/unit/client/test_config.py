@@ -1,0 +1,115 @@
+"""Settings are read and checked in one place."""
+
+import pytest
+
+from kafkawire.compression import Codec
+from ottla.client.config import (
+    Acks,
+    Address,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    parse_acks,
+    parse_bootstrap,
+    parse_compression,
+)
+from ottla.client.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        ("localhost", [("localhost", 9092)]),
+        ("a:1,b:2", [("a", 1), ("b", 2)]),
+        (" a:1 , b:2 ,", [("a", 1), ("b", 2)]),
+        (["a", "b:2"], [("a", 9092), ("b", 2)]),
+        ("[::1]:1", [("::1", 1)]),
+        ("[::1]", [("::1", 9092)]),
+        ("::1", [("::1", 9092)]),
+    ],
+)
+def test_bootstrap_servers(servers: str | list[str], expected: list[tuple[str, int]]) -> None:
+    assert [(each.host, each.port) for each in parse_bootstrap(servers)] == expected
+
+
+@pytest.mark.parametrize("text", ["a:b", "a:0", "a:65536", "a:"])
+def test_a_bootstrap_server_that_is_none_is_named(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=text):
+        parse_bootstrap(text)
+
+
+def test_at_least_one_bootstrap_server_is_needed() -> None:
+    with pytest.raises(ConfigurationError, match="at least one host:port"):
+        ClientConfig(bootstrap=parse_bootstrap(" , "))
+
+
+def test_an_address_prints_as_it_is_written() -> None:
+    assert [str(Address("a", 1)), str(Address("::1", 2))] == ["a:1", "[::1]:2"]
+
+
+@pytest.mark.parametrize(("acks", "expected"), [(0, 0), (1, 1), (-1, -1), ("all", -1)])
+def test_acks(acks: Acks, expected: int) -> None:
+    assert parse_acks(acks) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [(None, Codec.NONE), ("none", Codec.NONE), ("lz4", Codec.LZ4), ("GZIP", Codec.GZIP)],
+)
+def test_compression(name: str | None, expected: Codec) -> None:
+    assert parse_compression(name) is expected
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"linger_ms": -1},
+        {"batch_size_bytes": 0},
+        {"max_request_bytes": 0},
+        {"max_in_flight": 0},
+        {"max_block_ms": -1},
+        {"retries": -1},
+        {"delivery_timeout_ms": 0},
+        {"buffer_memory_bytes": 100},
+        {"acks": 3},
+    ],
+    ids=str,
+)
+def test_a_producer_setting_out_of_range_is_named(setting: dict[str, int]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(setting))):
+        ProducerConfig(**setting)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"fetch_min_bytes": -1},
+        {"fetch_max_wait_ms": -1},
+        {"fetch_max_bytes": 0},
+        {"max_partition_fetch_bytes": 0},
+        {"prefetch_max_bytes": 1},
+        {"auto_offset_reset": 1},
+        {"isolation_level": 1},
+    ],
+    ids=str,
+)
+def test_a_consumer_setting_out_of_range_is_named(setting: dict[str, int]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(setting))):
+        ConsumerConfig(**setting)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"request_timeout_ms": 0},
+        {"connect_timeout_ms": 0},
+        {"metadata_max_age_ms": 0},
+        {"max_response_bytes": 0},
+        {"retry_backoff_ms": 2_000},
+        {"reconnect_backoff_ms": -1},
+    ],
+    ids=str,
+)
+def test_a_client_setting_out_of_range_is_named(setting: dict[str, int]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(setting))):
+        ClientConfig(bootstrap=(Address("a", 1),), **setting)  # type: ignore[arg-type]

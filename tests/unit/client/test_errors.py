@@ -1,0 +1,66 @@
+"""Errors are typed, know whether they pass, and say what to do."""
+
+import pytest
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import Offset, TopicPartition
+from ottla.client.errors import (
+    BrokerError,
+    ConfigurationError,
+    CorruptRecordsError,
+    NotAuthorizedError,
+    OffsetOutOfRangeError,
+    OttlaError,
+    TopicExistsError,
+    UnknownTopicError,
+    broker_error,
+)
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UnknownTopicError),
+        (ErrorCode.UNKNOWN_TOPIC_ID, UnknownTopicError),
+        (ErrorCode.TOPIC_ALREADY_EXISTS, TopicExistsError),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, NotAuthorizedError),
+        (ErrorCode.INVALID_CONFIG, BrokerError),
+    ],
+)
+def test_codes_have_types(code: ErrorCode, kind: type[BrokerError]) -> None:
+    assert type(broker_error(code, "t")) is kind
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_every_code_has_a_message_with_subject_and_name(code: ErrorCode) -> None:
+    error = broker_error(code, "topic t")
+    assert str(error).startswith("topic t: ")
+    assert code.name in str(error)
+    assert error.retriable == code.retriable
+
+
+def test_an_error_that_passes_says_so() -> None:
+    assert str(broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t")).endswith("try again later.")
+
+
+def test_what_the_broker_said_replaces_our_own_text() -> None:
+    assert "because of x" in str(broker_error(ErrorCode.INVALID_RECORD, "t-0", "because of x"))
+
+
+def test_a_code_from_the_future_is_kept_readable() -> None:
+    error = broker_error(12_345, "t")
+    assert "12345" in str(error)
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_positions_are_named() -> None:
+    assert "offset 7" in str(OffsetOutOfRangeError(T0, Offset(7)))
+    assert "no position" in str(OffsetOutOfRangeError(T0, None))
+    assert "ottla logs verify" in str(CorruptRecordsError(T0, Offset(7), "why"))
+
+
+def test_a_wrong_setting_is_a_value_error_too() -> None:
+    assert issubclass(ConfigurationError, ValueError)
+    assert issubclass(ConfigurationError, OttlaError)

@@ -1,0 +1,203 @@
+"""What was fetched is handed over in order, whatever happens in between."""
+
+import pytest
+
+from kafkawire.ids import Offset
+from ottla.client.block import Block
+from ottla.client.config import ConsumerConfig
+from ottla.client.errors import ConsumeError, CorruptRecordsError
+from ottla.client.fetch_buffer import FetchBuffer
+from ottla.client.partition_state import PartitionState
+from tests.unit.client.client_fakes import T1, batch_of, state_at
+
+CONFIG = ConsumerConfig(max_partition_fetch_bytes=500, prefetch_max_bytes=1_000)
+
+
+def buffer_of(*blocks: tuple[PartitionState, bytes]) -> FetchBuffer:
+    buffer = FetchBuffer(CONFIG)
+    for state, data in blocks:
+        fill(buffer, state, data)
+    return buffer
+
+
+def fill(buffer: FetchBuffer, state: PartitionState, data: bytes) -> Block:
+    """Add what a fetch brought, as the fetcher does."""
+    block = Block(state, memoryview(data))
+    state.on_fetched(block.next_offset)
+    buffer.add(block)
+    return block
+
+
+def read_all(buffer: FetchBuffer) -> list[tuple[int, int]]:
+    """Return (partition, offset) of everything that is left."""
+    seen: list[tuple[int, int]] = []
+    while (cursor := buffer.cursor()) is not None:
+        seen += [(record.partition, record.offset) for record in cursor.iterator]
+    return seen
+
+
+def test_an_empty_buffer_has_nothing() -> None:
+    assert FetchBuffer(CONFIG).cursor() is None
+
+
+def test_blocks_are_read_in_the_order_of_arrival() -> None:
+    first, second = state_at(0), state_at(0, T1)
+    buffer = buffer_of(
+        (first, batch_of(b"a", b"b") + batch_of(b"c", base_offset=2)),
+        (second, batch_of(b"d")),
+        (first, batch_of(b"e", base_offset=3)),
+    )
+    assert read_all(buffer) == [(0, 0), (0, 1), (0, 2), (1, 0), (0, 3)]
+    assert buffer.size_bytes == first.buffered_bytes == second.buffered_bytes == 0
+    assert (buffer.position(first), buffer.position(second)) == (4, 1)
+
+
+def test_the_position_follows_every_record() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, batch_of(b"a", b"b", b"c")))
+    assert buffer.position(state) == 0
+    cursor = buffer.cursor()
+    assert cursor is not None
+    for record in cursor.iterator:
+        assert buffer.position(state) == record.offset + 1
+    assert buffer.position(state) == 3
+
+
+def test_a_cursor_that_was_left_half_way_is_taken_up_again() -> None:
+    buffer = buffer_of((state_at(0), batch_of(b"a", b"b", b"c")))
+    cursor = buffer.cursor()
+    assert cursor is not None
+    assert next(cursor.iterator).offset == 0
+    assert buffer.cursor() is cursor
+    assert read_all(buffer) == [(0, 1), (0, 2)]
+
+
+def test_dropping_stops_whoever_iterates() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, batch_of(b"a", b"b", b"c")), (state, batch_of(b"d", base_offset=3)))
+    cursor = buffer.cursor()
+    assert cursor is not None
+    assert next(cursor.iterator).offset == 0
+    buffer.drop(state)
+    state.jump(Offset(9))
+    assert list(cursor.iterator) == []
+    assert read_all(buffer) == []
+    assert (buffer.position(state), buffer.size_bytes) == (9, 0)
+
+
+def test_pausing_keeps_what_is_left_of_a_batch() -> None:
+    paused, other = state_at(0), state_at(0, T1)
+    buffer = buffer_of(
+        (paused, batch_of(b"a", b"b", b"c") + batch_of(b"d", base_offset=3)),
+        (other, batch_of(b"e")),
+    )
+    cursor = buffer.cursor()
+    assert cursor is not None
+    next(cursor.iterator)
+    buffer.pause(paused)
+    assert list(cursor.iterator) == []
+    assert buffer.position(paused) == 1
+    assert read_all(buffer) == [(1, 0)]
+    fill(buffer, paused, batch_of(b"f", base_offset=4))
+    assert read_all(buffer) == []
+    buffer.resume(paused)
+    assert read_all(buffer) == [(0, 1), (0, 2), (0, 3), (0, 4)]
+
+
+def test_pausing_twice_and_resuming_what_is_not_paused_does_no_harm() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, batch_of(b"a", b"b")))
+    buffer.resume(state)
+    for _ in range(2):
+        buffer.pause(state)
+        assert buffer.cursor() is None
+    buffer.resume(state)
+    assert read_all(buffer) == [(0, 0), (0, 1)]
+
+
+def test_a_paused_partition_that_jumps_forgets_what_it_held() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, batch_of(b"a")))
+    buffer.pause(state)
+    assert buffer.cursor() is None
+    buffer.drop(state)
+    state.jump(Offset(5))
+    buffer.resume(state)
+    assert read_all(buffer) == []
+
+
+def test_an_error_is_raised_once_and_has_the_rest_fetched_again() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, batch_of(b"a", b"b")))
+    cursor = buffer.cursor()
+    assert cursor is not None
+    next(cursor.iterator)
+    buffer.fail(state, ConsumeError("trouble"), retry_at_s=7.0)
+    assert buffer.cursor(quietly=True) is None
+    with pytest.raises(ConsumeError, match="trouble"):
+        buffer.cursor()
+    assert buffer.has_room
+    assert buffer.cursor() is None
+    assert (state.fetch_offset, state.next_offset, state.retry_at_s) == (1, 1, 7.0)
+
+
+def test_an_error_of_a_paused_partition_waits() -> None:
+    state = state_at(0)
+    buffer = FetchBuffer(CONFIG)
+    buffer.pause(state)
+    buffer.fail(state, ConsumeError("trouble"), retry_at_s=0.0)
+    assert buffer.cursor() is None
+    buffer.resume(state)
+    with pytest.raises(ConsumeError):
+        buffer.cursor()
+
+
+def test_an_error_is_forgotten_when_the_partition_jumps() -> None:
+    state = state_at(0)
+    buffer = FetchBuffer(CONFIG)
+    buffer.fail(state, ConsumeError("trouble"), retry_at_s=0.0)
+    state.jump(Offset(3))
+    assert buffer.cursor() is None
+
+
+def test_a_damaged_batch_is_met_after_all_before_it() -> None:
+    damaged, other = state_at(0), state_at(0, T1)
+    bad = bytearray(batch_of(b"bad", base_offset=1))
+    bad[-1] ^= 1
+    buffer = buffer_of((damaged, batch_of(b"a") + bytes(bad)), (other, batch_of(b"b")))
+    seen = []
+    for _ in range(2):
+        cursor = buffer.cursor()
+        assert cursor is not None
+        seen += [(record.partition, record.value) for record in cursor.iterator]
+    assert seen == [(0, b"a"), (1, b"b")]
+    with pytest.raises(CorruptRecordsError, match="offset 1"):
+        buffer.cursor()
+    assert buffer.position(damaged) == 1
+
+
+def test_what_is_no_batch_is_damage_too() -> None:
+    for data in (b"\0" * 5, b"\xff" * 80, batch_of(b"a")[:-1]):
+        state = state_at(7)
+        buffer = buffer_of((state, data))
+        with pytest.raises(CorruptRecordsError, match="offset 7"):
+            buffer.cursor()
+
+
+def test_a_tail_that_is_cut_is_fetched_again_later() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, batch_of(b"a") + batch_of(b"b", base_offset=1)[:-1]))
+    assert read_all(buffer) == [(0, 0)]
+    assert state.fetch_offset == 1
+
+
+def test_reading_says_when_there_is_room_again() -> None:
+    state = state_at(0)
+    buffer = buffer_of(
+        (state, batch_of(b"x" * 300)),
+        (state, batch_of(b"x" * 300, base_offset=1)),
+    )
+    assert not buffer.has_room
+    cursor = buffer.cursor()
+    assert cursor is not None
+    assert buffer.has_room

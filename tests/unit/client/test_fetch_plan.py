@@ -1,0 +1,109 @@
+"""What is asked for next, of whom, and how much."""
+
+from math import inf
+
+import pytest
+
+from kafkawire.ids import BrokerId, TopicPartition
+from ottla.client.config import ConsumerConfig
+from ottla.client.errors import ConsumeError
+from ottla.client.fetch_plan import LANE_COUNT, Plan, fetch_max_bytes, fetch_request, make_plan
+from ottla.client.partition_state import PartitionState
+from tests.unit.client.client_fakes import T0, T1, metadata, state_at, topic
+
+CONFIG = ConsumerConfig(max_partition_fetch_bytes=100, prefetch_max_bytes=1_000)
+CLUSTER = metadata(topic(0, 1))
+
+
+def plan_of(*states: PartitionState, now_s: float = 0.0) -> Plan:
+    return make_plan(states, CLUSTER, CONFIG, now_s)
+
+
+def test_partitions_are_grouped_by_leader() -> None:
+    first, second = state_at(5), state_at(7, T1)
+    plan = plan_of(first, second)
+    assert plan.fetches == {BrokerId(0): [first], BrokerId(1): [second]}
+    assert plan.leaders == {BrokerId(0), BrokerId(1)}
+
+
+def test_a_partition_without_position_is_looked_up() -> None:
+    state = PartitionState(T0)
+    plan = plan_of(state)
+    assert (plan.fetches, plan.lookups) == ({}, [state])
+
+
+def test_what_is_busy_paused_or_failed_rests() -> None:
+    busy, paused, failed = state_at(0), state_at(0), state_at(0)
+    busy.has_request = True
+    paused.is_paused = True
+    failed.error = ConsumeError("x")
+    assert plan_of(busy, paused, failed).fetches == {}
+
+
+def test_a_partition_rests_after_a_failure_until_its_time() -> None:
+    state = state_at(0)
+    state.on_failure(retry_at_s=3.0)
+    assert plan_of(state, now_s=2.0).look_again_at_s == 3.0
+    plan = plan_of(state, now_s=3.0)
+    assert (plan.fetches[BrokerId(0)], plan.look_again_at_s) == ([state], inf)
+
+
+def test_one_that_rests_for_good_needs_no_timer() -> None:
+    state = state_at(0)
+    state.rest()
+    assert plan_of(state).look_again_at_s == inf
+
+
+def test_enough_buffered_is_enough() -> None:
+    state = state_at(0)
+    state.buffered_bytes = 100
+    assert plan_of(state).fetches == {BrokerId(0): [state]}
+    state.buffered_bytes = 101
+    assert plan_of(state).fetches == {}
+
+
+def test_no_leader_is_said() -> None:
+    assert plan_of(state_at(0, TopicPartition("u", 0))).is_leaderless
+
+
+def test_the_request_names_positions_epochs_and_limits() -> None:
+    cluster = metadata(topic(0, 0, epoch=4))
+    request = fetch_request([state_at(5), state_at(7, T1)], cluster, CONFIG, 500)
+    (asked,) = request.topics
+    assert [
+        (each.partition, each.fetch_offset, each.current_leader_epoch, each.partition_max_bytes)
+        for each in asked.partitions
+    ] == [(0, 5, 4, 100), (1, 7, 4, 100)]
+    assert (request.max_bytes, request.isolation_level) == (500, 0)
+    committed = ConsumerConfig(isolation_level="read_committed")
+    assert fetch_request([state_at(5)], cluster, committed, 500).isolation_level == 1
+
+
+@pytest.mark.parametrize(
+    ("leader_count", "held_bytes", "expected"),
+    [
+        pytest.param(1, 0, 500, id="half of the room per lane"),
+        pytest.param(2, 0, 250, id="a quarter with two brokers"),
+        pytest.param(1, 600, 400, id="what is left"),
+        pytest.param(1, 900, 100, id="one partition's worth"),
+        pytest.param(1, 901, 0, id="too little to bother"),
+        pytest.param(20, 976, 0, id="less than the share of one of many"),
+        pytest.param(20, 975, 25, id="the share of one of many"),
+        pytest.param(9_999, 0, 1, id="never nothing"),
+    ],
+)
+def test_how_much_a_fetch_may_bring(leader_count: int, held_bytes: int, expected: int) -> None:
+    assert fetch_max_bytes(CONFIG, leader_count, held_bytes) == expected
+
+
+def test_the_user_has_the_last_word() -> None:
+    config = ConsumerConfig(fetch_max_bytes=7)
+    assert fetch_max_bytes(config, 1, 0) == 7
+
+
+def test_all_lanes_together_stay_within_the_room() -> None:
+    for leader_count in range(1, 40):
+        held_bytes = 0
+        for _ in range(LANE_COUNT * leader_count):
+            held_bytes += fetch_max_bytes(CONFIG, leader_count, held_bytes)
+        assert held_bytes <= CONFIG.prefetch_max_bytes

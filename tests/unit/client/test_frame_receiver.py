@@ -1,0 +1,72 @@
+"""Frames come out whole, small ones copied, large ones where they were received."""
+
+import pytest
+
+from kafkawire.errors import DecodeError
+from ottla.client.frame_receiver import SCRATCH_BYTES, FrameReceiver
+
+
+def frame(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+class Receiver:
+    """A receiver and what came out of it."""
+
+    def __init__(self, max_frame_bytes: int = 1_000_000) -> None:
+        self.views: list[memoryview] = []
+        self.receiver = FrameReceiver(max_frame_bytes, self.views.append)
+
+    def feed(self, data: bytes) -> None:
+        while data:
+            buffer = self.receiver.buffer()
+            assert len(buffer) > 0, "the event loop drops a connection whose buffer is full"
+            part = data[: len(buffer)]
+            buffer[: len(part)] = part
+            self.receiver.on_received(len(part))
+            data = data[len(part) :]
+
+    @property
+    def frames(self) -> list[bytes]:
+        return [bytes(view) for view in self.views]
+
+
+def test_several_frames_in_one_piece() -> None:
+    receiver = Receiver()
+    receiver.feed(frame(b"one") + frame(b"") + frame(b"three") + frame(b"half")[:6])
+    assert receiver.frames == [b"one", b"", b"three"]
+    receiver.feed(b"lf")
+    assert receiver.frames[-1] == b"half"
+
+
+def test_what_was_handed_out_is_not_overwritten() -> None:
+    receiver = Receiver()
+    for number in range(100):
+        receiver.feed(frame(b"%03d" % number))
+    assert receiver.frames == [b"%03d" % number for number in range(100)]
+
+
+def test_a_frame_larger_than_the_scratch_buffer_is_received_in_place() -> None:
+    receiver = Receiver()
+    large = bytes(range(256)) * 1_000
+    data = frame(b"before") + frame(large) + frame(b"after")
+    receiver.feed(data[:1_000])
+    before = receiver.receiver.buffer()
+    receiver.feed(data[1_000:])
+    assert receiver.frames == [b"before", large, b"after"]
+    # The rest of the large frame was written straight into the memory that was handed out.
+    assert before.obj is receiver.views[1].obj
+
+
+def test_a_frame_as_large_as_the_scratch_buffer_fits() -> None:
+    receiver = Receiver()
+    for size in (SCRATCH_BYTES - 4, SCRATCH_BYTES - 3, SCRATCH_BYTES):
+        receiver.feed(frame(b"x" * size))
+        assert len(receiver.views[-1]) == size
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 101, 2**31 - 1])
+def test_an_impossible_size_is_refused_before_memory_is_taken(size: int) -> None:
+    receiver = Receiver(max_frame_bytes=100)
+    with pytest.raises(DecodeError, match="the limit is 100"):
+        receiver.feed(size.to_bytes(4, "big", signed=True))

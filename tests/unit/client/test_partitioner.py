@@ -1,0 +1,138 @@
+"""Kafka's default partitioner: keys by murmur2, the rest by sticky, adaptive choice."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from ottla.client.partitioner import TopicPartitioner, murmur2
+
+
+def first(_: int) -> int:
+    """Always the first choice."""
+    return 0
+
+
+def choosing(*choices: int) -> Callable[[int], int]:
+    """These choices, one after the other."""
+    left = list(choices)
+    return lambda _: left.pop(0)
+
+
+def partitioner(count: int, sticky_bytes: int = 100, seed: int = 0) -> TopicPartitioner:
+    made = TopicPartitioner(sticky_bytes, random.Random(seed).randrange)
+    made.on_partitions(count, range(count))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        # Kafka's own expectations, as signed numbers: UtilsTest.testMurmur2.
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_gives_what_kafka_expects(key: bytes, expected: int) -> None:
+    assert murmur2(key) == expected % 2**32
+
+
+@pytest.mark.parametrize("as_type", [bytes, bytearray, memoryview])
+def test_a_key_of_any_bytes_like_type_has_its_partition(as_type: type) -> None:
+    assert partitioner(7).for_key(as_type(b"abc")) == (479470107 & 0x7FFFFFFF) % 7
+
+
+def test_a_key_keeps_its_partition_whatever_is_available() -> None:
+    some = partitioner(7)
+    before = some.for_key(b"key")
+    some.on_partitions(7, [1])
+    some.on_sticky_bytes(10_000)
+    assert some.for_key(b"key") == before
+
+
+def test_the_sticky_partition_stays_until_it_had_its_share() -> None:
+    chosen = TopicPartitioner(100, choosing(3, 5))
+    chosen.on_partitions(8, range(8))
+    assert chosen.sticky == 3
+    chosen.on_sticky_bytes(99)
+    assert chosen.sticky == 3
+    chosen.on_sticky_bytes(1)
+    assert chosen.sticky == 5
+
+
+def test_a_record_that_finds_no_room_completes_the_share() -> None:
+    chosen = TopicPartitioner(100, choosing(3, 5))
+    chosen.on_partitions(8, range(8))
+    chosen.on_sticky_bytes(95, refused_bytes=10)
+    assert chosen.sticky == 5
+
+
+def test_only_available_partitions_are_drawn() -> None:
+    some = TopicPartitioner(1, random.Random(1).randrange)
+    some.on_partitions(10, [2, 7])
+    drawn = set()
+    for _ in range(100):
+        some.on_sticky_bytes(1)
+        drawn.add(some.sticky)
+    assert drawn == {2, 7}
+
+
+def test_without_any_leader_every_partition_may_be_drawn() -> None:
+    some = TopicPartitioner(1, random.Random(1).randrange)
+    some.on_partitions(3, [])
+    drawn = set()
+    for _ in range(100):
+        some.on_sticky_bytes(1)
+        drawn.add(some.sticky)
+    assert drawn == {0, 1, 2}
+
+
+def test_unkeyed_records_spread_evenly() -> None:
+    some = partitioner(4, sticky_bytes=10)
+    counts: Counter[int] = Counter()
+    for _ in range(8_000):
+        counts[some.sticky] += 1
+        some.on_sticky_bytes(10)
+    assert all(1_800 < counts[partition] < 2_200 for partition in range(4)), counts
+
+
+def test_shorter_queues_are_drawn_more_often() -> None:
+    """Kafka's example: queues 0, 3, 1 have the weights 4, 1, 3."""
+    drawn: Counter[int] = Counter()
+    for point in range(8):
+        some = TopicPartitioner(1, choosing(0, point))
+        some.on_partitions(3, range(3))
+        some.on_load({0: 0, 1: 3, 2: 1})
+        some.on_sticky_bytes(1)
+        drawn[some.sticky] += 1
+    assert drawn == {0: 4, 1: 1, 2: 3}
+
+
+@pytest.mark.parametrize("lengths", [{}, {0: 5}, {0: 2, 1: 2, 2: 2}])
+def test_queues_that_tell_nothing_leave_the_choice_even(lengths: dict[int, int]) -> None:
+    asked = []
+
+    def random_below(below: int) -> int:
+        asked.append(below)
+        return 0
+
+    some = TopicPartitioner(1, random_below)
+    some.on_partitions(3, range(3))
+    some.on_load({0: 0, 1: 3, 2: 1})
+    some.on_load(lengths)
+    some.on_sticky_bytes(1)
+    assert asked == [3, 3]
+
+
+def test_a_topic_that_grows_forgets_weights_and_one_that_shrinks_its_choice() -> None:
+    some = TopicPartitioner(1, first)
+    some.on_partitions(3, [2])
+    assert some.sticky == 2
+    some.on_load({0: 0, 2: 9})
+    some.on_partitions(2, [1])
+    assert some.sticky == 1

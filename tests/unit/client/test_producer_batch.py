@@ -1,0 +1,147 @@
+"""A batch encodes its records once and settles each delivery once."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkawire.compression import Codec
+from kafkawire.ids import Offset
+from kafkawire.records import read_header, read_records
+from ottla.client.errors import OttlaError, ProduceError
+from ottla.client.producer_batch import (
+    Delivery,
+    ProducerBatch,
+    estimated_size,
+    max_batch_size,
+)
+from ottla.client.record import RecordMetadata, UnsentRecord
+from tests.unit.client.client_fakes import T0
+
+
+@pytest.fixture
+def new_delivery() -> Iterator[Callable[[], Delivery]]:
+    """Makes futures of a loop that never runs."""
+    loop = asyncio.new_event_loop()
+    yield lambda: asyncio.Future(loop=loop)
+    loop.close()
+
+
+def filled(
+    new_delivery: Callable[[], Delivery], count: int, codec: Codec = Codec.NONE
+) -> ProducerBatch:
+    batch = ProducerBatch(T0, codec, reserved_bytes=1_000, created_at_s=1.0)
+    for number in range(count):
+        batch.append(number, None, b"%d" % number, ())
+        batch.deliveries.append(new_delivery())
+        batch.timestamps_ms.append(number)
+    batch.is_closed = True
+    return batch
+
+
+def test_the_payload_is_made_once(new_delivery: Callable[[], Delivery]) -> None:
+    batch = filled(new_delivery, 3, Codec.GZIP)
+    assert batch.payload() is batch.payload()
+    assert [record.value for record in read_records(batch.payload())] == [b"0", b"1", b"2"]
+
+
+def test_an_idempotent_producer_can_stamp_the_batch(
+    new_delivery: Callable[[], Delivery],
+) -> None:
+    batch = filled(new_delivery, 1)
+    batch.identify(producer_id=7, producer_epoch=2, base_sequence=40)
+    header = read_header(batch.payload())
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 40)
+
+
+def test_deliveries_get_offsets_and_their_own_times(new_delivery: Callable[[], Delivery]) -> None:
+    batch = filled(new_delivery, 3)
+    batch.complete(Offset(10), log_append_time_ms=-1)
+    assert [each.result() for each in batch.deliveries] == [
+        RecordMetadata("t", 0, Offset(10 + number), number) for number in range(3)
+    ]
+    assert all(type(each.result()) is RecordMetadata for each in batch.deliveries)
+
+
+def test_the_time_of_appending_wins(new_delivery: Callable[[], Delivery]) -> None:
+    batch = filled(new_delivery, 2)
+    batch.complete(Offset(0), log_append_time_ms=99)
+    assert [each.result().timestamp_ms for each in batch.deliveries] == [99, 99]
+
+
+def test_an_unknown_offset_is_unknown_for_all(new_delivery: Callable[[], Delivery]) -> None:
+    batch = filled(new_delivery, 2)
+    batch.complete(Offset(-1), log_append_time_ms=-1)
+    assert [each.result().offset for each in batch.deliveries] == [-1, -1]
+
+
+def test_cancelled_deliveries_are_passed_over(new_delivery: Callable[[], Delivery]) -> None:
+    for is_written in (True, False):
+        batch = filled(new_delivery, 3)
+        batch.deliveries[1].cancel()
+        if is_written:
+            batch.complete(Offset(0), -1)
+        else:
+            batch.fail(ProduceError("x"))
+        assert [each.done() for each in batch.deliveries] == [True] * 3
+        assert batch.deliveries[1].cancelled()
+
+
+def test_records_may_fail_each_for_its_own_reason(new_delivery: Callable[[], Delivery]) -> None:
+    batch = filled(new_delivery, 3)
+    common, own = ProduceError("common"), ProduceError("own")
+    by_index: dict[int, OttlaError] = {1: own}
+    batch.fail(common, by_index)
+    assert [each.exception() for each in batch.deliveries] == [common, own, common]
+
+
+def test_watchers_hear_of_the_end_once(new_delivery: Callable[[], Delivery]) -> None:
+    batch = filled(new_delivery, 1)
+    heard: list[bool] = []
+    batch.on_done.append(lambda: heard.append(batch.is_done))
+    batch.complete(Offset(0), -1)
+    assert heard == [True]
+    with pytest.raises(AssertionError, match="settled once"):
+        batch.complete(Offset(0), -1)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_halves_hold_everything_in_order(
+    new_delivery: Callable[[], Delivery], codec: Codec
+) -> None:
+    batch = filled(new_delivery, 5, codec)
+    heard: list[str] = []
+    batch.on_done.append(lambda: heard.append("end"))
+    first, second = batch.split(now_s=9.0)
+    values = [
+        [(record.value, record.timestamp_ms) for record in read_records(half.payload())]
+        for half in (first, second)
+    ]
+    assert values == [[(b"0", 0), (b"1", 1)], [(b"2", 2), (b"3", 3), (b"4", 4)]]
+    assert first.deliveries + second.deliveries == batch.deliveries
+    assert first.reserved_bytes + second.reserved_bytes == batch.reserved_bytes
+    assert first.created_at_s == second.created_at_s == batch.created_at_s
+    first.complete(Offset(0), -1)
+    assert heard == []
+    second.complete(Offset(2), -1)
+    assert heard == ["end"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        UnsentRecord("t", b"", None, None, 0, ()),
+        UnsentRecord("t", b"x" * 70_000, b"k" * 300, None, 2**40, ()),
+        UnsentRecord("t", None, None, None, 0, (("n" * 200, b"v" * 500), ("é", None))),
+        UnsentRecord("t", memoryview(b"abcdefgh").cast("I"), bytearray(b"k"), None, 5, ()),
+    ],
+    ids=["empty", "large", "headers", "views"],
+)
+def test_sizes_are_estimated_closely_and_bounded_safely(record: UnsentRecord) -> None:
+    batch = ProducerBatch(T0, Codec.NONE, reserved_bytes=1, created_at_s=0.0)
+    batch.append(0, None, b"before", ())
+    before = batch._builder.size_bytes
+    batch.append(record.timestamp_ms, record.key, record.value, record.headers)
+    real = batch._builder.size_bytes - before
+    assert real <= max_batch_size(record) - 61
+    assert abs(estimated_size(record) - real) <= 25

@@ -1,0 +1,49 @@
+"""Trying again, for as long as it makes sense."""
+
+import pytest
+
+from ottla.client.backoff import Backoff
+from ottla.client.errors import ConnectionLostError, ProduceError
+from ottla.client.retry import retry
+
+QUICK = Backoff(initial_s=0.001, max_s=0.001, random=lambda: 0.5)
+
+
+class Flaky:
+    """Fails some times, then works."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.call_count = 0
+
+    async def __call__(self) -> str:
+        self.call_count += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+async def test_what_passes_is_tried_again() -> None:
+    work = Flaky(ConnectionLostError("1"), ConnectionLostError("2"))
+    assert await retry(work, QUICK, timeout_s=5) == "done"
+    assert work.call_count == 3
+
+
+async def test_what_does_not_pass_is_raised() -> None:
+    work = Flaky(ProduceError("no"))
+    with pytest.raises(ProduceError):
+        await retry(work, QUICK, timeout_s=5)
+    assert work.call_count == 1
+
+
+async def test_the_last_error_is_raised_when_time_is_up() -> None:
+    work = Flaky(*[ConnectionLostError(str(number)) for number in range(1_000)])
+    with pytest.raises(ConnectionLostError):
+        await retry(work, QUICK, timeout_s=0.02)
+    assert 1 < work.call_count < 1_000
+
+
+async def test_the_caller_may_know_better_what_passes() -> None:
+    work = Flaky(ConnectionLostError("no"))
+    with pytest.raises(ConnectionLostError):
+        await retry(work, QUICK, timeout_s=5, may_pass=lambda _: False)

@@ -1,0 +1,70 @@
+"""What becomes of a batch after an error."""
+
+import pytest
+
+from kafkawire.compression import Codec
+from kafkawire.errors import ErrorCode
+from ottla.client.config import ProducerConfig
+from ottla.client.errors import (
+    ConnectionLostError,
+    OttlaError,
+    ProtocolError,
+    RequestTimedOutError,
+    UnsupportedVersionError,
+    broker_error,
+)
+from ottla.client.producer_batch import ProducerBatch
+from ottla.client.verdict import Verdict, judge, needs_metadata
+from tests.unit.client.client_fakes import T0
+
+CONFIG = ProducerConfig(retries=3, delivery_timeout_ms=10_000)
+
+
+def batch_of(record_count: int, attempt_count: int = 1) -> ProducerBatch:
+    batch = ProducerBatch(T0, Codec.NONE, reserved_bytes=1, created_at_s=100.0)
+    batch.deliveries = [None] * record_count  # type: ignore[list-item]
+    batch.attempt_count = attempt_count
+    return batch
+
+
+def refused(code: ErrorCode) -> OttlaError:
+    return broker_error(code, "t-0")
+
+
+@pytest.mark.parametrize(
+    ("error", "records", "attempts", "retry_at_s", "verdict"),
+    [
+        pytest.param(ConnectionLostError("x"), 1, 1, 101, Verdict.RETRY, id="lost"),
+        pytest.param(RequestTimedOutError("x"), 1, 1, 101, Verdict.RETRY, id="late answer"),
+        pytest.param(ProtocolError("x"), 1, 1, 101, Verdict.RETRY, id="garbled"),
+        pytest.param(
+            refused(ErrorCode.NOT_LEADER_OR_FOLLOWER), 1, 1, 101, Verdict.RETRY, id="moved"
+        ),
+        pytest.param(refused(ErrorCode.INVALID_RECORD), 1, 1, 101, Verdict.FAIL, id="invalid"),
+        pytest.param(UnsupportedVersionError("x"), 1, 1, 101, Verdict.FAIL, id="no version"),
+        pytest.param(refused(ErrorCode.MESSAGE_TOO_LARGE), 2, 1, 101, Verdict.SPLIT, id="split"),
+        pytest.param(refused(ErrorCode.MESSAGE_TOO_LARGE), 1, 1, 101, Verdict.FAIL, id="one"),
+        pytest.param(ConnectionLostError("x"), 1, 3, 101, Verdict.RETRY, id="last retry"),
+        pytest.param(ConnectionLostError("x"), 1, 4, 101, Verdict.FAIL, id="no retry left"),
+        pytest.param(ConnectionLostError("x"), 1, 1, 110, Verdict.EXPIRE, id="too late"),
+        pytest.param(refused(ErrorCode.INVALID_RECORD), 1, 1, 110, Verdict.FAIL, id="not late"),
+    ],
+)
+def test_judge(
+    error: OttlaError, records: int, attempts: int, retry_at_s: float, verdict: Verdict
+) -> None:
+    assert judge(error, batch_of(records, attempts), CONFIG, retry_at_s) is verdict
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_no_code_is_retried_against_kafkas_word(code: ErrorCode) -> None:
+    verdict = judge(refused(code), batch_of(1), CONFIG, 101)
+    assert (verdict is Verdict.RETRY) == code.retriable
+
+
+def test_a_leader_that_may_have_moved_calls_for_metadata() -> None:
+    assert needs_metadata(ConnectionLostError("x"))
+    assert needs_metadata(refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert needs_metadata(refused(ErrorCode.FENCED_LEADER_EPOCH))
+    assert not needs_metadata(refused(ErrorCode.INVALID_RECORD))
+    assert not needs_metadata(refused(ErrorCode.NOT_ENOUGH_REPLICAS))

@@ -40,16 +40,19 @@ class Acceptor:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._server = await self._loop.create_server(
+        self._server = server = await self._loop.create_server(
             self._make_processor,
             self.listener.host or None,
             self.listener.port,
             backlog=self._network.limits.socket_listen_backlog_size,
             ssl=self._ssl_context,
             ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT_S if self._ssl_context else None,
+            start_serving=False,
         )
-        for listening in self._server.sockets:
+        # Before listening: the window that clients are offered follows from the buffer.
+        for listening in server.sockets:
             self._set_buffer_sizes(listening)
+        await server.start_serving()
 
     @property
     def bound_address(self) -> tuple[str, int]:

@@ -17,7 +17,7 @@ from typing import Final
 
 from broker.network_limits import KIB, MIB
 
-ARENA_BYTES: Final = 512 * KIB
+ARENA_BYTES: Final = 256 * KIB
 # An arena with less room than this is left for the next one: short reads cost a call each.
 ARENA_MIN_READ_BYTES: Final = 64 * KIB
 MAX_ARENAS: Final = 16

@@ -46,6 +46,7 @@ class NetworkMetrics:
     __slots__ = (
         "bytes_in",
         "bytes_out",
+        "cold_reads",
         "connections_accepted",
         "connections_dropped",
         "connections_open",
@@ -61,6 +62,8 @@ class NetworkMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
         self.sendfile_bytes = 0
+        # Windows of files that a thread read from the disk before they were sent.
+        self.cold_reads = 0
         self.connections_accepted = 0
         self.connections_refused = 0
         # Closed by the broker: bad input, idleness, a failure of a handler.

@@ -28,7 +28,7 @@ from broker.reply import Reply, ReplyState
 from broker.request_channel import NOT_HANDLED, Request, RequestChannel
 from broker.response import Part, bytes_in_memory, encode_answer
 from broker.response_queue import ResponseQueue
-from broker.response_sender import WRITE_BATCH_BYTES, ResponseSender
+from broker.response_sender import WRITE_BATCH_BYTES, ReadAhead, ResponseSender
 from kafkawire.errors import DecodeError
 from kafkawire.headers import decode_request_header
 
@@ -45,6 +45,7 @@ class Network:
     limits: NetworkLimits
     metrics: NetworkMetrics
     clock: Callable[[], float]
+    read_ahead: ReadAhead
 
 
 class ConnectionOwner(Protocol):
@@ -72,11 +73,11 @@ class Processor(asyncio.BufferedProtocol):
         "_max_in_flight",
         "_metrics",
         "_network",
-        "_on_reply_done",
         "_owner",
         "_receiver",
         "_sender",
         "_transport",
+        "_wake",
         "client_host",
         "is_control_plane",
         "is_ready",
@@ -110,7 +111,7 @@ class Processor(asyncio.BufferedProtocol):
         self._is_noted = False
         self._transport: asyncio.Transport
         self._sender: ResponseSender
-        self._on_reply_done = partial(self._channel.mark_ready, self)
+        self._wake = partial(self._channel.mark_ready, self)
 
     # What asyncio calls.
 
@@ -127,7 +128,9 @@ class Processor(asyncio.BufferedProtocol):
         self._is_open = True
         self._metrics.connections_accepted += 1
         self._metrics.connections_open += 1
-        self._sender = ResponseSender(self._transport, self._metrics)
+        self._sender = ResponseSender(
+            self._transport, self._metrics, self._network.read_ahead, self._wake
+        )
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         return self._receiver.get_buffer()
@@ -138,10 +141,10 @@ class Processor(asyncio.BufferedProtocol):
         self._submit(self._receiver.receive(nbytes, room), room)
 
     def pause_writing(self) -> None:
-        self._sender.is_blocked = True
+        self._sender.on_full()
 
     def resume_writing(self) -> None:
-        self._sender.is_blocked = False
+        self._sender.on_drained()
         self._channel.mark_ready(self)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -161,7 +164,7 @@ class Processor(asyncio.BufferedProtocol):
     def on_pending(self, reply: Reply) -> None:
         """Send a reply once it is complete; or give it up if nobody is there to take it."""
         if self._is_open:
-            reply.on_done(self._on_reply_done)
+            reply.on_done(self._wake)
         else:
             reply.cancel()
 

@@ -3,7 +3,7 @@
 Owns what is encoded and not yet handed to the system. Invariants: bytes leave in order; while
 the transport holds unsent bytes it is given no more, and of files at most a batch is read at a
 time, so a client that does not read costs one batch; a region's file stays open until its last
-byte has left.
+byte has left; what is not in memory is read from the disk by a thread, never by the loop.
 
 `os.sendfile` needs the transport's own socket, so it is used only where there is one, without
 TLS, and while the transport's buffer is empty (uvloop has no `loop.sendfile`). Elsewhere, and for
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.file_range import FileRange
@@ -30,22 +30,55 @@ REMAINDER_BYTES: Final = 64 * KIB
 # What one connection sends in a turn of the loop, so that a fast reader does not keep others off.
 TURN_BYTES: Final = 4 * MIB
 
+# Runs a blocking function in a thread and then, in the loop and whatever came of it, a callback.
+ReadAhead = Callable[[Callable[[], None], Callable[[], None]], None]
+
 
 class ResponseSender:
     """The output of one connection."""
 
-    __slots__ = ("_metrics", "_socket_descriptor", "_transport", "is_blocked", "parts")
+    __slots__ = (
+        "_is_full",
+        "_is_warming",
+        "_metrics",
+        "_on_warm",
+        "_read_ahead",
+        "_socket_descriptor",
+        "_transport",
+        "is_blocked",
+        "parts",
+    )
 
-    def __init__(self, transport: asyncio.Transport, metrics: NetworkMetrics) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        metrics: NetworkMetrics,
+        read_ahead: ReadAhead,
+        on_warm: Callable[[], None],
+    ) -> None:
+        """Send to `transport`; `on_warm` is called when the disk has been read for us."""
         self._transport = transport
         self._metrics = metrics
+        self._read_ahead = read_ahead
+        self._on_warm = on_warm
         # What is left to give to the transport.
         self.parts: deque[Data | FileRange] = deque()
         self._socket_descriptor = _plain_socket_descriptor(transport)
-        # Whether the transport holds unsent bytes: set by the protocol's pause_writing, which
-        # these limits make it call as soon as the socket has not taken all.
-        self.is_blocked = False
+        # The transport holds unsent bytes: it says so as soon as the socket has not taken all.
+        self._is_full = False
         transport.set_write_buffer_limits(high=0, low=0)
+        self._is_warming = False
+        # Whether to wait for either of them.
+        self.is_blocked = False
+
+    def on_full(self) -> None:
+        """Note that the transport holds unsent bytes (pause_writing)."""
+        self._is_full = self.is_blocked = True
+
+    def on_drained(self) -> None:
+        """Note that the transport has sent everything (resume_writing)."""
+        self._is_full = False
+        self.is_blocked = self._is_warming
 
     def send(self, parts: Iterable[Part]) -> None:
         """Send the parts of responses: what the socket takes now, the rest by `advance`.
@@ -59,14 +92,16 @@ class ResponseSender:
         self.advance()
 
     def advance(self) -> None:
-        """Go on until all is sent, the socket is full or this turn's share is used up.
+        """Go on until all is sent, something must be waited for, or this turn's share is used up.
 
         Raises: as `send`.
         """
         bytes_left = TURN_BYTES
         while self.parts and not self.is_blocked and bytes_left > 0:
             head = self.parts[0]
-            if isinstance(head, FileRange) and self._is_sent_as_file(head):
+            if isinstance(head, FileRange) and head.is_cold():
+                self._warm_up(head)
+            elif isinstance(head, FileRange) and self._is_sent_as_file(head):
                 bytes_left -= self._send_file(head, bytes_left)
             else:
                 bytes_left -= self._write_batch()
@@ -81,7 +116,7 @@ class ResponseSender:
     def _send_file(self, head: FileRange, limit_bytes: int) -> int:
         """Send from a file; leave a piece to the transport if the socket is full."""
         try:
-            count = head.send(self._socket_descriptor, limit_bytes)
+            count = head.send(self._socket_descriptor, min(limit_bytes, head.warm_bytes))
             self._metrics.bytes_out += count
             self._metrics.sendfile_bytes += count
         except BlockingIOError:
@@ -103,7 +138,7 @@ class ResponseSender:
             if not isinstance(head, FileRange):
                 chunk = head
                 parts.popleft()
-            elif self._is_sent_as_file(head):
+            elif self._is_sent_as_file(head) or head.is_cold():
                 break
             else:
                 chunk = head.read(WRITE_BATCH_BYTES - size_bytes)
@@ -113,6 +148,16 @@ class ResponseSender:
             size_bytes += len(chunk)
         self._write(batch[0] if len(batch) == 1 else b"".join(batch))
         return size_bytes
+
+    def _warm_up(self, head: FileRange) -> None:
+        self._metrics.cold_reads += 1
+        self._is_warming = self.is_blocked = True
+        self._read_ahead(head.warm_up, self._on_warmed_up)
+
+    def _on_warmed_up(self) -> None:
+        self._is_warming = False
+        self.is_blocked = self._is_full
+        self._on_warm()
 
     def _write(self, data: Data) -> None:
         self._metrics.bytes_out += len(data)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Final
 
 import structlog
@@ -46,8 +47,13 @@ class SocketServer:
         *,
         control_plane_listener_name: str | None = None,
         ssl_contexts: Mapping[str, ssl.SSLContext] | None = None,
+        executor: Executor | None = None,
     ) -> None:
-        """Prepare to listen; `ssl_contexts` holds those of the listeners that speak TLS."""
+        """Prepare to listen.
+
+        `ssl_contexts` holds those of the listeners that speak TLS; `executor` reads files that
+        are not in memory, the loop's own one unless given.
+        """
         self._loop = channel.loop
         self._limits = limits
         self._channel = channel
@@ -57,6 +63,7 @@ class SocketServer:
         self._all_closed.set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_wake_scheduled = False
+        self._executor = executor
         self._network = self._make_network()
         contexts = ssl_contexts or {}
         self._acceptors = [
@@ -160,7 +167,16 @@ class SocketServer:
             limits=self._limits,
             metrics=self._channel.metrics,
             clock=self._channel.clock,
+            read_ahead=self._read_ahead,
         )
+
+    def _read_ahead(self, read: Callable[[], None], on_end: Callable[[], None]) -> None:
+        def end(future: asyncio.Future[None]) -> None:
+            if not future.cancelled() and future.exception() is not None:
+                log.debug("read_ahead.failed", error=str(future.exception()))
+            on_end()
+
+        self._loop.run_in_executor(self._executor, read).add_done_callback(end)
 
     def _wake_soon(self) -> None:
         if not self._is_wake_scheduled:

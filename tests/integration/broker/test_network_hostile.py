@@ -120,6 +120,27 @@ async def test_promising_large_frames_costs_no_memory() -> None:
 
 
 @on_every_loop
+async def test_large_requests_wait_for_memory_and_small_ones_pass_them() -> None:
+    limits = NetworkLimits(socket_request_max_bytes=MIB, queued_max_request_bytes=MIB)
+    large = request_frame(1, bytes(MIB - 100))
+    async with serving(limits=limits) as served:
+        slow = await served.connect()
+        slow.send_raw(large[:1000])
+        await wait_until(lambda: held_bytes(served.server) >= MIB - 100, "a reservation")
+        waiting = [await served.connect() for _ in range(5)]
+        for client in waiting:
+            client.send_raw(large)
+        small = await served.connect()
+        for number in range(20):
+            assert await small.ask(number, b"small") == b"small"
+        assert not any(client.reader._buffer for client in waiting)  # type: ignore[attr-defined]
+        slow.send_raw(large[1000:])
+        for client in (slow, *waiting):
+            correlation_id, body = await client.receive()
+            assert (correlation_id, len(body)) == (1, MIB - 100)
+
+
+@on_every_loop
 async def test_a_client_that_never_reads_costs_a_bounded_amount() -> None:
     body = bytes(100_000)
     async with serving(lambda _request: Reply(EncodedMessage(body))) as served:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from broker.file_range import FileRange
 from broker.listener import Listener
 from broker.network_limits import NetworkLimits
 from broker.reply import EncodedMessage, Reply
@@ -118,6 +119,21 @@ async def test_a_file_region_arrives_whole_without_being_copied(log_file: Path) 
                 assert correlation_id == number
                 assert CONTENT[5:REGION_BYTES] in answer
             assert served.server.metrics.sendfile_bytes > REGION_BYTES
+
+
+@on_every_loop
+async def test_a_file_that_is_not_in_memory_is_read_by_a_thread(log_file: Path) -> None:
+    with log_file.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        is_cold = FileRange(Region(file, 0, 1)).is_cold()
+        region = Region(file, 5, REGION_BYTES - 5)
+        async with serving(lambda _request: fetch_answer(region)) as served:
+            client = await served.connect()
+            client.send((1, b""))
+            _, answer = await client.receive()
+            assert CONTENT[5:REGION_BYTES] in answer
+            assert (served.server.metrics.cold_reads > 0) == is_cold
 
 
 @on_every_loop

@@ -65,7 +65,10 @@ class OffsetIndex:
         many entries after that one as can lie within the region.
         """
         values = self.file.values
-        first = self._last_slot if self._last_slot < len(values) else 0
+        first = self._last_slot
+        if first >= len(values) or values[first] > first_position:
+            # Something else was looked up since.
+            first = 0
         entry_count = (limit - first_position) // (interval_bytes + 1) + 2
         slot = bisect_right(values, limit, first, min(first + entry_count, len(values))) - 1
         return max(first_position, values[slot]) if slot >= 0 else first_position

@@ -61,6 +61,17 @@ def test_the_end_of_a_region_is_found_from_its_start_on(
             assert offsets.last_position(start * 100, end * 100 + 50, 99) == expected
 
 
+def test_the_end_of_a_region_is_found_whatever_was_looked_up_before(
+    offsets: OffsetIndex,
+) -> None:
+    for number in range(1, 60):
+        offsets.append(Offset(BASE + number), number * 100)
+    offsets.lookup(Offset(BASE + 50))
+    assert offsets.last_position(0, 250, 99) == 200
+    offsets.truncate_to(Offset(BASE + 20))
+    assert offsets.last_position(0, 250, 99) == 200
+
+
 def test_an_empty_index_starts_everything_at_the_head(offsets: OffsetIndex) -> None:
     assert offsets.lookup(Offset(BASE + 5)) == entry(BASE, 0)
     assert offsets.last_position(0, 10_000, 4_096) == 0

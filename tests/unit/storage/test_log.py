@@ -246,6 +246,14 @@ def test_a_segment_rolls_before_a_relative_offset_overflows(log: Log) -> None:
     assert offsets_in(read_all(log)) == [5, 6, 2**31 - 2, 2**31 - 1, 2**31, 2**31 + 1]
 
 
+def test_an_entry_needs_more_bytes_than_the_interval(tmp_path: Path) -> None:
+    size = len(batch_of())
+    log = open_log(tmp_path / "orders-0", LogConfig(index_interval_bytes=2 * size))
+    fill(log, 9)
+    entries = log.segments[0].index.offsets.file.read_all()
+    assert entries == [(3, 3 * size), (6, 6 * size)]
+
+
 def test_rolling_an_empty_segment_does_nothing(log: Log) -> None:
     log.roll(NOW_MS)
     assert len(log.segments) == 1
@@ -340,6 +348,18 @@ def test_truncation_drops_everything_from_the_offset_on(log: Log, target: int) -
     assert offsets_in(read_all(log)) == list(range(target))
     fill(log, 60 - target)
     assert offsets_in(read_all(log)) == list(range(60))
+    log.close()
+    check_files(log.directory)
+
+
+def test_truncation_takes_the_time_entry_with_the_offset_entry_that_made_it(log: Log) -> None:
+    """Otherwise the time index would differ from the one that a rebuild makes."""
+    for time_ms in (900, 1, 2, 3, 4, 5):
+        append(log, [time_ms])
+    assert log.segments[0].index.times.file.read_all() == [(900, 0)]
+    log.truncate_to(Offset(2))
+    append(log, [1_000])
+    append(log, [1_100])
     log.close()
     check_files(log.directory)
 

@@ -1,0 +1,207 @@
+"""A log under random operations agrees with a list of batches.
+
+The model holds bytes and offsets; everything that the log answers can be told from it by looking
+at all of it. A crash of the process loses nothing that was written; that of the machine is in
+`test_torn_write`.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.records import assign_offsets, read_header, read_records
+from storage.config import LogConfig
+from storage.errors import OffsetOutOfRangeError
+from storage.log import Log
+from tests.unit.storage.logs import NOW_MS, Batch, batch_of, check_files, open_log, split
+
+INTERVAL = 150
+CONFIG = LogConfig(
+    segment_bytes=2_500, index_interval_bytes=INTERVAL, segment_index_bytes=100, segment_ms=2_500
+)
+TIMES = st.lists(
+    st.one_of(st.integers(0, 3_000), st.sampled_from([-1, 5, 5, 10**6])), min_size=1, max_size=5
+)
+
+
+class LogAgainstModel(RuleBasedStateMachine):
+    """`batches` is everything that was appended and not dropped again, in order."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="log-model-"))
+        self.directory = self.root / "orders-0"
+        self.batches: list[Batch] = []
+        self.start = 0
+        self.end = 0
+        self.epoch = 0
+        self.log: Log = open_log(self.directory, CONFIG)
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def note(self, data: bytes) -> None:
+        self.batches += split(data)
+        self.end = self.batches[-1].next_offset
+
+    @rule(times=TIMES, epochs=st.sampled_from([0, 0, 0, 1, 3]))
+    def append_as_leader(self, times: list[int], epochs: int) -> None:
+        self.epoch += epochs
+        batch = batch_of(times)
+        info = self.log.append_as_leader(
+            memoryview(batch), read_header(batch), LeaderEpoch(self.epoch), NOW_MS
+        )
+        assert (info.base_offset, info.last_offset) == (self.end, self.end + len(times) - 1)
+        self.note(bytes(batch))
+
+    @rule(sets=st.lists(st.tuples(TIMES, st.sampled_from([0, 0, 1, 7])), min_size=1, max_size=8))
+    def append_as_follower(self, sets: list[tuple[list[int], int]]) -> None:
+        data, next_offset = b"", self.end
+        for times, gap in sets:
+            batch = batch_of(times)
+            assign_offsets(memoryview(batch), next_offset + gap, self.epoch)
+            next_offset += gap + len(times)
+            data += batch
+        self.log.append_as_follower(memoryview(bytearray(data)), NOW_MS)
+        self.note(data)
+
+    @rule()
+    def roll(self) -> None:
+        self.log.roll(NOW_MS)
+
+    @rule()
+    def flush(self) -> None:
+        self.log.flush()
+        assert self.log.recovery_point == self.end
+
+    @rule(back=st.integers(0, 20))
+    def truncate(self, back: int) -> None:
+        target = max(0, self.end - back)
+        if self.log.truncate_to(Offset(target)):
+            # A batch that holds the target goes as a whole, if its segment is still there.
+            cut = [batch for batch in self.batches if batch.last_offset >= target]
+            self.end = min([target, *(batch.base_offset for batch in cut)])
+            self.batches = self.batches[: len(self.batches) - len(cut)]
+            self.start = min(self.start, self.end)
+        else:
+            assert back == 0 or self.end == 0
+
+    @rule(share=st.floats(0, 1))
+    def advance_start(self, share: float) -> None:
+        target = self.start + int(share * (self.end - self.start))
+        self.log.advance_log_start(Offset(target))
+        self.start = target
+        self.drop_deleted()
+
+    def drop_deleted(self) -> None:
+        """Forget batches whose segments went because they lay below the log start as a whole."""
+        first = self.log.segments[0].base_offset
+        gone = [batch for batch in self.batches if batch.base_offset < first]
+        assert all(batch.last_offset < self.start for batch in gone)
+        self.batches = self.batches[len(gone) :]
+
+    @rule(ahead=st.integers(0, 10))
+    def start_anew(self, ahead: int) -> None:
+        self.start = self.end = self.end + ahead
+        self.batches = []
+        self.log.truncate_fully_and_start_at(Offset(self.start))
+
+    @rule()
+    def restart_in_order(self) -> None:
+        self.log.close()
+        check_files(self.directory, INTERVAL)
+        self.log = open_log(self.directory, CONFIG, log_start_offset=self.start)
+        self.check_end()
+
+    @rule(forget=st.booleans())
+    def crash(self, forget: bool) -> None:
+        recovery_point = 0 if forget else self.log.recovery_point
+        self.log = open_log(
+            self.directory,
+            CONFIG,
+            was_clean=False,
+            recovery_point=recovery_point,
+            log_start_offset=self.start,
+        )
+        self.check_end()
+
+    def check_end(self) -> None:
+        """After a start the log ends behind its last batch: a hole at the end is not kept."""
+        assert self.log.log_end_offset <= self.end
+        self.drop_deleted()
+        last = self.log.segments[-1]
+        ends = [batch.next_offset for batch in self.batches]
+        assert self.log.log_end_offset == max([*ends, last.base_offset])
+        self.end = self.log.log_end_offset
+
+    @invariant()
+    def check_offsets(self) -> None:
+        assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)
+        assert self.log.recovery_point <= self.end
+        bases = [segment.base_offset for segment in self.log.segments]
+        assert bases == sorted(set(bases))
+
+    @invariant()
+    def check_epochs(self) -> None:
+        """Each epoch begins where its first batch does; those without batches do not matter."""
+        known = {entry.epoch: entry.start_offset for entry in self.log.leader_epochs.entries}
+        for batch in self.batches:
+            if batch.base_offset < self.start:
+                continue
+            assert known[LeaderEpoch(batch.epoch)] <= batch.base_offset
+            assert self.log.leader_epochs.epoch_for(Offset(batch.base_offset)) == batch.epoch
+
+    @precondition(lambda self: self.end > self.start)
+    @rule(data=st.data(), max_bytes=st.integers(1, 1_500), min_one=st.booleans())
+    def read(self, data: st.DataObject, max_bytes: int, min_one: bool) -> None:
+        offset = data.draw(st.integers(self.start, self.end))
+        end = data.draw(st.one_of(st.just(self.end), st.integers(self.start, self.end)))
+        region = self.log.read(
+            Offset(offset), max_bytes, end_offset=Offset(end), min_one_batch=min_one
+        )
+        assert region.read() == self.expected(offset, max_bytes, end, min_one)
+
+    def expected(self, offset: int, max_bytes: int, end: int, min_one: bool) -> bytes:
+        if offset >= end:
+            return b""
+        bases = [int(segment.base_offset) for segment in self.log.segments]
+        there = [batch for batch in self.batches if batch.last_offset >= offset]
+        result = b""
+        for number, batch in enumerate(there):
+            in_first_segment = not any(
+                there[0].base_offset < base <= batch.base_offset for base in bases
+            )
+            fits = len(result) + len(batch.data) <= max_bytes or (number == 0 and min_one)
+            if batch.last_offset >= end or not in_first_segment or not fits:
+                break
+            result += batch.data
+        return result
+
+    @rule(timestamp_ms=st.one_of(st.integers(-1, 3_100), st.just(10**6)), data=st.data())
+    def search_by_time(self, timestamp_ms: int, data: st.DataObject) -> None:
+        end = data.draw(st.one_of(st.just(self.end), st.integers(self.start, self.end)))
+        records = [
+            (record.timestamp_ms, record.offset, batch.epoch)
+            for batch in self.batches
+            for record in read_records(batch.data)
+            if record.offset >= self.start
+        ]
+        later = [record for record in records if record[0] >= timestamp_ms]
+        expected = later[0] if later and later[0][1] < end else None
+        assert self.log.offset_for_timestamp(timestamp_ms, Offset(end)) == expected
+
+    @rule(outside=st.integers(1, 50))
+    def read_outside(self, outside: int) -> None:
+        for offset in (self.end + outside, self.start - outside):
+            with pytest.raises(OffsetOutOfRangeError):
+                self.log.read(Offset(offset), 100, end_offset=Offset(self.end), min_one_batch=True)
+
+
+TestLogAgainstModel = LogAgainstModel.TestCase
+TestLogAgainstModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -12,6 +12,7 @@ import pytest
 
 from coordination.client import Client, SessionState, WatchEvent, ops, patterns
 from coordination.config import Address, CoordinatorConfig
+from coordination.connection import Connection
 from coordination.errors import (
     BadVersionError,
     ConnectionLossError,
@@ -254,6 +255,22 @@ def test_nothing_acknowledged_is_lost_and_nobody_goes_back_in_time(seed: int) ->
     assert world.crash_count + loop.network.cut_count > 10
     assert world.loss_count > 0
     assert world.seen_count > 0
+
+
+def test_the_simulation_notices_replies_that_leave_before_the_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send = Connection._send
+    monkeypatch.setattr(Connection, "_send", lambda self, packet, _tag: send(self, packet, 0))
+    loop = VirtualLoop(0)
+    try:
+        with pytest.raises(AssertionError, match=r"lost|counter|after"):
+            loop.run_until_complete(run(loop))
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
 
 
 def test_the_loop_refuses_to_wait_for_ever() -> None:

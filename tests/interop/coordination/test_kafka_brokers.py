@@ -1,0 +1,186 @@
+"""Three real Kafka 3.9.1 brokers, coordinated by us: start, produce, fail over, lose us, stop.
+
+The jars come from the directory in OTTLA_KAFKA_JARS, or from Maven Central (`mvn`, once).
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.exceptions import NoNodeError  # type: ignore[import-untyped]
+
+from tests.integration.coordination.process import (
+    ROOT,
+    Coordinator,
+    ServerProcess,
+    four_letter,
+    free_port,
+    wait_until,
+)
+
+START_TIMEOUT_S = 120.0
+FAILOVER_TIMEOUT_S = 60.0
+BROKERS = (1, 2, 3)
+PARTITIONS = 6
+RECORDS = 1000
+CHROOT = "/kafka"
+LOG4J = """
+log4j.rootLogger=INFO, A
+log4j.appender.A=org.apache.log4j.ConsoleAppender
+log4j.appender.A.layout=org.apache.log4j.PatternLayout
+log4j.appender.A.layout.ConversionPattern=%d %p %m (%c)%n
+"""
+
+
+def kafka_jars() -> Path | None:
+    given = os.environ.get("OTTLA_KAFKA_JARS")
+    if given:
+        return Path(given)
+    target = ROOT / ".interop" / "kafka-jars"
+    if not target.exists() and shutil.which("mvn"):
+        pom = Path(__file__).with_name("kafka_pom.xml")
+        copy = ["mvn", "-q", "-f", str(pom), "dependency:copy-dependencies"]
+        subprocess.run([*copy, f"-DoutputDirectory={target}"], check=False)
+    return target if any(target.glob("kafka_2.13-*.jar")) else None
+
+
+class KafkaBroker(ServerProcess):
+    """One of Kafka's own."""
+
+    def __init__(self, number: int, directory: Path, coordinator: str, jars: Path) -> None:
+        super().__init__(free_port())
+        self.log = directory / f"broker-{number}.log"
+        properties = directory / f"broker-{number}.properties"
+        properties.write_text(
+            f"broker.id={number}\nlisteners=PLAINTEXT://127.0.0.1:{self.port}\n"
+            f"zookeeper.connect={coordinator}{CHROOT}\nzookeeper.session.timeout.ms=6000\n"
+            f"log.dirs={directory / f'logs-{number}'}\noffsets.topic.replication.factor=1\n"
+        )
+        log4j = directory / "log4j.properties"
+        log4j.write_text(LOG4J)
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [
+                    "java",
+                    "-Xmx512m",
+                    "-cp",
+                    f"{jars}/*",
+                    f"-Dlog4j.configuration=file:{log4j}",
+                    "kafka.Kafka",
+                    str(properties),
+                ],
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+
+    def has_started(self) -> bool:
+        return "started (kafka.server.KafkaServer)" in self.log.read_text()
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    server = Coordinator(tmp_path / "coordinator")
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def brokers(tmp_path: Path, coordinator: Coordinator) -> Iterator[dict[int, KafkaBroker]]:
+    jars = kafka_jars()
+    if jars is None or shutil.which("java") is None:
+        pytest.skip("needs java, and Kafka's jars (OTTLA_KAFKA_JARS or mvn)")
+    started = {n: KafkaBroker(n, tmp_path, coordinator.address, jars) for n in BROKERS}
+    yield started
+    for broker in started.values():
+        broker.kill()
+
+
+def test_kafkas_own_brokers_run_on_our_coordinator(
+    coordinator: Coordinator, brokers: dict[int, KafkaBroker]
+) -> None:
+    wait_until(lambda: all(each.has_started() for each in brokers.values()), START_TIMEOUT_S)
+    client = KazooClient(f"{coordinator.address}{CHROOT}")
+    client.start()
+    addresses = ",".join(broker.address for broker in brokers.values())
+    admin = AdminClient({"bootstrap.servers": addresses})
+    admin.create_topics([NewTopic("t", PARTITIONS, 3)])["t"].result(30)
+    produce(addresses, 0)
+
+    first = controller(client)
+    assert first in BROKERS
+    brokers[first].kill()
+    wait_until(lambda: controller(client) not in (None, first), FAILOVER_TIMEOUT_S)
+    assert client.get("/controller_epoch")[0] == b"2"
+    wait_until(lambda: first not in leaders(client), FAILOVER_TIMEOUT_S)
+    produce(addresses, RECORDS)
+
+    living = [number for number in BROKERS if number != first]
+    epochs = [client.get(f"/brokers/ids/{number}")[1].czxid for number in living]
+    coordinator.kill()
+    produce(addresses, 2 * RECORDS)
+    coordinator.start()
+    wait_until(lambda: client.connected)
+    # Nobody had to register again, and nobody was elected.
+    assert [client.get(f"/brokers/ids/{number}")[1].czxid for number in living] == epochs
+    assert client.get("/controller_epoch")[0] == b"2"
+    assert consume(addresses) == {str(n).encode() for n in range(3 * RECORDS)}
+
+    for number in living:
+        brokers[number].stop()
+    wait_until(lambda: client.get_children("/brokers/ids") == [])
+    client.stop()
+    client.close()
+    assert "zk_connection_rejected_count\t0" in four_letter(coordinator.port, "mntr")
+
+
+def controller(client: KazooClient) -> int | None:
+    try:
+        number: int = json.loads(client.get("/controller")[0])["brokerid"]
+    except NoNodeError:
+        return None
+    return number
+
+
+def leaders(client: KazooClient) -> set[int]:
+    states = [f"/brokers/topics/t/partitions/{n}/state" for n in range(PARTITIONS)]
+    return {json.loads(client.get(path)[0])["leader"] for path in states}
+
+
+def produce(addresses: str, begin: int) -> None:
+    failures: list[Any] = []
+    producer = Producer({"bootstrap.servers": addresses, "acks": "all"})
+    for number in range(begin, begin + RECORDS):
+        producer.produce(
+            "t",
+            str(number).encode(),
+            on_delivery=lambda error, _message: failures.append(error) if error else None,
+        )
+    assert producer.flush(60) == 0
+    assert failures == []
+
+
+def consume(addresses: str) -> set[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": addresses, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["t"])
+    found: set[bytes] = set()
+
+    def is_complete() -> bool:
+        for message in consumer.consume(500, 1.0):
+            if message.error() is None:
+                found.add(message.value() or b"")
+        return len(found) == 3 * RECORDS
+
+    wait_until(is_complete, 60)
+    consumer.close()
+    return found

@@ -275,12 +275,41 @@ def test_a_file_of_properties_is_read_and_overridden(tmp_path: Path) -> None:
     assert (tmp_path / "data" / CLEAN_SHUTDOWN).exists()
 
 
-def test_high_watermarks_are_written_now_and_then(start_broker: StartBroker) -> None:
-    broker = start_broker(overrides={"replica.high.watermark.checkpoint.interval.ms": "10"})
+@pytest.mark.parametrize(
+    ("key", "file", "line"),
+    [
+        (
+            "replica.high.watermark.checkpoint.interval.ms",
+            "replication-offset-checkpoint",
+            "t 0 2",
+        ),
+        ("log.flush.offset.checkpoint.interval.ms", "recovery-point-offset-checkpoint", "t 0 2"),
+        ("log.flush.start.offset.checkpoint.interval.ms", "log-start-offset-checkpoint", "t 0 1"),
+    ],
+)
+def test_checkpoints_are_written_now_and_then(
+    start_broker: StartBroker, key: str, file: str, line: str
+) -> None:
+    overrides = {key: "10", "log.initial.task.delay.ms": "0", "log.flush.interval.messages": "1"}
+    broker = start_broker(overrides=overrides)
     with Wire(broker.port) as wire:
         wire.create_topic("t")
         wire.produce("t", batch(b"a", b"b"))
-        checkpoint = broker.data_dir / "replication-offset-checkpoint"
+        delete_records(wire, "t", 1)
+        wait_until_written(broker, wire, broker.data_dir / file, line)
+
+
+def test_the_flusher_honours_flush_ms(start_broker: StartBroker) -> None:
+    overrides = {
+        "log.flush.scheduler.interval.ms": "10",
+        "log.flush.offset.checkpoint.interval.ms": "10",
+        "log.initial.task.delay.ms": "0",
+    }
+    broker = start_broker(overrides=overrides)
+    checkpoint = broker.data_dir / "recovery-point-offset-checkpoint"
+    with Wire(broker.port) as wire:
+        wire.create_topic("t", flush_ms="1")
+        wire.produce("t", batch(b"a", b"b"))
         wait_until_written(broker, wire, checkpoint, "t 0 2")
 
 

@@ -262,3 +262,24 @@ async def test_an_idle_coordinator_is_small(coordinator: Coordinator) -> None:
     async with Client(coordinator.address) as client:
         await client.create("/a")
     assert resident_bytes(coordinator) <= 50 * 1024 * 1024
+
+
+async def test_a_busy_loop_gets_help_and_a_hung_one_loses_its_session(
+    coordinator: Coordinator,
+) -> None:
+    async with Client(coordinator.address, session_timeout_ms=1000) as client:
+        states: list[SessionState] = []
+        client.on_state_change(states.append)
+        assert client._heartbeat is not None
+        for _ in range(4):
+            # The loop computes; the sleep stands for that.
+            time.sleep(0.45)  # noqa: ASYNC251
+            await client.exists("/")
+        assert client._heartbeat.sent_count > 0
+        assert states == []
+        expired = asyncio.Event()
+        client.on_state_change(lambda now: expired.set() if now is SessionState.EXPIRED else None)
+        time.sleep(1.6)  # noqa: ASYNC251
+        async with asyncio.timeout(DEADLINE_S):
+            await expired.wait()
+    assert "zk_expired_session_count\t1" in four_letter(coordinator.port, "mntr")

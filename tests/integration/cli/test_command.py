@@ -45,7 +45,7 @@ def test_every_command_explains_itself_with_an_example(
 
 def test_all_commands_of_the_contract_are_there() -> None:
     assert set(command_paths()) >= {
-        ("broker",), ("produce",), ("consume",), ("version",),
+        ("broker",), ("coordinator",), ("produce",), ("consume",), ("version",),
         ("topics", "create"), ("topics", "list"), ("topics", "describe"), ("topics", "alter"),
         ("topics", "delete"), ("configs", "describe"), ("configs", "alter"),
         ("cluster", "describe"), ("logs", "dump"), ("logs", "verify"),
@@ -106,6 +106,20 @@ def test_the_broker_command_runs_until_it_is_told_to_stop(
         assert broker.wait(TIMEOUT_S) == 0
     assert "broker.stopped" in rest
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_the_coordinator_command_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    arguments = ("coordinator", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as coordinator:
+        assert coordinator.stdout is not None
+        assert coordinator.stdout.readline().startswith("ready 127.0.0.1:")
+        coordinator.send_signal(signal.SIGTERM)
+        assert coordinator.wait(TIMEOUT_S) == 0
 
 
 def test_a_broker_with_a_wrong_key_says_what_is_wrong(

@@ -65,7 +65,11 @@ class ServerProcess:
 
     def __enter__(self) -> Self:
         output = self._log.open("ab") if self._log else subprocess.DEVNULL
-        self._process = subprocess.Popen(self._arguments, stdout=output, stderr=subprocess.STDOUT)
+        # With compiled modules kept, as an installed package has them.
+        environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        self._process = subprocess.Popen(
+            self._arguments, stdout=output, stderr=subprocess.STDOUT, env=environment
+        )
         pin(self.pid, self._core)
         self._wait_until_listening()
         return self

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 LATENCY_S: Final = (0.0001, 0.003)
+RETRANSMIT_S: Final = 0.05
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -129,6 +130,7 @@ class MemoryTransport(asyncio.Transport):
         self._is_closed = False
         self._is_reading = True
         self._unread: list[bytes] = []
+        self._on_the_way: list[bytes] = []
         self._arrives_s = 0.0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -157,8 +159,19 @@ class MemoryTransport(asyncio.Transport):
             self._later(self._deliver, bytes(data))
 
     def _deliver(self, data: bytes) -> None:
-        if self.peer is not None and self._address not in self._network.unreachable:
-            self.peer._receive(data)
+        self._on_the_way.append(data)
+        if len(self._on_the_way) == 1:
+            self._retransmit()
+
+    def _retransmit(self) -> None:
+        # TCP loses nothing in the middle of a stream: it tries again until the host is there.
+        if self._address in self._network.unreachable:
+            self._network.loop.call_later(RETRANSMIT_S, self._retransmit)
+            return
+        arrived, self._on_the_way = self._on_the_way, []
+        for data in arrived:
+            if self.peer is not None:
+                self.peer._receive(data)
 
     def _receive(self, data: bytes) -> None:
         if self._is_closed:

@@ -3,9 +3,11 @@
 import pytest
 
 from coordination import jute, multi
+from coordination.acl import SUPER, digest_identity
 from coordination.errors import ErrorCode
 from coordination.messages import (
     OPEN_ACL,
+    AddWatchRequest,
     CheckRequest,
     CreateFlag,
     CreateRequest,
@@ -20,6 +22,7 @@ from coordination.messages import (
     SetDataRequest,
 )
 from coordination.multi import Op
+from coordination.service import Service
 from coordination.state import State
 from coordination.txns import CloseTxn, MultiTxn
 from tests.unit.coordination.fakes import WALL_MS, FakePeer, peer, service
@@ -236,3 +239,54 @@ def test_replaying_the_entries_gives_the_same_state() -> None:
     assert {path: node.stat() for path, node in replayed.tree.nodes.items()} == {
         path: node.stat() for path, node in expected.tree.nodes.items()
     }
+
+
+def test_a_container_can_be_deleted_by_hand_when_it_is_empty() -> None:
+    client = peer(service())
+    client.ask(OpCode.CREATE_CONTAINER, CreateRequest("/box", b"", OPEN_ACL, 4))
+    client.create("/box/x")
+    client.create("/e", b"", CreateFlag.EPHEMERAL)
+    delete = OpCode.DELETE_CONTAINER
+    assert client.ask(delete, PathRequest("/box")) == ErrorCode.NOT_EMPTY
+    assert client.ask(delete, PathRequest("/e")) == ErrorCode.BAD_VERSION
+    assert client.ask(delete, PathRequest("/none")) == ErrorCode.NO_NODE
+    assert client.ask(delete, PathRequest("/")) == ErrorCode.BAD_ARGUMENTS
+    client.ask(OpCode.DELETE, DeleteRequest("/box/x", -1))
+    assert client.ask(delete, PathRequest("/box")) is None
+    assert "/box" not in client.service.state.tree.containers
+
+
+def test_a_connection_learns_who_it_is() -> None:
+    client = peer(service())
+    client.identities = (SUPER, digest_identity(b"bob:1"), *client.identities)
+    found = client.ask(OpCode.WHO_AM_I, None).client_info
+    assert found == (("super", ""), ("digest", "bob"), ("ip", "127.0.0.1"))
+
+
+def test_an_unknown_watch_mode_is_refused() -> None:
+    client = peer(service())
+    request = AddWatchRequest("/a", 7)
+    assert client.ask(OpCode.ADD_WATCH, request) == ErrorCode.MARSHALLING_ERROR
+
+
+def test_a_session_may_negotiate_another_timeout_when_it_comes_back() -> None:
+    owner = peer(service())
+    session = owner.service.sessions.find(owner.session_id)
+    assert session is not None
+    before = owner.service.state.zxid
+    owner.service.reattach(session, session.timeout_ms, now_ms=5, wall_ms=WALL_MS)
+    assert owner.service.state.zxid == before
+    owner.service.reattach(session, 4321, now_ms=5, wall_ms=WALL_MS)
+    assert owner.service.state.timeouts_ms == {owner.session_id: 4321}
+    assert owner.service.state.zxid == before + 1
+
+
+def test_recovered_sessions_get_a_full_timeout_from_now() -> None:
+    state = State()
+    state.timeouts_ms[1 << 56] = 1000
+    recovered = Service(state, next_session_id=1 << 56)
+    recovered.adopt_sessions(now_ms=50_000)
+    assert recovered.sessions.expired(50_999) == []
+    assert len(recovered.sessions.expired(51_000)) == 1
+    other = recovered.open_session(1000, now_ms=0, wall_ms=WALL_MS)
+    assert other.session_id == (1 << 56) + 1, "an id that lives is never given away"

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from broker.admin_queue import AdminQueue
 from broker.config import BrokerConfig
 from broker.identity import Identity
-from broker.local_topics import LocalTopics
 from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.router import Handler, Served
+from broker.topic_source import TopicSource
 from kafkawire.apis import ApiKey
 from kafkawire.ids import TopicPartition
 from storage.directory import Logs
@@ -26,6 +27,7 @@ from storage.directory import Logs
 class HandlerTable:
     """Makes handlers from the parts of a broker that they work with."""
 
+    admin_queue: AdminQueue
     config: BrokerConfig
     identity: Identity
     logs: Logs
@@ -33,7 +35,7 @@ class HandlerTable:
     producer_ids: ProducerIds
     purgatory: Purgatory[TopicPartition]
     replicas: ReplicaManager
-    topics: LocalTopics
+    topics: TopicSource
     now_ms: Callable[[], int]
     served: Callable[[], Served]
 
@@ -67,8 +69,13 @@ class HandlerTable:
     def _metadata(self) -> Handler:
         from broker.handlers.metadata import MetadataHandler
 
-        auto_create = self.topics.auto_create if self.config.auto_create_topics_enable else None
-        return MetadataHandler(self.metadata, self.identity.cluster_id, auto_create).handle
+        return MetadataHandler(
+            self.admin_queue,
+            self.metadata,
+            self.topics,
+            self.identity.cluster_id,
+            may_create=self.config.auto_create_topics_enable,
+        ).handle
 
     def _produce(self) -> Handler:
         from broker.handlers.produce import ProduceHandler
@@ -98,18 +105,18 @@ class HandlerTable:
     def _create_topics(self) -> Handler:
         from broker.handlers.create_topics import CreateTopicsHandler
 
-        return CreateTopicsHandler(self.metadata, self.topics, self.config).handle
+        return CreateTopicsHandler(self.admin_queue, self.metadata, self.topics, self.config).handle
 
     def _create_partitions(self) -> Handler:
         from broker.handlers.create_partitions import CreatePartitionsHandler
 
-        return CreatePartitionsHandler(self.metadata, self.topics).handle
+        return CreatePartitionsHandler(self.admin_queue, self.metadata, self.topics).handle
 
     def _delete_topics(self) -> Handler:
         from broker.handlers.delete_topics import DeleteTopicsHandler
 
         return DeleteTopicsHandler(
-            self.metadata, self.topics, is_enabled=self.config.delete_topic_enable
+            self.admin_queue, self.metadata, self.topics, is_enabled=self.config.delete_topic_enable
         ).handle
 
     def _describe_configs(self) -> Handler:

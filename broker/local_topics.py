@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import structlog
 
+from broker.admin_queue import give_way
 from broker.errors import as_api_error
 from broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicState
 from broker.replica import Replica
@@ -64,40 +65,40 @@ class LocalTopics:
         for name, logs in by_topic.items():
             self._load_topic(name, logs)
 
-    def auto_create(self, name: str) -> None:
-        """Create a topic with the broker's defaults, for a client has asked for it.
+    async def auto_create(self, name: str) -> None:
+        """Create a topic that a client has asked for; see `TopicSource`."""
+        if name not in self._metadata.image.topics:
+            plan = plan_topic(TopicWish(name=name), self._metadata.image, self._defaults)
+            await self.create(plan)
 
-        Raises:
-            ApiError: it must not be created, or the disk failed.
-        """
-        wish = TopicWish(name=name)
-        self.create(plan_topic(wish, self._metadata.image, self._defaults))
-
-    def create(self, plan: TopicPlan) -> TopicState:
+    async def create(self, plan: TopicPlan) -> TopicState:
         """Create a topic; see `TopicSource`."""
         topic_id = uuid4()
         with _told_to_clients():
             self._save_configs(plan.name, plan.configs)
-            states = self._lead_new(plan.name, topic_id, range(len(plan.assignments)))
+            states = await self._lead_new(plan.name, topic_id, range(len(plan.assignments)))
         log.info("topic.created", topic=plan.name, partition_count=len(states))
         return self._publish(plan.name, topic_id, states)
 
-    def add_partitions(self, name: str, assignments: Sequence[tuple[BrokerId, ...]]) -> None:
+    async def add_partitions(self, name: str, assignments: Sequence[tuple[BrokerId, ...]]) -> None:
         """Add partitions; see `TopicSource`."""
         topic = self._metadata.image.topics[name]
         first = max(topic.partitions) + 1
         with _told_to_clients():
-            added = self._lead_new(name, topic.topic_id, range(first, first + len(assignments)))
+            added = await self._lead_new(
+                name, topic.topic_id, range(first, first + len(assignments))
+            )
         log.info("topic.grown", topic=name, partition_count=first + len(added))
         self._publish(name, topic.topic_id, [*topic.partitions.values(), *added])
 
-    def delete(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Delete a topic; see `TopicSource`."""
         topic = self._metadata.image.topics[name]
         self._metadata.remove_topics([name])
         with _told_to_clients():
             for index in topic.partitions:
                 self._drop(TopicPartition(name, index))
+                await give_way()
             self._save_configs(name, {})
         log.info("topic.deleted", topic=name)
 
@@ -145,7 +146,7 @@ class LocalTopics:
             states.append(self._lead(each, topic_id))
         self._publish(name, topic_id, states)
 
-    def _lead_new(
+    async def _lead_new(
         self, name: str, topic_id: TopicId, indexes: Iterable[int]
     ) -> list[PartitionState]:
         """Create logs and lead them; all of them or none."""
@@ -156,7 +157,8 @@ class LocalTopics:
                 partition = TopicPartition(name, index)
                 created = self._logs.create(partition, config, topic_id, now_ms=now_ms)
                 states.append(self._lead(created, topic_id))
-        except (StorageError, OSError):
+                await give_way()
+        except BaseException:
             for state in states:
                 self._drop(TopicPartition(name, state.index))
             raise

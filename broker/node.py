@@ -18,6 +18,7 @@ from typing import Final
 
 import structlog
 
+from broker.admin_queue import AdminQueue
 from broker.advertising import advertise, machine_name
 from broker.config import BrokerConfig
 from broker.errors import StartupError
@@ -66,6 +67,7 @@ class Node:
         self._metadata = MetadataCache()
         self._purgatory: Purgatory[TopicPartition] = Purgatory(loop)
         self._replicas = ReplicaManager(self._metadata, self._purgatory)
+        self._admin_queue = AdminQueue(loop)
         self._topics: LocalTopics | None = None
         self._logs: Logs | None = None
         self._executor = ThreadPoolExecutor(config.background_threads, "kafka-scheduler-")
@@ -162,6 +164,7 @@ class Node:
         )
         topics.load()
         table = HandlerTable(
+            admin_queue=self._admin_queue,
             config=self._config,
             identity=identity,
             logs=logs,
@@ -216,6 +219,7 @@ class Node:
         if not await server.drain(DRAIN_TIMEOUT_S):
             log.warning("connections.cut_off", connection_count=server.connection_count)
         await server.close()
+        await self._admin_queue.stop()
 
     async def _close_logs(self, logs: Logs) -> None:
         def close() -> None:

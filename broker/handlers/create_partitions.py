@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
+from broker.admin_queue import AdminQueue
 from broker.metadata_cache import MetadataCache
 from broker.reply import Reply
 from broker.request_channel import Request
@@ -21,21 +23,25 @@ from kafkawire.messages.create_partitions import (
 class CreatePartitionsHandler:
     """Adds partitions to topics."""
 
-    def __init__(self, metadata: MetadataCache, topics: TopicSource) -> None:
+    def __init__(self, queue: AdminQueue, metadata: MetadataCache, topics: TopicSource) -> None:
+        self._queue = queue
         self._metadata = metadata
         self._topics = topics
 
     def handle(self, request: Request, message: CreatePartitionsRequest) -> Reply:
         """Answer for every topic; a bad one does not fail the others."""
         del request
+        return self._queue.run(partial(self._grow_all, message))
+
+    async def _grow_all(self, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
         times = Counter(topic.name for topic in message.topics)
         results = [
-            self._grow(wanted, times[wanted.name], message.validate_only)
+            await self._grow(wanted, times[wanted.name], message.validate_only)
             for wanted in {topic.name: topic for topic in message.topics}.values()
         ]
-        return Reply(CreatePartitionsResponse(results=results))
+        return CreatePartitionsResponse(results=results)
 
-    def _grow(
+    async def _grow(
         self, wanted: CreatePartitionsTopic, times: int, validate_only: bool
     ) -> CreatePartitionsTopicResult:
         chosen = wanted.assignments
@@ -49,7 +55,7 @@ class CreatePartitionsHandler:
                 self._metadata.image,
             )
             if not validate_only:
-                self._topics.add_partitions(wanted.name, added)
+                await self._topics.add_partitions(wanted.name, added)
         except ApiError as error:
             return CreatePartitionsTopicResult(
                 name=wanted.name,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 import structlog
 
+from broker.admin_queue import AdminQueue
 from broker.config import BrokerConfig
 from broker.config_entry import topic_entries
 from broker.metadata_cache import MetadataCache
@@ -30,7 +32,14 @@ log = structlog.get_logger(__name__)
 class CreateTopicsHandler:
     """Creates topics, or only says whether that would work."""
 
-    def __init__(self, metadata: MetadataCache, topics: TopicSource, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        queue: AdminQueue,
+        metadata: MetadataCache,
+        topics: TopicSource,
+        config: BrokerConfig,
+    ) -> None:
+        self._queue = queue
         self._metadata = metadata
         self._topics = topics
         self._config = config
@@ -39,14 +48,17 @@ class CreateTopicsHandler:
     def handle(self, request: Request, message: CreateTopicsRequest) -> Reply:
         """Answer for every topic; a bad one does not fail the others."""
         del request
+        return self._queue.run(partial(self._create_all, message))
+
+    async def _create_all(self, message: CreateTopicsRequest) -> CreateTopicsResponse:
         times = Counter(topic.name for topic in message.topics)
         results = [
-            self._create(wanted, times[wanted.name], message.validate_only)
+            await self._create(wanted, times[wanted.name], message.validate_only)
             for wanted in {topic.name: topic for topic in message.topics}.values()
         ]
-        return Reply(CreateTopicsResponse(topics=results))
+        return CreateTopicsResponse(topics=results)
 
-    def _create(
+    async def _create(
         self, wanted: CreatableTopic, times: int, validate_only: bool
     ) -> CreatableTopicResult:
         try:
@@ -55,7 +67,7 @@ class CreateTopicsHandler:
             plan = plan_topic(_wish(wanted), self._metadata.image, self._defaults)
             topic_id = ZERO_TOPIC_ID
             if not validate_only:
-                topic_id = self._topics.create(plan).topic_id
+                topic_id = (await self._topics.create(plan)).topic_id
         except ApiError as error:
             log.info("topic.rejected", topic=wanted.name, error=str(error))
             return CreatableTopicResult(

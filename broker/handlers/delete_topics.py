@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
+from broker.admin_queue import AdminQueue
 from broker.metadata_cache import MetadataCache
 from broker.reply import Reply
 from broker.request_channel import Request
@@ -26,28 +28,38 @@ FIRST_DELETE_WITH_DISABLED: Final = 3
 class DeleteTopicsHandler:
     """Deletes topics, by name or by id."""
 
-    def __init__(self, metadata: MetadataCache, topics: TopicSource, *, is_enabled: bool) -> None:
+    def __init__(
+        self,
+        queue: AdminQueue,
+        metadata: MetadataCache,
+        topics: TopicSource,
+        *,
+        is_enabled: bool,
+    ) -> None:
+        self._queue = queue
         self._metadata = metadata
         self._topics = topics
         self._is_enabled = is_enabled
 
     def handle(self, request: Request, message: DeleteTopicsRequest) -> Reply:
         """Answer for every topic; a bad one does not fail the others."""
-        version = request.header.api_version
+        return self._queue.run(partial(self._delete_all, message, request.header.api_version))
+
+    async def _delete_all(self, message: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
         wanted: Sequence[DeleteTopicState] = message.topics
         if version < FIRST_DELETE_BY_ID:
             wanted = [DeleteTopicState(name=name) for name in message.topic_names]
         times = Counter((topic.name, topic.topic_id) for topic in wanted)
-        return Reply(
-            DeleteTopicsResponse(
-                responses=[
-                    self._delete(topic, times[topic.name, topic.topic_id], version)
-                    for topic in wanted
-                ]
-            )
+        return DeleteTopicsResponse(
+            responses=[
+                await self._delete(topic, times[topic.name, topic.topic_id], version)
+                for topic in wanted
+            ]
         )
 
-    def _delete(self, wanted: DeleteTopicState, times: int, version: int) -> DeletableTopicResult:
+    async def _delete(
+        self, wanted: DeleteTopicState, times: int, version: int
+    ) -> DeletableTopicResult:
         name = wanted.name
         try:
             self._check(wanted, times, version)
@@ -57,7 +69,7 @@ class DeleteTopicsHandler:
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
             if name not in self._metadata.image.topics:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self._topics.delete(name)
+            await self._topics.delete(name)
         except ApiError as error:
             return DeletableTopicResult(
                 name=name,

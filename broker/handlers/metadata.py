@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
+from broker.admin_queue import AdminQueue
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from broker.metadata_cache import (
     INTERNAL_TOPICS,
@@ -16,6 +18,7 @@ from broker.metadata_cache import (
 )
 from broker.reply import Reply
 from broker.request_channel import Request
+from broker.topic_source import TopicSource
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, validate_topic_name
 from kafkawire.messages.metadata import (
@@ -36,42 +39,74 @@ class MetadataHandler:
     """Answers from the metadata cache; asking for an unknown topic may create it."""
 
     def __init__(
-        self, metadata: MetadataCache, cluster_id: str, auto_create: Callable[[str], None] | None
+        self,
+        queue: AdminQueue,
+        metadata: MetadataCache,
+        topics: TopicSource,
+        cluster_id: str,
+        *,
+        may_create: bool,
     ) -> None:
-        """`auto_create` creates a topic or raises ApiError; None if that is switched off."""
+        self._queue = queue
         self._metadata = metadata
+        self._topics = topics
         self._cluster_id = cluster_id
-        self._auto_create = auto_create
+        self._may_create = may_create
 
     def handle(self, request: Request, message: MetadataRequest) -> Reply:
-        """Answer for the topics asked for, or for all."""
-        version = request.header.api_version
+        """Answer for the topics asked for, or for all; at once, unless one has to be created."""
+        if self._may_create and message.allow_auto_topic_creation and message.topics:
+            missing = self._missing(message.topics)
+            if missing:
+                return self._queue.run(partial(self._create_and_answer, request, message, missing))
+        return Reply(self._answer(request, message, {}))
+
+    def _missing(self, wanted: Iterable[MetadataRequestTopic]) -> list[str]:
+        """Return the names of topics that could exist, and do not."""
+        topics = self._metadata.image.topics
+        named = dict.fromkeys(topic.name for topic in wanted if topic.name not in topics)
+        return [name for name in named if name and validate_topic_name(name) is None]
+
+    async def _create_and_answer(
+        self, request: Request, message: MetadataRequest, missing: Iterable[str]
+    ) -> MetadataResponse:
+        failures = {}
+        for name in missing:
+            try:
+                await self._topics.auto_create(name)
+            except ApiError as error:
+                failures[name] = error.code
+        return self._answer(request, message, failures)
+
+    def _answer(
+        self, request: Request, message: MetadataRequest, failures: Mapping[str, ErrorCode]
+    ) -> MetadataResponse:
         image = self._metadata.image
         wanted = message.topics
+        version = request.header.api_version
         if wanted is None or (not wanted and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
             found = [topic_answer(image, topic, request) for topic in image.topics.values()]
         else:
-            may_create = message.allow_auto_topic_creation
-            found = [self._find(topic, request, may_create) for topic in _distinct(wanted)]
-            image = self._metadata.image
+            found = [self._find(topic, request, failures) for topic in _distinct(wanted)]
         if message.include_topic_authorized_operations:
             for answer in found:
                 answer.topic_authorized_operations = TOPIC_OPERATIONS
         asks_for_cluster = message.include_cluster_authorized_operations
-        return Reply(
-            MetadataResponse(
-                brokers=broker_answers(image, request.listener_name),
-                cluster_id=self._cluster_id,
-                controller_id=image.controller_id,
-                topics=found,
-                cluster_authorized_operations=(
-                    CLUSTER_OPERATIONS if asks_for_cluster else NOT_ASKED_FOR
-                ),
-            )
+        return MetadataResponse(
+            brokers=broker_answers(image, request.listener_name),
+            cluster_id=self._cluster_id,
+            controller_id=image.controller_id,
+            topics=found,
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if asks_for_cluster else NOT_ASKED_FOR
+            ),
         )
 
     def _find(
-        self, wanted: MetadataRequestTopic, request: Request, may_create: bool
+        self,
+        wanted: MetadataRequestTopic,
+        request: Request,
+        failures: Mapping[str, ErrorCode],
     ) -> MetadataResponseTopic:
         if request.header.api_version < FIRST_VERSION_WITH_TOPIC_IDS and (
             wanted.name is None or wanted.topic_id != ZERO_TOPIC_ID
@@ -82,15 +117,16 @@ class MetadataHandler:
             return self._find_by_id(wanted, request)
         name = wanted.name or ""
         topic = self._metadata.image.topics.get(name)
-        if topic is None:
-            try:
-                topic = self._create(name, may_create)
-            except ApiError as error:
-                is_internal = name in INTERNAL_TOPICS
-                return MetadataResponseTopic(
-                    error_code=error.code, name=name, is_internal=is_internal
-                )
-        return topic_answer(self._metadata.image, topic, request)
+        if topic is not None:
+            return topic_answer(self._metadata.image, topic, request)
+        is_legal = validate_topic_name(name) is None
+        code = failures.get(
+            name,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        )
+        return MetadataResponseTopic(
+            error_code=code, name=name, is_internal=name in INTERNAL_TOPICS
+        )
 
     def _find_by_id(self, wanted: MetadataRequestTopic, request: Request) -> MetadataResponseTopic:
         image = self._metadata.image
@@ -99,14 +135,6 @@ class MetadataHandler:
             code = ErrorCode.UNKNOWN_TOPIC_ID
             return MetadataResponseTopic(error_code=code, name=None, topic_id=wanted.topic_id)
         return topic_answer(image, image.topics[name], request)
-
-    def _create(self, name: str, may_create: bool) -> TopicState:
-        if (reason := validate_topic_name(name)) is not None:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-        if self._auto_create is None or not may_create:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        self._auto_create(name)
-        return self._metadata.image.topics[name]
 
 
 def broker_answers(image: ClusterImage, listener_name: str) -> list[MetadataResponseBroker]:

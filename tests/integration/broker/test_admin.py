@@ -1,6 +1,7 @@
 """Administration over a real socket: topics, configs, log dirs, offsets, coordinators."""
 
 import itertools
+import select
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -189,6 +190,22 @@ def test_a_topic_that_cannot_be_is_refused(
     assert result.error_code == code
     assert result.error_message
     assert (result.num_partitions, result.configs) == (-1, [])
+
+
+def test_records_flow_while_a_large_topic_is_created(
+    shared_broker: BrokerProcess, wire: Wire, topic: str
+) -> None:
+    large = next(names)
+    with Wire(shared_broker.port) as admin:
+        request = CreateTopicsRequest(topics=[wish(name=large, partitions=60)])
+        admin.send(ApiKey.CREATE_TOPICS, 7, request)
+        offsets = [wire.produce(topic, batch(b"a")).base_offset for _ in range(5)]
+        readable, _, _ = select.select([admin.socket], [], [], 0)
+        assert (offsets, readable) == ([0, 1, 2, 3, 4], []), "the topic was created in between"
+        _, response = admin.receive(ApiKey.CREATE_TOPICS, 7)
+        assert isinstance(response, CreateTopicsResponse)
+        assert response.topics[0].error_code == ErrorCode.NONE
+    assert partition_count(wire, large) == 60
 
 
 def test_a_topic_exists_once(wire: Wire, topic: str) -> None:

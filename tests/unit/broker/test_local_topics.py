@@ -56,10 +56,10 @@ class World:
         self.logs.close()
         self.open()
 
-    def create(self, name: str, partitions: int = 1, **configs: str) -> TopicId:
+    async def create(self, name: str, partitions: int = 1, **configs: str) -> TopicId:
         named = {key.replace("_", "."): value for key, value in configs.items()}
         plan = TopicPlan(name=name, assignments=((B1,),) * partitions, configs=named)
-        return self.topics.create(plan).topic_id
+        return (await self.topics.create(plan)).topic_id
 
     def partitions(self, name: str) -> list[int]:
         return list(self.metadata.image.topics[name].partitions)
@@ -71,8 +71,8 @@ async def world(tmp_path: Path) -> World:
 
 
 async def test_topics_ids_and_configs_survive_a_restart(world: World) -> None:
-    topic_id = world.create("t", partitions=3, retention_ms="5")
-    world.topics.add_partitions("t", [(B1,)])
+    topic_id = await world.create("t", partitions=3, retention_ms="5")
+    await world.topics.add_partitions("t", [(B1,)])
     world.restart()
     assert world.metadata.image.topics["t"].topic_id == topic_id
     assert world.partitions("t") == [0, 1, 2, 3]
@@ -81,10 +81,10 @@ async def test_topics_ids_and_configs_survive_a_restart(world: World) -> None:
 
 
 async def test_a_topic_that_is_asked_for_gets_the_defaults(world: World) -> None:
-    world.topics.auto_create("t")
+    await world.topics.auto_create("t")
     assert world.partitions("t") == [0, 1]
     with pytest.raises(ApiError) as caught:
-        world.topics.auto_create("a b")
+        await world.topics.auto_create("a b")
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -103,24 +103,24 @@ async def test_a_creation_that_fails_half_way_leaves_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(Logs, "create", fail_at_2)
         with pytest.raises(ApiError) as caught:
-            world.create("t", partitions=3)
+            await world.create("t", partitions=3)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (len(world.logs), world.replicas.partition_count) == (0, 0)
     assert "t" not in world.metadata.image.topics
-    world.create("t", partitions=3)
+    await world.create("t", partitions=3)
     assert world.partitions("t") == [0, 1, 2]
 
 
 async def test_deleting_a_topic_forgets_its_configs(world: World) -> None:
-    world.create("t", retention_ms="5")
-    world.topics.delete("t")
+    await world.create("t", retention_ms="5")
+    await world.topics.delete("t")
     world.restart()
     assert world.metadata.image.topics == {}
     assert world.topics.configs_of("t") == {}
 
 
 async def test_data_of_an_earlier_topic_of_the_same_name_is_set_aside(world: World) -> None:
-    topic_id = world.create("t")
+    topic_id = await world.create("t")
     stray = TopicPartition("t", 1)
     world.logs.create(stray, LogConfig(), uuid.uuid4(), now_ms=NOW_MS)
     world.restart()
@@ -139,7 +139,7 @@ async def test_a_log_without_a_topic_id_is_given_one(world: World) -> None:
 
 async def test_a_failed_log_dir_takes_its_partitions_off_the_list(tmp_path: Path) -> None:
     world = World(tmp_path, count=2)
-    world.create("t", partitions=2)
+    await world.create("t", partitions=2)
     failed = world.logs.directory_of(TopicPartition("t", 0))
     assert failed is not None
     failed.health.fail(OSError("broken"))

@@ -5,6 +5,7 @@ at all of it. A crash of the process loses nothing that was written; that of the
 `test_torn_write`.
 """
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -43,7 +44,13 @@ class LogAgainstModel(RuleBasedStateMachine):
         self.epoch = 0
         self.log: Log = open_log(self.directory, CONFIG)
 
+        # Nothing here depends on what is on disk, and waiting for it would take most of the time.
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(os, "fsync", lambda _descriptor: None)
+        self.patch.setattr(os, "fdatasync", lambda _descriptor: None)
+
     def teardown(self) -> None:
+        self.patch.undo()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def note(self, data: bytes) -> None:

@@ -46,6 +46,7 @@ class Connection(asyncio.Protocol):
         self._held_since_s = 0.0
         self._last_zxid = 0
         self._is_closed = False
+        self._is_finished = False
         self._is_fresh = True
         self._is_reading = True
         self._is_writable = True
@@ -157,6 +158,8 @@ class Connection(asyncio.Protocol):
         return (
             self._is_writable
             and not self._is_closed
+            and not self._is_finished
+            and not self._server.is_stopping
             and len(self._held) < config.max_held_replies
             and self._held_bytes < config.max_unsent_bytes
         )
@@ -196,7 +199,9 @@ class Connection(asyncio.Protocol):
         self._send(packet, tag)
 
     def close_after_outputs(self, tag: int) -> None:
-        """Close once everything queued so far is out."""
+        """Close once everything queued so far is out; run nothing that came behind it."""
+        self._is_finished = True
+        self._inbox.clear()
         if self._held or tag > self._server.synced_zxid:
             self._hold(tag, None)
         else:

@@ -51,6 +51,8 @@ class DataDir:
             raise DirectoryLockedError(
                 f"another coordinator runs on {path}: stop it, or choose another directory"
             ) from None
+        for unfinished in path.glob("*.tmp"):
+            unfinished.unlink(missing_ok=True)
         self.identity = self._load_identity()
 
     def close(self) -> None:

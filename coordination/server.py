@@ -69,7 +69,7 @@ class Server:
             wal, synced_zxid=self.synced_zxid, on_synced=self._on_synced, on_failure=on_fatal
         )
         self._listeners: list[asyncio.Server] = []
-        self._is_stopping = False
+        self.is_stopping = False
         self._idle = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._expected_tick_s = 0.0
@@ -107,7 +107,7 @@ class Server:
 
         Sessions stay: their clients come back to the next start.
         """
-        self._is_stopping = True
+        self.is_stopping = True
         for listener in self._listeners:
             listener.close()
         if self._timer is not None:
@@ -176,7 +176,7 @@ class Server:
     def on_connected(self, connection: Connection) -> None:
         """A client is there."""
         self.connections[connection] = self._newcomers[connection] = None
-        if len(self.connections) > self.config.max_connections or self._is_stopping:
+        if len(self.connections) > self.config.max_connections or self.is_stopping:
             self.on_garbage(connection, f"more than {self.config.max_connections} connections")
             connection.abort()
 
@@ -190,7 +190,7 @@ class Server:
         if session is None or session.connection is not connection:
             return
         session.connection = None
-        if by_peer and session.has_linger and not self._is_stopping:
+        if by_peer and session.has_linger and not self.is_stopping:
             self.service.sessions.shorten(session, self._now_ms() + self.config.linger_ms)
 
     def on_garbage(self, connection: Connection, reason: str) -> None:

@@ -41,7 +41,8 @@ class InvalidSnapshotError(Exception):
 
 def write(path: Path, state: State, store_id: bytes, wal_crc: int) -> None:
     """Write a snapshot durably: either the whole file is there afterwards, or none."""
-    temporary = path.with_suffix(".tmp")
+    # With the process id: the child of a dead coordinator may still be writing.
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         crc = 0
         for chunk in _chunks(state, store_id, wal_crc):

@@ -112,6 +112,22 @@ def test_garbage_instead_of_a_handshake_is_closed(coordinator: Coordinator, garb
         assert good.ask(1, OpCode.PING)[0].err == 0
 
 
+def test_nothing_behind_the_end_of_a_session_is_run(coordinator: Coordinator) -> None:
+    create = jute.encode(CreateRequest("/orphan", b"", OPEN_ACL, 1))
+    with RawClient(coordinator.port) as client, RawClient(coordinator.port) as other:
+        client.shake_hands()
+        client.socket.sendall(
+            frames.encode_request(1, OpCode.CLOSE_SESSION)
+            + frames.encode_request(2, OpCode.CREATE, create)
+        )
+        closed = client.receive()
+        assert closed is not None
+        assert client.is_closed()
+        other.shake_hands()
+        missing = other.ask(1, OpCode.EXISTS, ReadRequest("/orphan", False))[0].err
+        assert missing == ErrorCode.NO_NODE
+
+
 def test_an_oversized_request_closes_the_connection_and_keeps_the_session(
     coordinator: Coordinator,
 ) -> None:

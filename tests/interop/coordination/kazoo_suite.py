@@ -3,7 +3,7 @@
     python tests/interop/coordination/kazoo_suite.py [--subset] [--server ours|zookeeper]
 
 Needs the network once: the source distribution of kazoo and its test dependencies go to
-`--work-dir` (default `.interop/kazoo`). The suite's own harness starts and stops the server.
+`--work-dir` (default `~/.cache/ottla/kazoo`). The suite's own harness starts and stops the server.
 Seven tests cannot pass on any stand-alone server, ZooKeeper's included; they are deselected.
 """
 
@@ -75,7 +75,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--subset", action="store_true")
     parser.add_argument("--server", choices=["ours", "zookeeper"], default="ours")
-    parser.add_argument("--work-dir", type=Path, default=ROOT / ".interop" / "kazoo")
+    parser.add_argument("--work-dir", type=Path, default=Path.home() / ".cache" / "ottla" / "kazoo")
     parser.add_argument("--port", type=int, default=24000)
     parsed, extra = parser.parse_known_args(argv)
     parsed.extra = extra

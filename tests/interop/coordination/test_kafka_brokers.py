@@ -18,7 +18,6 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 from kazoo.exceptions import NoNodeError  # type: ignore[import-untyped]
 
 from tests.integration.coordination.process import (
-    ROOT,
     Coordinator,
     ServerProcess,
     four_letter,
@@ -44,7 +43,7 @@ def kafka_jars() -> Path | None:
     given = os.environ.get("OTTLA_KAFKA_JARS")
     if given:
         return Path(given)
-    target = ROOT / ".interop" / "kafka-jars"
+    target = Path.home() / ".cache" / "ottla" / "kafka-jars"
     if not target.exists() and shutil.which("mvn"):
         pom = Path(__file__).with_name("kafka_pom.xml")
         copy = ["mvn", "-q", "-f", str(pom), "dependency:copy-dependencies"]

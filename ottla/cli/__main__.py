@@ -33,7 +33,7 @@ def make_app() -> typer.Typer:
         epilog="Start with: ottla broker --override log.dirs=/tmp/ottla",
     )
     app.command("broker")(broker.run_broker)
-    app.command("coordinator", context_settings=coordinator.CONTEXT)(coordinator.run_coordinator)
+    app.add_typer(coordinator.app, name="coordinator")
     app.add_typer(topics.app, name="topics")
     app.add_typer(configs.app, name="configs")
     app.add_typer(cluster.app, name="cluster")

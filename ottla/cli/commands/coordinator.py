@@ -1,32 +1,108 @@
-"""`ottla coordinator`: the embedded coordinator, in this process. Composition.
+"""`ottla coordinator`: the coordinator as a daemon, and leaving it for an ensemble. Composition."""
 
-Its options are the daemon's own; they are handed through, help included.
-"""
-
-from typing import Final
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
 from ottla.cli.failure import guarded
-from ottla.cli.terminal import print_line
 
-CONTEXT: Final = {
-    "allow_extra_args": True,
-    "ignore_unknown_options": True,
-    "allow_interspersed_args": False,
-    "help_option_names": [],
-}
-EXAMPLE: Final = """
-Example:
-  ottla coordinator --listen 127.0.0.1:2181 --data-dir /tmp/ottla-coordinator"""
+app = typer.Typer()
+
+DEFAULT_DATA_DIR = Path("coordinator-data")
+DataDir = Annotated[Path, typer.Option(help="Where the log and the snapshots are.")]
 
 
+@app.callback(invoke_without_command=True)
 @guarded
-def run_coordinator(context: typer.Context) -> None:
-    """Run the coordinator until Ctrl-C or SIGTERM."""
-    from coordination.__main__ import main, parser
+def coordinator(
+    context: typer.Context,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:2181",
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    tick: Annotated[
+        int, typer.Option(metavar="MS", help="How late the loop may be before it is a stall.")
+    ] = 100,
+    min_session_timeout: Annotated[int | None, typer.Option(metavar="MS")] = None,
+    max_session_timeout: Annotated[int, typer.Option(metavar="MS")] = 60_000,
+    passwords: Annotated[
+        str, typer.Option(help="keyed, or zookeeper: then sessions survive an export.")
+    ] = "keyed",
+    super_digest: Annotated[str | None, typer.Option(metavar="USER:SHA1")] = None,
+    tls_listen: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None,
+    tls_cert: Annotated[Path | None, typer.Option()] = None,
+    tls_key: Annotated[Path | None, typer.Option()] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(help="With it, clients must show a certificate.")
+    ] = None,
+    truncate_at: Annotated[
+        str | None,
+        typer.Option(metavar="FILE:OFFSET", help="Give up a damaged log from there on, and end."),
+    ] = None,
+) -> None:
+    """Run the coordinator until Ctrl-C or SIGTERM.
 
-    if {"-h", "--help"} & set(context.args):
-        print_line(parser().format_help().rstrip() + "\n" + EXAMPLE)
+    ZooKeeper's clients and tools work on it. Every acknowledged change is on disk.
+
+    \b
+    Example:
+      ottla coordinator --listen 127.0.0.1:2181 --data-dir /var/lib/ottla/coordinator
+    """
+    if context.invoked_subcommand is not None:
+        # Each subcommand has its own --data-dir.
         return
-    raise typer.Exit(main(context.args))
+    options = {
+        "listen": listen,
+        "data-dir": data_dir,
+        "tick": tick,
+        "min-session-timeout": min_session_timeout,
+        "max-session-timeout": max_session_timeout,
+        "passwords": passwords,
+        "super-digest": super_digest,
+        "tls-listen": tls_listen,
+        "tls-cert": tls_cert,
+        "tls-key": tls_key,
+        "tls-ca": tls_ca,
+        "truncate-at": truncate_at,
+    }
+    given = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    _become_the_daemon(given)
+
+
+def _become_the_daemon(arguments: list[str]) -> NoReturn:
+    """Replace this process: the command line's own libraries would hold 20 MB for nothing.
+
+    Our packages are named to the new one, and the working directory is not looked at (-P): a user's
+    folder called `coordination` there is not ours.
+    """
+    import coordination
+
+    ours = str(Path(coordination.__file__).parents[1])
+    known = os.environ.get("PYTHONPATH")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (ours, known)))}
+    sys.stdout.flush()
+    command = [sys.executable, "-P", "-m", "coordination", *arguments]
+    os.execve(sys.executable, command, environment)
+
+
+@app.command("export-zookeeper")
+@guarded
+def export_zookeeper(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A member's empty data directory.")
+    ],
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+) -> None:
+    """Write the state as a native ZooKeeper snapshot; the coordinator must be stopped.
+
+    Versions, sequence counters and ephemeral nodes stay as they are. Sessions re-attach if the
+    coordinator ran with --passwords zookeeper before.
+
+    \b
+    Example:
+      ottla coordinator export-zookeeper /var/lib/zookeeper --data-dir coordinator-data
+    """
+    from coordination.__main__ import main
+
+    raise typer.Exit(main([f"--data-dir={data_dir}", f"--export-zookeeper={directory}"]))

@@ -49,7 +49,8 @@ def test_every_command_explains_itself_with_an_example(
 
 def test_all_commands_of_the_contract_are_there() -> None:
     assert set(command_paths()) >= {
-        ("broker",), ("coordinator",), ("coordinator", "export-zookeeper"), ("produce",), ("consume",), ("version",),
+        ("broker",), ("coordinator",), ("coordinator", "export-zookeeper"),
+        ("produce",), ("consume",), ("version",),
         ("topics", "create"), ("topics", "list"), ("topics", "describe"), ("topics", "alter"),
         ("topics", "delete"), ("configs", "describe"), ("configs", "alter"),
         ("cluster", "describe"), ("logs", "dump"), ("logs", "verify"),

@@ -1,7 +1,7 @@
 """What was fetched and not yet read, and the reading of it. Decision: no I/O.
 
-Blocks are read in the order of their arrival, batch by batch; a `Cursor` holds the records of the
-batch that is being handed over.
+Blocks are read in the order of their arrival, a few batches at a time; a `Cursor` holds the
+records that are being handed over.
 Invariants: between two jumps the offsets that are handed over only grow; whatever is left out
 (markers, aborted transactions, empty batches, records below the position) moves the position on.
 """
@@ -9,19 +9,24 @@ Invariants: between two jumps the offsets that are handed over only grow; whatev
 from collections import deque
 from collections.abc import Iterator
 from operator import length_hint
+from typing import Final
 
 from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import Offset
 from kafkawire.records import BatchHeader, crc_matches, read_records_as
 from ottla.client.block import Block
-from ottla.client.config import ConsumerConfig
+from ottla.client.config import KIB, ConsumerConfig
 from ottla.client.errors import CorruptRecordsError, OttlaError
 from ottla.client.partition_state import PartitionState
 from ottla.client.record import ConsumerRecord
 
+CURSOR_RECORDS: Final = 500
+CURSOR_BYTES: Final = 64 * KIB
+"""What a cursor holds is bounded by these, but for the last batch that goes into it."""
+
 
 class Cursor:
-    """Records of one batch that are being handed over.
+    """Records of one or more batches that are being handed over.
 
     How far that got is asked of the list's iterator, so that handing over costs nothing per
     record (benchmarks/client_throughput.py).
@@ -33,7 +38,7 @@ class Cursor:
         self.block = block
         self.iterator: Iterator[ConsumerRecord] = iter(records)
         self.end_offset = end_offset
-        """The offset behind the batch, which may be beyond its last record."""
+        """The offset behind the batches, which may be beyond their last record."""
         self._records = records
 
     @property
@@ -139,29 +144,37 @@ class FetchBuffer:
     # Inside
 
     def _read(self, block: Block) -> Cursor | None:
-        """Take the next batch of `block` apart; None when it holds nothing for the user."""
+        """Take batches of `block` apart until they give some records; None if they give none.
+
+        Several small batches share a cursor: the work for one costs as much as a few records.
+        """
         if block.rest:
             records, block.rest = block.rest, []
             return Cursor(block, records, block.rest_end_offset)
         state = block.state
-        if not block.batches:
-            assert block.error is not None
-            self.fail(state, block.error, retry_at_s=0.0)
-            return None
-        header, batch = block.batches.popleft()
         assert state.next_offset is not None
-        try:
-            records = self._records_of(block, header, batch, state.next_offset)
-        except CorruptBatchError as damage:
-            offset = Offset(header.base_offset)
-            error = CorruptRecordsError(state.topic_partition, offset, str(damage))
-            self.fail(state, error, retry_at_s=0.0)
-            return None
-        self._release(state, header.size_bytes)
-        end_offset = max(state.next_offset, Offset(header.next_offset))
+        end_offset = state.next_offset
+        records = []
+        freed_bytes = 0
+        damage: CorruptRecordsError | None = block.error
+        while block.batches and len(records) < CURSOR_RECORDS and freed_bytes < CURSOR_BYTES:
+            header, batch = block.batches[0]
+            try:
+                records += self._records_of(block, header, batch, state.next_offset)
+            except CorruptBatchError as error:
+                offset = Offset(header.base_offset)
+                damage = CorruptRecordsError(state.topic_partition, offset, str(error))
+                break
+            del block.batches[0]
+            freed_bytes += header.size_bytes
+            end_offset = max(end_offset, Offset(header.next_offset))
+        self._release(state, freed_bytes)
         if records:
+            # What is damaged is met again, when these are handed over.
             return Cursor(block, records, end_offset)
         state.next_offset = end_offset
+        if damage is not None:
+            self.fail(state, damage, retry_at_s=0.0)
         return None
 
     def _records_of(

@@ -575,17 +575,17 @@ async def test_what_is_fetched_ahead_is_bounded(cluster: FakeCluster) -> None:
     logs = cluster.create("t", [0] * 4)
     for log in logs:
         for _ in range(50):
-            log.append_values(b"x" * 1_000)
+            log.append_values(b"x" * 80_000)
     partitions = [TopicPartition("t", number) for number in range(4)]
     async with reading(
-        cluster, *partitions, max_partition_fetch_bytes=4_000, prefetch_max_bytes=10_000
+        cluster, *partitions, max_partition_fetch_bytes=320_000, prefetch_max_bytes=800_000
     ) as consumer:
         most = 0
         for _ in range(200):
             await take(consumer, 1)
             most = max(most, consumer._buffer.size_bytes)
     # One batch per partition may come on top: a broker sends at least one.
-    assert 4_000 < most <= 10_000 + 4 * 1_100
+    assert 320_000 < most <= 800_000 + 4 * 81_000
 
 
 async def test_the_next_fetch_goes_out_while_records_are_handed_over(

@@ -9,7 +9,7 @@ watched nowhere; nobody's operation is ever run inside the stack of the one who 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -43,9 +43,10 @@ class Waiting(Generic[Key]):
         """Pairs of an operation and a key that it waits for."""
         return sum(len(operations) for operations in self._watchers.values())
 
-    def is_watched(self, key: Key) -> bool:
-        """Whether any operation waits for `key`."""
-        return key in self._watchers
+    @property
+    def watched_keys(self) -> Container[Key]:
+        """The keys that any operation waits for: a live view, to be asked on the hot path."""
+        return self._watchers
 
     def add(self, operation: Operation[Key], keys: Iterable[Key]) -> bool:
         """Let `operation` wait for any of `keys`; False if it need not wait.
@@ -92,6 +93,7 @@ class Purgatory(Generic[Key]):
         self._loop = loop
         self._waiting: Waiting[Key] = Waiting()
         self._timers: dict[Operation[Key], asyncio.TimerHandle] = {}
+        self._watched_keys = self._waiting.watched_keys
         self._changed: dict[Key, None] = {}
         self._is_closed = False
 
@@ -110,7 +112,7 @@ class Purgatory(Generic[Key]):
 
     def on_change(self, key: Key) -> None:
         """Look at those who wait for `key`, after the caller has finished."""
-        if not self._waiting.is_watched(key):
+        if key not in self._watched_keys:
             return
         if not self._changed:
             self._loop.call_soon(self._wake)

@@ -20,6 +20,7 @@ class Replication:
 
     __slots__ = (
         "_end_offsets",
+        "_has_min_isr",
         "_others_in_sync",
         "broker_id",
         "epoch_start_offset",
@@ -49,8 +50,8 @@ class Replication:
         self.epoch_start_offset = log_end_offset
         # A restart can lose records that only the page cache held, and that were committed.
         self.high_watermark = min(high_watermark, log_end_offset)
-        self.min_insync_replicas = min_insync_replicas
         self._end_offsets: dict[BrokerId, Offset] = {}
+        self.min_insync_replicas = min_insync_replicas
         self.on_isr_change(isr)
 
     @property
@@ -61,7 +62,7 @@ class Replication:
     @property
     def has_min_isr(self) -> bool:
         """Whether enough replicas are in sync to commit what is written."""
-        return len(self.isr) >= self.effective_min_isr
+        return self._has_min_isr
 
     def on_append(self, next_offset: Offset) -> None:
         """Note that the leader's own log now ends at `next_offset`."""
@@ -89,19 +90,23 @@ class Replication:
         assert self.broker_id in isr, "a leader is in sync with itself"
         self.isr = frozenset(isr)
         self._others_in_sync = tuple(self.isr - {self.broker_id})
-        self._advance_high_watermark()
+        self._compare_with_min_isr()
 
     def on_config_change(self, min_insync_replicas: int) -> None:
         """Adopt a new `min.insync.replicas`."""
         self.min_insync_replicas = min_insync_replicas
-        self._advance_high_watermark()
+        self._compare_with_min_isr()
 
     def _end_offset(self, follower: BrokerId) -> Offset:
         return self._end_offsets.get(follower, Offset(0))
 
+    def _compare_with_min_isr(self) -> None:
+        self._has_min_isr = len(self.isr) >= self.effective_min_isr
+        self._advance_high_watermark()
+
     def _advance_high_watermark(self) -> None:
         # Below min ISR nothing is committed: a consumer would read what one crash can undo.
-        if not self.has_min_isr:
+        if not self._has_min_isr:
             return
         slowest = self.log_end_offset
         for follower in self._others_in_sync:

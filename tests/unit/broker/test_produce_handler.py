@@ -84,7 +84,7 @@ async def test_replicas_that_leave_after_the_append_are_told(world: World) -> No
     reply = produce(world)
     world.follower_fetches(B2, 2)
     world.follower_fetches(B3, 2)
-    replication.isr = frozenset({replication.broker_id})
+    replication.on_isr_change({replication.broker_id})
     await turn()
     assert answer(reply) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
 

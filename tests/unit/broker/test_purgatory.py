@@ -83,7 +83,7 @@ def test_removing_an_operation_that_does_not_wait_changes_nothing() -> None:
     waiting.add(operation, ["a"])
     assert waiting.remove(operation)
     assert not waiting.remove(operation)
-    assert not waiting.is_watched("a")
+    assert "a" not in waiting.watched_keys
 
 
 @pytest.fixture

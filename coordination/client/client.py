@@ -139,6 +139,8 @@ class Client(Operations):
             ConnectionLossError: no server answered in time.
             AuthFailedError: the credentials were refused.
         """
+        over = (SessionState.DISCONNECTED, SessionState.EXPIRED, SessionState.CLOSED)
+        assert self.state in over, f"this client has a session already ({self.state.name})"
         self._loop = asyncio.get_running_loop()
         await self._end_keeper()
         self._reset_session()

@@ -1,0 +1,55 @@
+"""The encrypted listener, and the client on it."""
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from coordination.client import Client
+from coordination.errors import ConnectionLossError
+from tests.integration.coordination.conftest import StartCoordinator
+from tests.integration.coordination.process import free_port
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1, and its key."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        [*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
+    )
+    return certificate, key
+
+
+def client_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(certificate))
+    if key is not None:
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+async def test_a_session_over_tls_with_both_certificates(
+    start_coordinator: StartCoordinator, certificate: tuple[Path, Path]
+) -> None:
+    port = free_port()
+    cert, key = certificate
+    start_coordinator(
+        f"--tls-listen=127.0.0.1:{port}",
+        f"--tls-cert={cert}",
+        f"--tls-key={key}",
+        f"--tls-ca={cert}",
+    )
+    async with Client(f"127.0.0.1:{port}", tls=client_context(cert, key)) as client:
+        await client.create("/secure", b"1")
+        await asyncio.gather(*[client.set_data("/secure", bytes(10_000)) for _ in range(100)])
+        assert (await client.get_data("/secure"))[1].version == 100
+    anonymous = Client(f"127.0.0.1:{port}", tls=client_context(cert, None), session_timeout_ms=500)
+    with pytest.raises(ConnectionLossError):
+        await anonymous.connect(timeout_s=1)

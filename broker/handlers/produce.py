@@ -78,7 +78,7 @@ class ProduceHandler:
         self, request: Request, message: ProduceRequest, awaited: Awaited
     ) -> list[TopicProduceResponse]:
         """Append every batch; note in `awaited` what acks=all has to wait for."""
-        # One loop without calls of our own but the append: see benchmarks.micro.handlers.
+        # One loop, in which a bare tuple finds the replica: see benchmarks.micro.test_handlers.
         replicas, acks, now_ms = self._replicas, message.acks, self._now_ms()
         topics = []
         for topic in message.topic_data:

@@ -1,0 +1,192 @@
+"""What a produce and a fetch cost between the socket and the disk. Kind: edge.
+
+`python -m benchmarks.micro.test_handlers` prints microseconds per request, layer by layer, each
+line including those below it. As a test each case runs once, and its answer is checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, cast
+
+import structlog
+
+from broker.handlers.fetch import FetchHandler
+from broker.handlers.produce import ProduceHandler
+from broker.metadata_cache import MetadataCache
+from broker.purgatory import Purgatory
+from broker.replica import Replica
+from broker.replica_manager import ReplicaManager
+from broker.reply import Reply
+from broker.request_channel import Request, ServedConnection
+from broker.router import Router
+from kafkawire.apis import ApiKey
+from kafkawire.headers import RequestHeader
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkawire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kafkawire.records import BatchBuilder
+from kafkawire.schema import decode, encode
+from storage.config import LogConfig
+from storage.log import Log
+
+ROUNDS: Final = 7
+REQUESTS: Final = 10_000
+RECORD_BYTES: Final = 1024
+NOW_MS: Final = 1_700_000_000_000
+PARTITION: Final = TopicPartition("t", 0)
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+# What a leader writes into a batch, to be undone before the same batch is sent again.
+ASSIGNED_BYTES: Final = 16
+
+
+class Bench:
+    """One partition, a router in front of it, and the requests to send."""
+
+    def __init__(self, directory: Path, loop: asyncio.AbstractEventLoop) -> None:
+        metadata, purgatory = MetadataCache(), Purgatory[TopicPartition](loop)
+        self.replicas = ReplicaManager(metadata, purgatory)
+        self.replicas.add(_replica(directory))
+        self.produce_handler = ProduceHandler(self.replicas, purgatory, lambda: NOW_MS)
+        fetch_handler = FetchHandler(self.replicas, purgatory, max_bytes=1 << 30)
+        self.router = Router(
+            {
+                ApiKey.PRODUCE: lambda: self.produce_handler.handle,
+                ApiKey.FETCH: lambda: fetch_handler.handle,
+            }
+        )
+        batch = _batch()
+        self.produce_request = _request(ApiKey.PRODUCE, PRODUCE_VERSION, _produce(batch))
+        self.fetch_request = _request(ApiKey.FETCH, FETCH_VERSION, _fetch(len(batch)))
+        body = self.produce_request.body
+        self.message = decode(ProduceRequest, body, PRODUCE_VERSION)
+        self._batch = cast(memoryview, self.message.topic_data[0].partition_data[0].records)
+        self._unassigned = bytes(batch[:ASSIGNED_BYTES])
+
+    def produce(self) -> Reply:
+        """Send the whole request through the router."""
+        self.reset()
+        return self.router.handle(self.produce_request)
+
+    def handle(self) -> Reply:
+        """Hand the decoded request to its handler."""
+        self.reset()
+        return self.produce_handler.handle(self.produce_request, self.message)
+
+    def append(self) -> None:
+        """Append the batch to the replica: validation and the log."""
+        self.reset()
+        self.replicas.append(PARTITION, self._batch, 1, NOW_MS)
+
+    def fetch(self) -> Reply:
+        """Read one batch."""
+        return self.router.handle(self.fetch_request)
+
+    def reset(self) -> None:
+        """Make the batch one that a producer sends."""
+        self._batch[:ASSIGNED_BYTES] = self._unassigned
+
+
+def _replica(directory: Path) -> Replica:
+    path = directory / str(PARTITION)
+    path.mkdir()
+    log = Log.open(
+        path,
+        LogConfig(),
+        topic_partition=PARTITION,
+        recovery_point=Offset(0),
+        log_start_offset=Offset(0),
+        was_clean=True,
+        now_ms=NOW_MS,
+    )
+    return Replica(
+        PARTITION,
+        uuid.uuid4(),
+        log,
+        broker_id=BrokerId(1),
+        leader_epoch=LeaderEpoch(0),
+        high_watermark=Offset(0),
+    )
+
+
+def _batch() -> bytearray:
+    builder = BatchBuilder()
+    builder.append(NOW_MS, None, bytes(RECORD_BYTES))
+    return builder.build()
+
+
+def _produce(batch: bytearray) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=batch)
+    topic = TopicProduceData(name=PARTITION.topic, partition_data=[data])
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic])
+
+
+def _fetch(max_bytes: int) -> FetchRequest:
+    wanted = FetchPartition(fetch_offset=0, partition_max_bytes=max_bytes)
+    return FetchRequest(topics=[FetchTopic(topic=PARTITION.topic, partitions=[wanted])])
+
+
+def _request(key: ApiKey, version: int, message: object) -> Request:
+    body = memoryview(bytearray(encode(message, version)))
+    header = RequestHeader(key, version, 1, "bench")
+    return Request(cast(ServedConnection, object()), header, body, 0.0)
+
+
+def _us_per_call(call: Callable[[], object]) -> float:
+    best = float("inf")
+    for _ in range(ROUNDS):
+        began_s = time.process_time()
+        for _ in range(REQUESTS):
+            call()
+        best = min(best, time.process_time() - began_s)
+    return best * 1e6 / REQUESTS
+
+
+def measure(bench: Bench) -> Iterator[tuple[str, float]]:
+    """Yield what each layer costs, those below it included."""
+    reset_us = _us_per_call(bench.reset)
+    yield "produce 1 KiB: router, decoding, handler, log", _us_per_call(bench.produce) - reset_us
+    yield "  handler, validation, log", _us_per_call(bench.handle) - reset_us
+    yield "  validation, log", _us_per_call(bench.append) - reset_us
+    yield "fetch 1 KiB: router, decoding, handler, log", _us_per_call(bench.fetch)
+
+
+async def test_the_requests_that_are_measured_are_answered_well(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, asyncio.get_running_loop())
+    produced = [bench.produce().message, bench.handle().message]
+    assert [
+        answer.responses[0].partition_responses[0].base_offset
+        for answer in produced
+        if isinstance(answer, ProduceResponse)
+    ] == [0, 1]
+    fetched = bench.fetch().message
+    assert isinstance(fetched, FetchResponse)
+    data = fetched.responses[0].partitions[0]
+    assert (data.error_code, data.high_watermark) == (0, 2)
+    assert data.records
+
+
+async def main() -> int:
+    """Print the table."""
+    with tempfile.TemporaryDirectory() as directory:
+        bench = Bench(Path(directory), asyncio.get_running_loop())
+        for name, cost_us in measure(bench):
+            sys.stdout.write(f"{name:48} {cost_us:6.1f} us\n")
+    return 0
+
+
+if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    sys.exit(asyncio.run(main()))

@@ -67,8 +67,10 @@ class IndexFile:
         "_descriptor",
         "_entry",
         "_is_writable",
+        "_key_array",
         "_lock",
         "_typecodes",
+        "_value_array",
         "_write_at_count",
         "_written_count",
         "keys",
@@ -91,7 +93,8 @@ class IndexFile:
         self._write_at_count = 1
         self.path = path
         self.max_entries = max_bytes // self._entry.size
-        self.keys = self.values = array("i")
+        self._key_array = self._value_array = array("i")
+        self.keys = self.values = self._key_array
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
@@ -136,12 +139,10 @@ class IndexFile:
 
     def append(self, key: int, value: int) -> None:
         """Add an entry; both numbers must not be less than those of the last one."""
-        keys, values = self.keys, self.values
-        assert isinstance(keys, array), "the index is writable"
-        assert isinstance(values, array)
-        keys.append(key)
-        values.append(value)
-        if len(keys) >= self._write_at_count:
+        assert self._is_writable
+        self._key_array.append(key)
+        self._value_array.append(value)
+        if len(self._key_array) >= self._write_at_count:
             self.write_pending()
 
     def read_all(self) -> list[tuple[int, int]]:
@@ -153,11 +154,9 @@ class IndexFile:
     def truncate(self, entry_count: int) -> None:
         """Keep the first entries; the rest of the file becomes zeros."""
         assert self._is_writable
-        assert isinstance(self.keys, array)
-        assert isinstance(self.values, array)
         with self._lock:
-            del self.keys[entry_count:]
-            del self.values[entry_count:]
+            del self._key_array[entry_count:]
+            del self._value_array[entry_count:]
             if entry_count < self._written_count:
                 self._note_written(entry_count)
                 os.ftruncate(self.fileno(), entry_count * self._entry.size)
@@ -211,9 +210,9 @@ class IndexFile:
 
     def _use_memory(self, data: bytes) -> None:
         entries = list(self._entry.iter_unpack(data))
-        keys = array(self._typecodes[0], [entry[0] for entry in entries])
-        values = array(self._typecodes[1], [entry[1] for entry in entries])
-        self.keys, self.values = keys, values
+        self._key_array = array(self._typecodes[0], [entry[0] for entry in entries])
+        self._value_array = array(self._typecodes[1], [entry[1] for entry in entries])
+        self.keys, self.values = self._key_array, self._value_array
         self._note_written(len(entries))
         self._is_writable = True
 
@@ -221,5 +220,6 @@ class IndexFile:
         key, value = (Struct(">" + code) for code in self._typecodes)
         self.keys = FileColumn(self, key, 0, self._entry.size, count)
         self.values = FileColumn(self, value, key.size, self._entry.size, count)
+        self._key_array = self._value_array = array("i")
         self._note_written(count)
         self._is_writable = False

@@ -177,7 +177,8 @@ class Log:
         """
         local = self._local
         config = local.config
-        self.health.check()
+        if self.health.failure is not None:
+            self.health.check()
         if len(batch) > config.segment_bytes:
             raise BatchTooLargeError(
                 f"a batch of {len(batch)} bytes for segments of {config.segment_bytes}"

@@ -38,7 +38,8 @@ class OffsetIndex:
     @property
     def is_full(self) -> bool:
         """Whether no entry fits any more, so that the segment must be closed."""
-        return len(self.file.keys) >= self.file.max_entries
+        file = self.file
+        return len(file.keys) >= file.max_entries
 
     def append(self, offset: Offset, position: int) -> None:
         """Add the entry of the batch that was just appended."""

@@ -63,10 +63,12 @@ class SegmentIndex:
         self._bytes_since_entry += size_bytes
 
     def _append_entries(self, last_offset: Offset, position: int) -> None:
-        if not self.offsets.is_full:
-            self.offsets.append(last_offset, position)
-        if not self.times.is_full:
-            self.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        # Also beyond the limit, which only an index made again under a lowered one can reach.
+        self.offsets.append(last_offset, position)
+        self.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self._check_room()
+
+    def _check_room(self) -> None:
         self.is_full = self.offsets.is_full or self.times.is_full
 
     def create(self) -> None:
@@ -77,6 +79,7 @@ class SegmentIndex:
         self._forget_batches()
         self.offsets.file.create()
         self.times.create()
+        self._check_room()
 
     def open(self) -> bool:
         """Use the existing files as they are; return whether they look like an index.
@@ -101,7 +104,7 @@ class SegmentIndex:
         self.offsets.file.make_writable()
         self.times.make_writable()
         self.times.truncate_after(self._last_indexed())
-        self.is_full = self.offsets.is_full or self.times.is_full
+        self._check_room()
 
     def rewind(self) -> int:
         """Go back to the last entry; the batches from the returned position on must be added."""
@@ -129,7 +132,7 @@ class SegmentIndex:
         """Drop the entries of batches that hold `offset` or a later one; `rewind` comes next."""
         self.offsets.truncate_to(offset)
         self.times.truncate_after(self._last_indexed())
-        self.is_full = self.offsets.is_full or self.times.is_full
+        self._check_room()
 
     def close(self) -> None:
         """Write the maximum as the last entry of the time index and cut both files to size."""

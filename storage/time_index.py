@@ -42,7 +42,8 @@ class TimeIndex:
     @property
     def is_full(self) -> bool:
         """Whether the segment must be closed; one slot is kept for the entry of closing."""
-        return len(self.file.keys) >= self.file.max_entries - 1
+        file = self.file
+        return len(file.keys) >= file.max_entries - 1
 
     def create(self) -> None:
         """Make an empty file, and be writable."""

@@ -181,6 +181,18 @@ def test_a_flipped_bit_anywhere_in_an_index_changes_no_answer(tmp_path: Path, su
         shutil.rmtree(directory)
 
 
+def test_a_lowered_limit_of_the_index_size_does_not_thin_out_old_indexes(
+    directory: Path,
+) -> None:
+    expected = closed(directory)
+    for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
+        path.unlink()
+    log = open_log(directory, LogConfig(index_interval_bytes=200, segment_index_bytes=16))
+    assert offsets_in(read_all(log)) == list(range(120))
+    log.close()
+    assert contents(directory) == expected
+
+
 def test_a_damaged_index_is_reported(directory: Path) -> None:
     closed(directory)
     path = directory / f"{0:020d}.index"

@@ -76,18 +76,22 @@ class Node:
         The stored counter counts creations only; the visible one also counts deletions.
         """
         children = len(self.children) if self.children else 0
-        return Stat(
-            self.czxid,
-            self.mzxid,
-            self.ctime,
-            self.mtime,
-            self.version,
-            wrap32(2 * self.cversion - children),
-            self.aversion,
-            self.owner if self.owner > 0 else self._visible_owner(),
-            len(self.data) if self.data else 0,
-            children,
-            self.pzxid,
+        # Without the checks of the constructor, which cost as much as all the rest.
+        return tuple.__new__(
+            Stat,
+            (
+                self.czxid,
+                self.mzxid,
+                self.ctime,
+                self.mtime,
+                self.version,
+                wrap32(2 * self.cversion - children),
+                self.aversion,
+                self.owner if self.owner > 0 else self._visible_owner(),
+                len(self.data) if self.data else 0,
+                children,
+                self.pzxid,
+            ),
         )
 
     def _visible_owner(self) -> int:

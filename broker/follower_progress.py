@@ -1,0 +1,56 @@
+"""How far one follower has come, as its leader sees it (decision).
+
+A follower is caught up when it has fetched everything that existed at its previous fetch: under
+load it is never exactly at the end. Source: KIP-16; kafka.cluster.Replica of Kafka 3.9.
+"""
+
+from typing import Final
+
+from kafkawire.ids import Offset
+
+UNKNOWN: Final = Offset(-1)
+NO_EPOCH: Final = -1
+NEVER_REACHED: Final = Offset(2**63 - 1)
+
+
+class FollowerProgress:
+    """What the fetches of one follower have told."""
+
+    __slots__ = (
+        "_fetched_at_ms",
+        "_leader_end_at_fetch",
+        "broker_epoch",
+        "caught_up_at_ms",
+        "log_end_offset",
+    )
+
+    def __init__(self, *, caught_up_at_ms: int) -> None:
+        """Know nothing of its log; one that starts in sync is taken to be caught up now."""
+        self.log_end_offset = UNKNOWN
+        self.broker_epoch = NO_EPOCH
+        self.caught_up_at_ms = caught_up_at_ms
+        self._fetched_at_ms = 0
+        self._leader_end_at_fetch = NEVER_REACHED
+
+    def on_fetch(
+        self, fetch_offset: Offset, leader_end: Offset, now_ms: int, broker_epoch: int = NO_EPOCH
+    ) -> bool:
+        """Note that it holds everything below `fetch_offset`, of a log that ends at `leader_end`.
+
+        Returns whether it holds everything that existed at its previous fetch.
+        """
+        is_at_end = fetch_offset >= leader_end
+        keeps_up = is_at_end or fetch_offset >= self._leader_end_at_fetch
+        if is_at_end:
+            self.caught_up_at_ms = max(self.caught_up_at_ms, now_ms)
+        elif keeps_up:
+            self.caught_up_at_ms = max(self.caught_up_at_ms, self._fetched_at_ms)
+        self.log_end_offset = fetch_offset
+        self.broker_epoch = broker_epoch
+        self._leader_end_at_fetch = leader_end
+        self._fetched_at_ms = now_ms
+        return keeps_up
+
+    def is_caught_up(self, leader_end: Offset, now_ms: int, max_lag_ms: int) -> bool:
+        """Whether it is at the end, or was not longer than `max_lag_ms` ago."""
+        return self.log_end_offset == leader_end or now_ms - self.caught_up_at_ms <= max_lag_ms

@@ -1,0 +1,212 @@
+"""In-sync sets that leaders ask for (decision).
+
+A leader proposes, the controller decides: the proposal must come from the present incarnation of
+the broker, in the present leader epoch, and build on the present partition epoch. A proposal that
+is recorded already was one whose answer was lost, and is confirmed.
+
+Source: kafka.controller.KafkaController.processAlterPartition of Kafka 3.9.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+from controller import reassignment
+from controller.cluster import Cluster
+from controller.effects import Plan
+from controller.errors import StateChangeFailedError
+from controller.fenced_writes import change_states, read_states
+from controller.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
+from controller.notices import take_isr_changes
+from controller.request_batch import RequestBatch
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
+from kafkawire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+TOPIC_IDS_SINCE = 2
+BROKER_EPOCHS_SINCE = 3
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One in-sync set as a leader wants it; `broker_epochs` -1 where the leader knows none."""
+
+    state: LeaderAndIsr
+    broker_epochs: tuple[int, ...]
+
+
+class _RefusedError(StateChangeFailedError):
+    """A proposal that rests on something outdated."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+def on_request(
+    cluster: Cluster, request: AlterPartitionRequest, version: int
+) -> Plan[AlterPartitionResponse]:
+    """Record what can be recorded, tell all brokers, and answer the leader."""
+    broker = cluster.brokers.get(BrokerId(request.broker_id))
+    if broker is None or broker.epoch != request.broker_epoch:
+        return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    proposals = _proposals(cluster, request, version)
+    results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
+
+    def decide(partition: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
+        proposal = proposals[partition]
+        if code := _fault(cluster, proposal, current, version):
+            raise _RefusedError(code)
+        wanted = proposal.state
+        if _is_recorded(wanted, current):
+            return None
+        return replace(current, isr=wanted.isr, recovery_state=wanted.recovery_state)
+
+    changes = yield from change_states(cluster, proposals, decide)
+    for partition, error in changes.failed.items():
+        known = partition in cluster.leaderships
+        missing = ErrorCode.UNKNOWN_SERVER_ERROR if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        results[partition] = error.code if isinstance(error, _RefusedError) else missing
+    results |= changes.unchanged
+    results |= changes.changed
+    batch = RequestBatch(cluster)
+    if changes.changed:
+        batch.add_update_metadata(cluster.brokers, changes.changed)
+        yield from batch.send()
+        yield from reassignment.complete_if_in_sync(cluster, changes.changed)
+    return _response(cluster, request, version, results)
+
+
+def on_isr_changes(cluster: Cluster) -> Plan[None]:
+    """Take over in-sync sets that leaders have written themselves, and tell all brokers."""
+    partitions = yield from take_isr_changes(cluster)
+    known = [one for one in partitions if cluster.assignment(one).replicas]
+    cluster.leaderships |= yield from read_states(known)
+    batch = RequestBatch(cluster)
+    if known:
+        batch.add_update_metadata(cluster.brokers, known)
+        yield from batch.send()
+        yield from reassignment.complete_if_in_sync(cluster, known)
+
+
+def _proposals(
+    cluster: Cluster, request: AlterPartitionRequest, version: int
+) -> dict[TopicPartition, Proposal]:
+    return {
+        TopicPartition(name, data.partition_index): _proposal(request.broker_id, data, version)
+        for topic in request.topics
+        if (name := _name(cluster, topic, version)) is not None
+        for data in topic.partitions
+    }
+
+
+def _name(cluster: Cluster, topic: RequestTopicData, version: int) -> str | None:
+    if version >= TOPIC_IDS_SINCE:
+        return cluster.topic_named(topic.topic_id)
+    return topic.topic_name
+
+
+def _proposal(leader: int, data: RequestPartitionData, version: int) -> Proposal:
+    if version >= BROKER_EPOCHS_SINCE:
+        isr = [one.broker_id for one in data.new_isr_with_epochs]
+        epochs = tuple(one.broker_epoch for one in data.new_isr_with_epochs)
+    else:
+        isr, epochs = list(data.new_isr), (NO_EPOCH,) * len(data.new_isr)
+    state = LeaderAndIsr(
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(data.leader_epoch),
+        isr=tuple(BrokerId(one) for one in isr),
+        recovery_state=LeaderRecoveryState(data.leader_recovery_state != 0),
+        partition_epoch=data.partition_epoch,
+        controller_epoch=0,
+    )
+    return Proposal(state, epochs)
+
+
+def _fault(
+    cluster: Cluster, proposal: Proposal, current: LeaderAndIsr, version: int
+) -> ErrorCode | None:
+    """Return why a proposal cannot be recorded; None if it can, or is recorded already."""
+    wanted = proposal.state
+    if (
+        wanted.partition_epoch > current.partition_epoch
+        or wanted.leader_epoch > current.leader_epoch
+    ):
+        # The leader has heard of more than we have: of another controller.
+        return ErrorCode.NOT_CONTROLLER
+    if wanted.leader_epoch < current.leader_epoch or wanted.leader != current.leader:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if _is_recorded(wanted, current):
+        return None
+    if wanted.partition_epoch < current.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if not wanted.isr or wanted.leader not in wanted.isr:
+        return ErrorCode.INVALID_REQUEST
+    if wanted.recovery_state is LeaderRecoveryState.RECOVERING and (
+        len(wanted.isr) > 1 or current.recovery_state is LeaderRecoveryState.RECOVERED
+    ):
+        return ErrorCode.INVALID_REQUEST
+    if _ineligible(cluster, proposal):
+        has_code = version >= TOPIC_IDS_SINCE
+        return ErrorCode.INELIGIBLE_REPLICA if has_code else ErrorCode.OPERATION_NOT_ATTEMPTED
+    return None
+
+
+def _ineligible(cluster: Cluster, proposal: Proposal) -> list[BrokerId]:
+    """Return the members that are not alive, about to stop, or another incarnation by now."""
+    live: Collection[BrokerId] = cluster.live
+    return [
+        broker
+        for broker, epoch in zip(proposal.state.isr, proposal.broker_epochs, strict=True)
+        if broker not in live or epoch not in (NO_EPOCH, cluster.brokers[broker].epoch)
+    ]
+
+
+def _is_recorded(wanted: LeaderAndIsr, current: LeaderAndIsr) -> bool:
+    return current.same_content(wanted) and wanted.partition_epoch <= current.partition_epoch
+
+
+def _response(
+    cluster: Cluster,
+    request: AlterPartitionRequest,
+    version: int,
+    results: dict[TopicPartition, LeaderAndIsr | ErrorCode],
+) -> AlterPartitionResponse:
+    topics = []
+    for topic in request.topics:
+        name = _name(cluster, topic, version)
+        topic_id = topic.topic_id if version >= TOPIC_IDS_SINCE else ZERO_TOPIC_ID
+        partitions = [
+            _answer(
+                data.partition_index,
+                ErrorCode.UNKNOWN_TOPIC_ID
+                if name is None
+                else results[TopicPartition(name, data.partition_index)],
+            )
+            for data in topic.partitions
+        ]
+        topics.append(
+            ResponseTopicData(topic_name=name or "", topic_id=topic_id, partitions=partitions)
+        )
+    return AlterPartitionResponse(topics=topics)
+
+
+def _answer(partition: int, result: LeaderAndIsr | ErrorCode) -> ResponsePartitionData:
+    if isinstance(result, ErrorCode):
+        return ResponsePartitionData(partition_index=partition, error_code=result)
+    isr: Iterable[int] = result.isr
+    return ResponsePartitionData(
+        partition_index=partition,
+        leader_id=result.leader,
+        leader_epoch=result.leader_epoch,
+        isr=list(isr),
+        leader_recovery_state=int(result.recovery_state),
+        partition_epoch=result.partition_epoch,
+    )

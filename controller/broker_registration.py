@@ -1,0 +1,88 @@
+"""How a broker joins the cluster (decision): the nodes that it needs, its ids, its registration.
+
+A registration that this broker's own previous session has left is replaced; one of another session
+means that another broker has the id, and is never touched.
+
+Source: kafka.zk.KafkaZkClient (CheckedEphemeral, getOrGenerateClusterId, generateBrokerSequenceId);
+KAFKA-7165.
+"""
+
+from typing import Final, NamedTuple
+
+from controller.effects import Check, Create, Delete, Plan, Refusal, SetData, read, write
+from controller.znodes import paths
+from controller.znodes.cluster import decode_cluster_id, encode_cluster_id, generated_broker_id
+from kafkawire.ids import BrokerId
+
+MAX_ATTEMPTS: Final = 16
+
+
+class Sessions(NamedTuple):
+    """Our session with the coordinator, and the one before it (0: none, or not known)."""
+
+    current: int
+    previous: int = 0
+
+
+class Registered(NamedTuple):
+    """The broker is known to the cluster under this epoch."""
+
+    broker_epoch: int
+
+
+class Taken(NamedTuple):
+    """Another session holds the id; it may be an older life of this broker that is not over."""
+
+    owner: int
+
+
+def create_top_nodes() -> Plan[None]:
+    """Create the nodes that every broker expects; those that exist stay."""
+    wanted: dict[str, None] = {}
+    for path in paths.PERSISTENT:
+        wanted |= dict.fromkeys((*paths.parents(path), path))
+    yield from write([(Create(path, None),) for path in wanted])
+
+
+def cluster_id(proposed: str) -> Plan[str]:
+    """Return the cluster's id, which is `proposed` if it had none."""
+    [node] = yield from read((paths.CLUSTER_ID,))
+    if node is None:
+        create = Create(paths.CLUSTER_ID, encode_cluster_id(proposed))
+        yield from write([(Create("/cluster", None),), (create,)])
+        [node] = yield from read((paths.CLUSTER_ID,))
+    assert node is not None, "nobody deletes the cluster's id"
+    return decode_cluster_id(node.data)
+
+
+def generate_broker_id(reserved_max_id: int) -> Plan[BrokerId]:
+    """Return an id that no other broker gets."""
+    [outcome] = yield from write([(SetData(paths.BROKER_SEQUENCE, b"", -1),)])
+    assert outcome.refusal is None, "the node is created before"
+    return generated_broker_id(outcome.versions[0], reserved_max_id)
+
+
+def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Registered | Taken]:
+    """Create the broker's node for the session `sessions.current`."""
+    path = paths.broker(broker_id)
+    # An empty node first: the write of its data answers with its version, whoever creates it.
+    creation = (Create(path, None, ephemeral=True), SetData(path, data, 0))
+    owner = 0
+    for _ in range(MAX_ATTEMPTS):
+        [outcome] = yield from write([creation])
+        assert outcome.refusal in (None, Refusal.NODE_EXISTS), outcome
+        [node] = yield from read((path,))
+        if node is None:
+            continue
+        owner = node.ephemeral_owner
+        if owner == sessions.current:
+            return Registered(node.czxid)
+        if owner == 0 or owner != sessions.previous:
+            return Taken(owner)
+        yield from write([(Check(path, node.version), Delete(path, node.version))])
+    return Taken(owner)
+
+
+def update(broker_id: BrokerId, data: bytes) -> Plan[None]:
+    """Register other endpoints, in the same epoch."""
+    yield from write([(SetData(paths.broker(broker_id), data, -1),)])

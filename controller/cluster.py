@@ -1,0 +1,228 @@
+"""The controller's picture of the cluster (decision).
+
+Owned by the controller alone, and valid in one controller epoch. It is a copy: what counts is in
+the nodes, and a write that rests on an outdated picture is refused by its version.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from controller.config import ControllerConfig
+from controller.errors import InvalidTransition
+from controller.leader_and_isr import LeaderAndIsr
+from controller.partition_state import PartitionState
+from controller.partition_state import check_move as check_partition_move
+from controller.replica_assignment import ReplicaAssignment
+from controller.replica_state import PartitionReplica, ReplicaState
+from controller.replica_state import check_move as check_replica_move
+from controller.znodes.registration import Registration
+from kafkawire.ids import BrokerId, TopicId, TopicPartition
+
+NO_ASSIGNMENT: Final = ReplicaAssignment(replicas=())
+
+
+class LiveBroker(NamedTuple):
+    """One incarnation of a broker; its epoch is the czxid of its registration."""
+
+    registration: Registration
+    epoch: int
+
+
+@dataclass(slots=True)
+class Deletions:
+    """Topics on their way out; `started` and `halted` are within `queued`."""
+
+    queued: set[str]
+    started: set[str]
+    halted: set[str]
+
+
+class Cluster:
+    """Brokers, topics, partitions and replicas, as the controller of `epoch` knows them."""
+
+    def __init__(self, config: ControllerConfig, *, epoch: int, epoch_version: int) -> None:
+        self.config = config
+        self.epoch = epoch
+        self.epoch_version = epoch_version
+        self.brokers: dict[BrokerId, LiveBroker] = {}
+        self.shutting_down: set[BrokerId] = set()
+        self.topic_ids: dict[str, TopicId] = {}
+        self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
+        self.moving: set[TopicPartition] = set()
+        self.offline_dirs: dict[BrokerId, set[TopicPartition]] = {}
+        self.deletions = Deletions(set(), set(), set())
+        self._assignments: dict[TopicPartition, ReplicaAssignment] = {}
+        self._by_topic: dict[str, set[TopicPartition]] = {}
+        self._by_broker: dict[BrokerId, set[TopicPartition]] = {}
+        self._partition_states: dict[TopicPartition, PartitionState] = {}
+        self._replica_states: dict[PartitionReplica, ReplicaState] = {}
+
+    # Brokers
+
+    @property
+    def live(self) -> Collection[BrokerId]:
+        """The brokers that may lead: registered, and not about to stop."""
+        return self.brokers.keys() - self.shutting_down if self.shutting_down else self.brokers
+
+    def is_online(
+        self, broker: BrokerId, partition: TopicPartition, *, include_shutting_down: bool = False
+    ) -> bool:
+        """Whether a replica can serve: its broker lives, and so does its directory."""
+        brokers = self.brokers if include_shutting_down else self.live
+        return broker in brokers and partition not in self.offline_dirs.get(broker, ())
+
+    def online(
+        self, partition: TopicPartition, *, include_shutting_down: bool = False
+    ) -> frozenset[BrokerId]:
+        """Return the replicas of a partition that can serve."""
+        return frozenset(
+            replica
+            for replica in self.assignment(partition).replicas
+            if self.is_online(replica, partition, include_shutting_down=include_shutting_down)
+        )
+
+    # Topics and assignments
+
+    @property
+    def topics(self) -> Collection[str]:
+        """The names of all topics."""
+        return self._by_topic.keys()
+
+    @property
+    def partitions(self) -> Iterable[TopicPartition]:
+        """All partitions that have an assignment."""
+        return self._assignments.keys()
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Return a topic's partitions, in order."""
+        return sorted(self._by_topic.get(topic, ()))
+
+    def partitions_on(self, brokers: Iterable[BrokerId]) -> list[TopicPartition]:
+        """Return the partitions that any of `brokers` holds, in order."""
+        return sorted({one for broker in brokers for one in self._by_broker.get(broker, ())})
+
+    def replicas_on(self, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:
+        """Return the replicas on `brokers`, in order."""
+        return [
+            PartitionReplica(partition, broker)
+            for broker in sorted(brokers)
+            for partition in sorted(self._by_broker.get(broker, ()))
+        ]
+
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionReplica]:
+        """Return all replicas of `partitions`."""
+        return [
+            PartitionReplica(partition, replica)
+            for partition in partitions
+            for replica in self.assignment(partition).replicas
+        ]
+
+    def add_topic(self, topic: str, topic_id: TopicId | None) -> None:
+        """Note a topic; its partitions follow by `assign`."""
+        self._by_topic.setdefault(topic, set())
+        if topic_id is not None:
+            self.topic_ids[topic] = topic_id
+
+    def topic_named(self, topic_id: TopicId) -> str | None:
+        """Return the topic of an id."""
+        return next((name for name, one in self.topic_ids.items() if one == topic_id), None)
+
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
+        """Return a partition's replicas; none when it is unknown."""
+        return self._assignments.get(partition, NO_ASSIGNMENT)
+
+    def assign(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        """Adopt an assignment."""
+        for broker in self.assignment(partition).replicas:
+            self._by_broker[broker].discard(partition)
+        for broker in assignment.replicas:
+            self._by_broker.setdefault(broker, set()).add(partition)
+        self._assignments[partition] = assignment
+        self._by_topic.setdefault(partition.topic, set()).add(partition)
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget a topic and everything about it."""
+        for partition in self._by_topic.pop(topic, set()):
+            for broker in self._assignments.pop(partition).replicas:
+                self._by_broker[broker].discard(partition)
+                self._replica_states.pop(PartitionReplica(partition, broker), None)
+            self.leaderships.pop(partition, None)
+            self._partition_states.pop(partition, None)
+            self.moving.discard(partition)
+            for offline in self.offline_dirs.values():
+                offline.discard(partition)
+        self.topic_ids.pop(topic, None)
+        for topics in (self.deletions.queued, self.deletions.started, self.deletions.halted):
+            topics.discard(topic)
+
+    def is_being_deleted(self, topic: str) -> bool:
+        """Whether a topic is queued for deletion."""
+        return topic in self.deletions.queued
+
+    # States
+
+    def partition_state(self, partition: TopicPartition) -> PartitionState:
+        """Return the state of a partition."""
+        return self._partition_states.get(partition, PartitionState.NON_EXISTENT)
+
+    def replica_state(self, replica: PartitionReplica) -> ReplicaState:
+        """Return the state of a replica."""
+        return self._replica_states.get(replica, ReplicaState.NON_EXISTENT)
+
+    def start_partition(self, partition: TopicPartition, state: PartitionState) -> None:
+        """Give a partition its first state, as it was found."""
+        self._partition_states[partition] = state
+
+    def start_replica(self, replica: PartitionReplica, state: ReplicaState) -> None:
+        """Give a replica its first state, as it was found."""
+        self._replica_states[replica] = state
+
+    def move_partition(self, partition: TopicPartition, target: PartitionState) -> None:
+        """Move a partition to another state.
+
+        Raises:
+            InvalidTransition: the table forbids it.
+        """
+        check_partition_move(self.partition_state(partition), target)
+        if target is PartitionState.NON_EXISTENT:
+            self._partition_states.pop(partition, None)
+        else:
+            self._partition_states[partition] = target
+
+    def move_replica(self, replica: PartitionReplica, target: ReplicaState) -> None:
+        """Move a replica to another state.
+
+        Raises:
+            InvalidTransition: the table forbids it.
+        """
+        check_replica_move(self.replica_state(replica), target)
+        if target is ReplicaState.NON_EXISTENT:
+            self._replica_states.pop(replica, None)
+        else:
+            self._replica_states[replica] = target
+
+    def may_move_replica(self, replica: PartitionReplica, target: ReplicaState) -> bool:
+        """Whether the table allows a move of a replica."""
+        try:
+            check_replica_move(self.replica_state(replica), target)
+        except InvalidTransition:
+            return False
+        return True
+
+    def replicas_in(self, topic: str, state: ReplicaState) -> list[PartitionReplica]:
+        """Return a topic's replicas that are in `state`."""
+        return [
+            replica
+            for replica in self.replicas_of(self.partitions_of(topic))
+            if self.replica_state(replica) is state
+        ]
+
+    def partitions_without_leader(self) -> Iterator[TopicPartition]:
+        """Return the partitions, of topics that stay, that wait for a leader."""
+        waiting = (PartitionState.NEW, PartitionState.OFFLINE)
+        return (
+            partition
+            for partition, state in list(self._partition_states.items())
+            if state in waiting and not self.is_being_deleted(partition.topic)
+        )

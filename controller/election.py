@@ -1,0 +1,98 @@
+"""Becoming controller, and ceasing to be (decision).
+
+One transaction creates `/controller` and raises `/controller_epoch` under its version, so that no
+two brokers win the same epoch, and none wins without fencing its predecessor.
+
+Source: kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch of Kafka 3.9.
+"""
+
+from dataclasses import dataclass
+
+from controller.cluster import Cluster
+from controller.effects import Check, Create, Delete, Plan, SetData, read, write
+from controller.errors import MalformedZnodeError
+from controller.znodes import paths
+from controller.znodes.controller_node import (
+    INITIAL_EPOCH,
+    decode_controller,
+    decode_controller_epoch,
+    encode_controller,
+    encode_controller_epoch,
+)
+from kafkawire.ids import BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """One controllership: its epoch, and the version of `/controller_epoch` that fences it."""
+
+    epoch: int
+    epoch_version: int
+
+
+def current_controller() -> Plan[BrokerId | None]:
+    """Return who is controller, and watch for a change. A node that cannot be read is somebody."""
+    [node] = yield from read((paths.CONTROLLER,), watch=True)
+    if node is None:
+        return None
+    try:
+        return decode_controller(node.data)
+    except MalformedZnodeError:
+        return BrokerId(-1)
+
+
+def stand(broker_id: BrokerId, now_ms: int) -> Plan[Reign | None]:
+    """Try to become controller; None when another was faster."""
+    [node] = yield from read((paths.CONTROLLER_EPOCH,))
+    if node is None:
+        data = encode_controller_epoch(INITIAL_EPOCH)
+        yield from write([(Create(paths.CONTROLLER_EPOCH, data),)])
+        [node] = yield from read((paths.CONTROLLER_EPOCH,))
+    if node is None:
+        return None
+    epoch = decode_controller_epoch(node.data) + 1
+    [outcome] = yield from write(
+        [
+            (
+                Create(paths.CONTROLLER, encode_controller(broker_id, now_ms), ephemeral=True),
+                SetData(paths.CONTROLLER_EPOCH, encode_controller_epoch(epoch), node.version),
+            )
+        ]
+    )
+    if outcome.refusal is None:
+        return Reign(epoch, outcome.versions[1])
+    return (yield from _won_after_all(broker_id, epoch))
+
+
+def _won_after_all(broker_id: BrokerId, epoch: int) -> Plan[Reign | None]:
+    """Return our reign if the transaction was refused because its first copy had been applied."""
+    controller, node = yield from read((paths.CONTROLLER, paths.CONTROLLER_EPOCH))
+    if controller is None or node is None:
+        return None
+    try:
+        is_ours = decode_controller(controller.data) == broker_id
+    except MalformedZnodeError:
+        return None
+    is_ours = is_ours and decode_controller_epoch(node.data) == epoch
+    return Reign(epoch, node.version) if is_ours else None
+
+
+def clear_own(broker_id: BrokerId) -> Plan[None]:
+    """Delete a `/controller` of ours that we do not reign by: won by a session that is over, or
+    just when it ended. Another's is never touched, as its election changes the epoch."""
+    epoch, controller = yield from read((paths.CONTROLLER_EPOCH, paths.CONTROLLER))
+    if epoch is None or controller is None:
+        return
+    try:
+        is_ours = decode_controller(controller.data) == broker_id
+    except MalformedZnodeError:
+        return
+    if is_ours:
+        fence = Check(paths.CONTROLLER_EPOCH, epoch.version)
+        yield from write([(fence, Delete(paths.CONTROLLER, controller.version))])
+
+
+def abdicate(cluster: Cluster) -> Plan[None]:
+    """Let another be elected, unless one has been."""
+    fence = Check(paths.CONTROLLER_EPOCH, cluster.epoch_version)
+    yield from write([(fence, Delete(paths.CONTROLLER))])

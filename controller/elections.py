@@ -1,0 +1,151 @@
+"""Who leads next (decision): one function per reason to elect.
+
+Each takes a partition's state and the replicas that are online, and returns the next state in the
+next leader epoch. Only a member of the in-sync set is eligible, for it alone holds every committed
+record; an unclean election is the one exception, and says so in the recovery state.
+
+Source: kafka.controller.Election, PartitionLeaderElectionAlgorithms of Kafka 3.9.
+"""
+
+from collections.abc import Collection, Set
+from dataclasses import replace
+
+from controller.errors import StateChangeFailedError
+from controller.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
+from controller.replica_assignment import Replicas
+from kafkawire.ids import BrokerId
+
+
+def initial_state(
+    replicas: Replicas, online: Collection[BrokerId], controller_epoch: int
+) -> LeaderAndIsr:
+    """Return the first state of a new partition: every online replica is in sync with nothing.
+
+    Raises:
+        StateChangeFailedError: no replica is online.
+    """
+    isr = tuple(replica for replica in replicas if replica in online)
+    if not isr:
+        raise StateChangeFailedError(f"none of the replicas {list(replicas)} is online")
+    return LeaderAndIsr(leader=isr[0], isr=isr, controller_epoch=controller_epoch)
+
+
+def elect_offline(
+    replicas: Replicas,
+    state: LeaderAndIsr,
+    online: Collection[BrokerId],
+    *,
+    allow_unclean: bool = False,
+) -> LeaderAndIsr:
+    """Return the state under the first replica that is online and in sync.
+
+    With `allow_unclean`, any online replica will do when no in-sync one is, and records may be
+    lost: it is then the whole in-sync set, and is recovering.
+
+    Raises:
+        StateChangeFailedError: nobody is eligible.
+    """
+    in_sync = tuple(replica for replica in state.isr if replica in online)
+    if leader := _first(replicas, in_sync):
+        return state.led_by(leader[0], in_sync)
+    alive = _first(replicas, online) if allow_unclean else ()
+    if not alive:
+        text = f"none of the in-sync replicas {list(state.isr)} is online"
+        raise StateChangeFailedError(text)
+    recovering = replace(state, recovery_state=LeaderRecoveryState.RECOVERING)
+    return recovering.led_by(alive[0], alive)
+
+
+def elect_reassigned(
+    target: Replicas, state: LeaderAndIsr, online: Collection[BrokerId]
+) -> LeaderAndIsr:
+    """Return the state under the first replica of the target that is online and in sync.
+
+    Raises:
+        StateChangeFailedError: nobody is eligible.
+    """
+    leader = _first(target, [replica for replica in state.isr if replica in online])
+    if not leader:
+        raise StateChangeFailedError(f"no replica of {list(target)} is online and in sync")
+    return state.led_by(leader[0])
+
+
+def elect_preferred(
+    replicas: Replicas, state: LeaderAndIsr, online: Collection[BrokerId]
+) -> LeaderAndIsr:
+    """Return the state under the first of `replicas`.
+
+    Raises:
+        StateChangeFailedError: it is not online, or not in sync.
+    """
+    if not may_lead_as_preferred(replicas, state, online):
+        text = f"the preferred replica of {list(replicas)} is not online and in sync"
+        raise StateChangeFailedError(text)
+    return state.led_by(replicas[0])
+
+
+def may_lead_as_preferred(
+    replicas: Replicas, state: LeaderAndIsr, online: Collection[BrokerId]
+) -> bool:
+    """Whether the preferred replica could take over."""
+    return bool(replicas) and replicas[0] in online and replicas[0] in state.isr
+
+
+def elect_for_shutdown(
+    replicas: Replicas,
+    state: LeaderAndIsr,
+    online: Collection[BrokerId],
+    shutting_down: Set[BrokerId],
+) -> LeaderAndIsr:
+    """Return the state without the brokers that are about to stop.
+
+    `online` includes those.
+
+    Raises:
+        StateChangeFailedError: nobody else is online and in sync.
+    """
+    isr = tuple(replica for replica in state.isr if replica not in shutting_down)
+    leader = _first(replicas, [replica for replica in isr if replica in online])
+    if not leader:
+        text = f"nobody in {list(state.isr)} is online but the brokers that stop"
+        raise StateChangeFailedError(text)
+    return state.led_by(leader[0], isr)
+
+
+def without_replicas(state: LeaderAndIsr, gone: Collection[BrokerId]) -> LeaderAndIsr | None:
+    """Return the state after `gone` have left the in-sync set, None if none was in it.
+
+    If nobody else is in the set it stays whole, without a leader: nobody else is known to hold
+    what was committed.
+    """
+    isr = tuple(replica for replica in state.isr if replica not in gone)
+    if isr == state.isr:
+        return None
+    leader = NO_LEADER if state.leader in gone else state.leader
+    return state.led_by(leader, isr or state.isr) if isr or leader != state.leader else None
+
+
+def repair(
+    replicas: Replicas,
+    state: LeaderAndIsr,
+    online: Collection[BrokerId],
+    *,
+    allow_unclean: bool = False,
+) -> LeaderAndIsr | None:
+    """Return the state after brokers have died, or None if it stands as it is.
+
+    A dead leader is replaced and dead members leave the in-sync set, in one change. When all of
+    the set is dead it stays whole: whoever of it returns first holds every committed record.
+    """
+    if state.leader in online:
+        isr = tuple(replica for replica in state.isr if replica in online)
+        return None if isr == state.isr else state.led_by(state.leader, isr)
+    try:
+        return elect_offline(replicas, state, online, allow_unclean=allow_unclean)
+    except StateChangeFailedError:
+        return None if state.leader == NO_LEADER else state.led_by(NO_LEADER)
+
+
+def _first(replicas: Replicas, eligible: Collection[BrokerId]) -> Replicas:
+    """Return the first of `replicas` that is eligible, as a tuple of one or none."""
+    return tuple(replica for replica in replicas if replica in eligible)[:1]

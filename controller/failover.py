@@ -1,0 +1,121 @@
+"""What a controller does first (decision).
+
+Watches are set by the reads themselves, so that nothing falls between the picture and the first
+notice. Brokers hear who is alive before they hear who leads. Whatever the predecessor left half
+done (elections, deletions, moves) is taken up where its nodes say it stands.
+
+Source: kafka.controller.KafkaController.onControllerFailover of Kafka 3.9.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from controller import deletion, reassignment, requested_elections
+from controller.cluster import Cluster
+from controller.effects import Connect, Disconnect, Enqueue, Plan, list_children
+from controller.events import RebalanceDue
+from controller.fenced_writes import read_states
+from controller.live_brokers import read_brokers
+from controller.notices import take_isr_changes, take_log_dir_events
+from controller.partition_moves import bring_online, repair_partitions
+from controller.partition_state import PartitionState
+from controller.replica_state import ReplicaState
+from controller.request_batch import RequestBatch
+from controller.topics import NewTopicId, adopt_topics
+from controller.znodes import paths
+from kafkawire.ids import TopicPartition
+
+FIRST_REBALANCE_MS: Final = 5000
+
+
+def take_over(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
+    """Learn the state of the cluster, repair it, and go on with what was under way."""
+    # The picture that follows holds what these say; from now on new ones are told.
+    yield from take_log_dir_events(cluster)
+    yield from take_isr_changes(cluster)
+    yield from _load(cluster, new_topic_id)
+    yield from _load_deletions(cluster)
+    yield Disconnect()
+    for broker in cluster.brokers.values():
+        yield Connect(broker.registration, broker.epoch)
+    batch = RequestBatch(cluster)
+    batch.add_update_metadata(cluster.brokers)
+    yield from batch.send()
+    yield from _start_states(cluster, batch)
+    yield from _resume(cluster)
+
+
+def _load(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
+    cluster.brokers |= yield from read_brokers()
+    topics = yield from list_children(paths.TOPICS, watch=True)
+    partitions = yield from adopt_topics(cluster, sorted(topics), new_topic_id)
+    cluster.leaderships |= yield from read_states(partitions)
+
+
+def _load_deletions(cluster: Cluster) -> Plan[None]:
+    requested = set((yield from list_children(paths.DELETE_TOPICS, watch=True)))
+    wanted = requested & set(cluster.topics)
+    if not cluster.config.delete_topic_enable:
+        wanted = set()
+    yield from deletion.forget_requests(cluster, sorted(requested - wanted))
+    cluster.deletions.queued |= wanted
+    deletion.halt(cluster, {one.topic for one in cluster.moving})
+    deletion.halt(cluster, {one.topic for one in cluster.partitions if _is_damaged(cluster, one)})
+
+
+def _is_damaged(cluster: Cluster, partition: TopicPartition) -> bool:
+    return len(cluster.online(partition)) < len(cluster.assignment(partition).replicas)
+
+
+def _start_states(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
+    """Give everything its first state, repair what needs it, and tell each broker all of its own.
+
+    A partition whose leader died with the predecessor is written once: elected and shrunk.
+    """
+    staying = [one for one in cluster.partitions if not cluster.is_being_deleted(one.topic)]
+    for partition in cluster.partitions:
+        _start_replicas(cluster, partition)
+        cluster.start_partition(partition, _found_state(cluster, partition))
+    yield from repair_partitions(cluster, batch, staying)
+    yield from bring_online(cluster, batch)
+    _tell_everything(cluster, batch, staying)
+    yield from batch.send()
+
+
+def _start_replicas(cluster: Cluster, partition: TopicPartition) -> None:
+    offline = (
+        ReplicaState.DELETION_INELIGIBLE
+        if cluster.is_being_deleted(partition.topic)
+        else ReplicaState.OFFLINE
+    )
+    online = cluster.online(partition)
+    for replica in cluster.replicas_of((partition,)):
+        state = ReplicaState.ONLINE if replica.broker in online else offline
+        cluster.start_replica(replica, state)
+
+
+def _found_state(cluster: Cluster, partition: TopicPartition) -> PartitionState:
+    state = cluster.leaderships.get(partition)
+    if state is None:
+        return PartitionState.NEW
+    is_led = cluster.is_online(state.leader, partition)
+    return PartitionState.ONLINE if is_led else PartitionState.OFFLINE
+
+
+def _tell_everything(
+    cluster: Cluster, batch: RequestBatch, partitions: Iterable[TopicPartition]
+) -> None:
+    for partition in partitions:
+        if partition in cluster.leaderships:
+            batch.add_leader_and_isr(sorted(cluster.online(partition)), partition)
+    batch.add_update_metadata(cluster.brokers, list(cluster.leaderships))
+
+
+def _resume(cluster: Cluster) -> Plan[None]:
+    begun = set(cluster.moving)
+    yield from reassignment.on_znode(cluster)
+    yield from reassignment.resume(cluster, begun & cluster.moving)
+    yield from deletion.proceed(cluster)
+    yield from requested_elections.on_znode(cluster)
+    if cluster.config.auto_leader_rebalance_enable:
+        yield Enqueue(RebalanceDue(), FIRST_REBALANCE_MS)

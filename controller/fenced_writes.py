@@ -1,0 +1,180 @@
+"""Writes that only the current controller can make (decision).
+
+Every transaction begins with a check of `/controller_epoch`, so that a controller that was paused
+while another took over changes nothing: its first write is refused and it resigns. Changes of
+different nodes share transactions; when one of them is refused, all of its transaction are tried
+again one by one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from controller.cluster import Cluster
+from controller.effects import Check, Outcome, Plan, Refusal, SetData, Transaction, read, write
+from controller.errors import ControllerMovedError, MalformedZnodeError, StateChangeFailedError
+from controller.leader_and_isr import LeaderAndIsr
+from controller.znodes import paths
+from controller.znodes.partition_state import decode_partition_state, encode_partition_state
+from kafkawire.ids import TopicPartition
+
+CHANGES_PER_TRANSACTION: Final = 100
+MAX_ATTEMPTS: Final = 16
+"""How often a change is tried against nodes that others change at the same time."""
+
+
+def write_fenced(cluster: Cluster, changes: Sequence[Transaction]) -> Plan[list[Outcome]]:
+    """Apply `changes`, each whole or not at all, and return what became of each.
+
+    Raises:
+        ControllerMovedError: another controller has been elected; nothing more was applied.
+    """
+    fence = Check(paths.CONTROLLER_EPOCH, cluster.epoch_version)
+    groups = [
+        changes[start : start + CHANGES_PER_TRANSACTION]
+        for start in range(0, len(changes), CHANGES_PER_TRANSACTION)
+    ]
+    answers = yield from write([(fence, *(op for one in group for op in one)) for group in groups])
+    outcomes: list[Outcome | None] = []
+    for group, answer in zip(groups, answers, strict=True):
+        outcomes += _split(group, answer)
+    again = [number for number, outcome in enumerate(outcomes) if outcome is None]
+    answers = yield from write([(fence, *changes[number]) for number in again])
+    for number, answer in zip(again, answers, strict=True):
+        [outcomes[number]] = _split([changes[number]], answer)
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _split(group: Sequence[Transaction], answer: Outcome) -> Sequence[Outcome | None]:
+    """Return the outcome of each change of a transaction; None where it must be tried alone."""
+    if answer.refusal is not None:
+        if answer.refused_at == 0:
+            raise ControllerMovedError("the controller epoch has changed")
+        alone = answer._replace(refused_at=answer.refused_at - 1)
+        return [alone] if len(group) == 1 else [None] * len(group)
+    outcomes, start = [], 1
+    for change in group:
+        outcomes.append(Outcome(answer.versions[start : start + len(change)]))
+        start += len(change)
+    return outcomes
+
+
+Decide: TypeAlias = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
+"""Returns the next state of a partition, or None to leave it; or raises StateChangeFailedError."""
+
+
+@dataclass(slots=True)
+class Changes:
+    """What became of each partition that was to change."""
+
+    changed: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    unchanged: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    failed: dict[TopicPartition, StateChangeFailedError] = field(default_factory=dict)
+
+
+def change_states(
+    cluster: Cluster, partitions: Iterable[TopicPartition], decide: Decide
+) -> Plan[Changes]:
+    """Write for each partition the state that `decide` makes of its current one.
+
+    The picture's state is tried first. If the node has another version it is read, and `decide`
+    is asked again: no change that somebody else made is lost.
+
+    Raises:
+        ControllerMovedError: see `write_fenced`.
+    """
+    changes, remaining = Changes(), list(partitions)
+    for _ in range(MAX_ATTEMPTS):
+        wanted = _decide(cluster, remaining, decide, changes)
+        outcomes = yield from write_fenced(
+            cluster, [_set_state(cluster, one, state) for one, state in wanted.items()]
+        )
+        stale: list[TopicPartition] = []
+        for (partition, state), outcome in zip(wanted.items(), outcomes, strict=True):
+            if outcome.refusal is None:
+                _adopt(cluster, partition, state.written(outcome.versions[0], cluster.epoch))
+                changes.changed[partition] = cluster.leaderships[partition]
+            elif outcome.refusal is Refusal.BAD_VERSION:
+                stale.append(partition)
+            else:
+                text = f"the state of {partition} cannot be written: {outcome.refusal.name}"
+                changes.failed[partition] = StateChangeFailedError(text)
+        if not stale:
+            return changes
+        remaining = yield from _refresh(cluster, stale, wanted, changes)
+    for partition in remaining:
+        text = f"the state of {partition} changed {MAX_ATTEMPTS} times meanwhile"
+        changes.failed[partition] = StateChangeFailedError(text)
+    return changes
+
+
+def _decide(
+    cluster: Cluster, partitions: Iterable[TopicPartition], decide: Decide, changes: Changes
+) -> dict[TopicPartition, LeaderAndIsr]:
+    wanted: dict[TopicPartition, LeaderAndIsr] = {}
+    for partition in partitions:
+        state = cluster.leaderships.get(partition)
+        try:
+            if state is None:
+                raise StateChangeFailedError(f"{partition} has no state yet")
+            new = decide(partition, state)
+        except StateChangeFailedError as error:
+            changes.failed[partition] = error
+            continue
+        if new is None:
+            changes.unchanged[partition] = state
+        else:
+            wanted[partition] = new
+    return wanted
+
+
+def _set_state(cluster: Cluster, partition: TopicPartition, state: LeaderAndIsr) -> Transaction:
+    data = encode_partition_state(state, cluster.epoch)
+    return (SetData(paths.partition_state(partition), data, state.partition_epoch),)
+
+
+def _refresh(
+    cluster: Cluster,
+    stale: list[TopicPartition],
+    wanted: Mapping[TopicPartition, LeaderAndIsr],
+    changes: Changes,
+) -> Plan[list[TopicPartition]]:
+    """Read what stands instead, and return the partitions to try again."""
+    again: list[TopicPartition] = []
+    states = yield from read_states(stale)
+    for partition in stale:
+        state = states.get(partition)
+        if state is None:
+            text = f"the state of {partition} is gone"
+            changes.failed[partition] = StateChangeFailedError(text)
+        elif state.controller_epoch > cluster.epoch:
+            text = f"{partition} was written by the controller of epoch {state.controller_epoch}"
+            changes.failed[partition] = StateChangeFailedError(text)
+        elif state.controller_epoch == cluster.epoch and state.same_content(wanted[partition]):
+            # Our own write: its answer was lost, and the repeated one was refused.
+            _adopt(cluster, partition, state)
+            changes.changed[partition] = state
+        else:
+            _adopt(cluster, partition, state)
+            again.append(partition)
+    return again
+
+
+def _adopt(cluster: Cluster, partition: TopicPartition, state: LeaderAndIsr) -> None:
+    cluster.leaderships[partition] = state
+
+
+def read_states(
+    partitions: Sequence[TopicPartition],
+) -> Plan[dict[TopicPartition, LeaderAndIsr]]:
+    """Return the states that the nodes hold; a partition without a readable one is left out."""
+    nodes = yield from read([paths.partition_state(partition) for partition in partitions])
+    states: dict[TopicPartition, LeaderAndIsr] = {}
+    for partition, node in zip(partitions, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            states[partition] = decode_partition_state(node.data, node.version)
+        except MalformedZnodeError:
+            continue
+    return states

@@ -1,0 +1,132 @@
+"""Brokers that come, go, come back and change (decision).
+
+A broker is an id with an epoch, the czxid of its registration: the same id with a larger epoch is
+another incarnation, and the old one has failed even if nobody saw it gone.
+
+Source: kafka.controller.KafkaController.processBrokerChange of Kafka 3.9.
+"""
+
+from collections.abc import Collection, Mapping
+
+from controller import deletion, reassignment
+from controller.cluster import Cluster, LiveBroker
+from controller.effects import Connect, Disconnect, Note, Plan, list_children, read
+from controller.errors import MalformedZnodeError
+from controller.notices import take_log_dir_events
+from controller.partition_moves import bring_online, repair_partitions
+from controller.replica_moves import mark, to_online
+from controller.replica_state import PartitionReplica, ReplicaState
+from controller.request_batch import RequestBatch
+from controller.znodes import paths
+from controller.znodes.registration import decode_registration
+from kafkawire.ids import BrokerId
+
+
+def read_brokers() -> Plan[dict[BrokerId, LiveBroker]]:
+    """Return the brokers that are registered, and watch for changes."""
+    names = yield from list_children(paths.BROKER_IDS, watch=True)
+    ids = sorted(BrokerId(int(name)) for name in names if name.isdecimal())
+    nodes = yield from read([paths.broker(one) for one in ids], watch=True)
+    brokers: dict[BrokerId, LiveBroker] = {}
+    for broker_id, node in zip(ids, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            registration = decode_registration(broker_id, node.data)
+        except MalformedZnodeError as error:
+            yield Note("broker.ignored", {"broker_id": broker_id, "error": str(error)})
+            continue
+        brokers[broker_id] = LiveBroker(registration, node.czxid)
+    return brokers
+
+
+def on_change(cluster: Cluster) -> Plan[None]:
+    """Bring the picture up to who is registered now."""
+    current = yield from read_brokers()
+    known = {broker_id: broker.epoch for broker_id, broker in cluster.brokers.items()}
+    new = current.keys() - known.keys()
+    dead = known.keys() - current.keys()
+    bounced = {one for one in current.keys() & known.keys() if current[one].epoch > known[one]}
+
+    gone = dead | bounced
+    if gone:
+        yield Disconnect(tuple(sorted(gone)))
+        for broker_id in gone:
+            del cluster.brokers[broker_id]
+        yield from on_failure(cluster, gone)
+    if came := {one: current[one] for one in sorted(new | bounced)}:
+        yield from on_startup(cluster, came)
+
+
+def on_failure(cluster: Cluster, dead: Collection[BrokerId]) -> Plan[None]:
+    """Do without brokers that are gone, and have left the picture of who is alive."""
+    for broker_id in dead:
+        cluster.offline_dirs.pop(broker_id, None)
+        cluster.shutting_down.discard(broker_id)
+    yield from on_replicas_lost(cluster, cluster.replicas_on(dead))
+
+
+def on_replicas_lost(cluster: Cluster, lost: Collection[PartitionReplica]) -> Plan[None]:
+    """Elect others where the leader is lost, and shrink the in-sync sets."""
+    batch = RequestBatch(cluster)
+    batch.add_update_metadata(cluster.brokers)
+    staying = [one for one in lost if not cluster.is_being_deleted(one.partition.topic)]
+    partitions = dict.fromkeys(replica.partition for replica in staying)
+    waiting = dict.fromkeys(cluster.partitions_without_leader())
+    yield from repair_partitions(cluster, batch, {**partitions, **waiting})
+    mark(cluster, staying, ReplicaState.OFFLINE)
+    # Those who were told nothing else still must know which replicas are offline.
+    batch.add_update_metadata(cluster.brokers, partitions)
+    yield from batch.send()
+    yield from deletion.on_replicas_failed(cluster, lost)
+
+
+def on_startup(cluster: Cluster, came: Mapping[BrokerId, LiveBroker]) -> Plan[None]:
+    """Tell new brokers everything, give them their replicas, and go on with what waited."""
+    existing = set(cluster.brokers)
+    for broker_id, broker in came.items():
+        cluster.brokers[broker_id] = broker
+        cluster.offline_dirs.pop(broker_id, None)
+        yield Connect(broker.registration, broker.epoch)
+    batch = RequestBatch(cluster)
+    batch.add_update_metadata(existing)
+    yield from batch.send()
+    batch.add_update_metadata(came, list(cluster.leaderships))
+    yield from batch.send()
+
+    replicas = cluster.replicas_on(came)
+    staying = [one for one in replicas if not cluster.is_being_deleted(one.partition.topic)]
+    yield from bring_online(cluster, batch)
+    to_online(cluster, batch, staying)
+    yield from batch.send()
+    joining = [
+        one for one in cluster.moving if not came.keys().isdisjoint(cluster.assignment(one).target)
+    ]
+    yield from reassignment.resume(cluster, joining)
+    yield from deletion.resume(cluster, {one.partition.topic for one in replicas})
+
+
+def on_modification(cluster: Cluster, broker_id: BrokerId) -> Plan[None]:
+    """Tell all brokers when one can be reached elsewhere now."""
+    [node] = yield from read((paths.broker(broker_id),), watch=True)
+    known = cluster.brokers.get(broker_id)
+    if node is None or known is None or node.czxid != known.epoch:
+        return
+    try:
+        registration = decode_registration(broker_id, node.data)
+    except MalformedZnodeError as error:
+        yield Note("broker.ignored", {"broker_id": broker_id, "error": str(error)})
+        return
+    if registration != known.registration:
+        cluster.brokers[broker_id] = LiveBroker(registration, node.czxid)
+        batch = RequestBatch(cluster)
+        batch.add_update_metadata(cluster.brokers)
+        yield from batch.send()
+
+
+def on_log_dir_events(cluster: Cluster) -> Plan[None]:
+    """Ask the brokers whose directories failed which replicas they lost; they answer that."""
+    brokers = yield from take_log_dir_events(cluster)
+    batch = RequestBatch(cluster)
+    to_online(cluster, batch, cluster.replicas_on(brokers))
+    yield from batch.send()

@@ -1,0 +1,233 @@
+"""Moves of partitions between states, and the elections that they need (decision).
+
+Each function changes the picture and the nodes, and adds to a batch what brokers must be told. The
+caller sends the batch.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, auto
+
+from controller import elections
+from controller.cluster import Cluster
+from controller.effects import Create, Outcome, Plan, Refusal, Transaction, read
+from controller.errors import MalformedZnodeError, StateChangeFailedError
+from controller.fenced_writes import Changes, Decide, change_states, read_states, write_fenced
+from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
+from controller.partition_state import PartitionState
+from controller.request_batch import RequestBatch
+from controller.znodes import paths
+from controller.znodes.config import decode_config
+from controller.znodes.partition_state import encode_partition_state
+from kafkawire.ids import BrokerId, TopicPartition
+
+UNCLEAN_KEY = "unclean.leader.election.enable"
+
+
+class Strategy(Enum):
+    """Why a leader is elected, which decides who may be one."""
+
+    OFFLINE = auto()
+    UNCLEAN = auto()
+    """As OFFLINE, but unclean whatever the topic's config says: an operator asked for it."""
+    PREFERRED = auto()
+    REASSIGNED = auto()
+    SHUTDOWN = auto()
+
+
+def create_partitions(
+    cluster: Cluster, batch: RequestBatch, partitions: Sequence[TopicPartition]
+) -> Plan[None]:
+    """Give NEW partitions their first leader: the first online replica, and all those in sync.
+
+    One without an online replica stays NEW until a broker returns.
+    """
+    states: dict[TopicPartition, LeaderAndIsr] = {}
+    for partition in partitions:
+        assert cluster.partition_state(partition) is PartitionState.NEW
+        replicas = cluster.assignment(partition).replicas
+        try:
+            states[partition] = elections.initial_state(
+                replicas, cluster.online(partition), cluster.epoch
+            )
+        except StateChangeFailedError:
+            continue
+    outcomes = yield from _write_first_states(cluster, states)
+    existing: list[TopicPartition] = []
+    for (partition, state), outcome in zip(states.items(), outcomes, strict=True):
+        if outcome.refusal is None:
+            _lead(cluster, batch, partition, state, is_new=True)
+        elif outcome.refusal is Refusal.NODE_EXISTS:
+            existing.append(partition)
+    yield from _adopt_existing(cluster, batch, existing, states)
+
+
+def _write_first_states(
+    cluster: Cluster, states: Mapping[TopicPartition, LeaderAndIsr]
+) -> Plan[list[Outcome]]:
+    topics = dict.fromkeys(partition.topic for partition in states)
+    # Each of the upper nodes may be there already, from a creation that was interrupted.
+    yield from write_fenced(cluster, [(Create(paths.partitions(one), None),) for one in topics])
+    yield from write_fenced(cluster, [(Create(paths.partition(one), None),) for one in states])
+    creations: list[Transaction] = [
+        (Create(paths.partition_state(one), encode_partition_state(state, cluster.epoch)),)
+        for one, state in states.items()
+    ]
+    return (yield from write_fenced(cluster, creations))
+
+
+def _adopt_existing(
+    cluster: Cluster,
+    batch: RequestBatch,
+    partitions: Sequence[TopicPartition],
+    wanted: Mapping[TopicPartition, LeaderAndIsr],
+) -> Plan[None]:
+    """Take over states that somebody created before; ours whose answer was lost among them."""
+    found = yield from read_states(partitions)
+    foreign: list[TopicPartition] = []
+    for partition, state in found.items():
+        if state.controller_epoch == cluster.epoch and state.same_content(wanted[partition]):
+            _lead(cluster, batch, partition, state, is_new=True)
+        elif state.controller_epoch <= cluster.epoch:
+            cluster.leaderships[partition] = state
+            cluster.move_partition(partition, PartitionState.OFFLINE)
+            foreign.append(partition)
+    yield from repair_partitions(cluster, batch, foreign)
+
+
+def elect(
+    cluster: Cluster,
+    batch: RequestBatch,
+    partitions: Iterable[TopicPartition],
+    strategy: Strategy,
+) -> Plan[Changes]:
+    """Elect a leader of each partition that has a state, by `strategy`."""
+    listed = list(partitions)
+    unclean = yield from _topics_allowing_unclean(cluster, listed, strategy)
+    changes = yield from change_states(cluster, listed, _decide(cluster, strategy, unclean))
+    for partition, state in changes.changed.items():
+        _lead(cluster, batch, partition, state)
+    return changes
+
+
+def _decide(cluster: Cluster, strategy: Strategy, unclean: set[str]) -> Decide:
+    def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
+        assignment, online = cluster.assignment(partition), cluster.online(partition)
+        match strategy:
+            case Strategy.PREFERRED:
+                return elections.elect_preferred(assignment.replicas, state, online)
+            case Strategy.REASSIGNED:
+                return elections.elect_reassigned(assignment.target, state, online)
+            case Strategy.SHUTDOWN:
+                online = cluster.online(partition, include_shutting_down=True)
+                return elections.elect_for_shutdown(
+                    assignment.replicas, state, online, cluster.shutting_down
+                )
+            case Strategy.OFFLINE | Strategy.UNCLEAN:
+                return elections.elect_offline(
+                    assignment.replicas, state, online, allow_unclean=partition.topic in unclean
+                )
+
+    return decide
+
+
+def repair_partitions(
+    cluster: Cluster, batch: RequestBatch, partitions: Iterable[TopicPartition]
+) -> Plan[Changes]:
+    """Replace dead leaders and drop dead members of in-sync sets, in one change per partition.
+
+    Every online replica of a changed partition is told. A partition without an eligible leader
+    becomes OFFLINE.
+    """
+    listed = [one for one in partitions if one in cluster.leaderships]
+    unclean = yield from _topics_allowing_unclean(cluster, listed, Strategy.OFFLINE)
+
+    def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
+        return elections.repair(
+            cluster.assignment(partition).replicas,
+            state,
+            cluster.online(partition),
+            allow_unclean=partition.topic in unclean,
+        )
+
+    changes = yield from change_states(cluster, listed, decide)
+    for partition, state in changes.changed.items():
+        _lead(cluster, batch, partition, state)
+    for partition, state in changes.unchanged.items():
+        if state.leader == NO_LEADER:
+            _go_offline(cluster, partition)
+    for partition in changes.failed:
+        if cluster.leaderships[partition].leader not in cluster.online(partition):
+            _go_offline(cluster, partition)
+    return changes
+
+
+def bring_online(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
+    """Find leaders for all partitions that wait for one."""
+    waiting = list(cluster.partitions_without_leader())
+    new = [one for one in waiting if cluster.partition_state(one) is PartitionState.NEW]
+    yield from create_partitions(cluster, batch, new)
+    yield from repair_partitions(
+        cluster,
+        batch,
+        [one for one in waiting if cluster.partition_state(one) is PartitionState.OFFLINE],
+    )
+
+
+def _lead(
+    cluster: Cluster,
+    batch: RequestBatch,
+    partition: TopicPartition,
+    state: LeaderAndIsr,
+    *,
+    is_new: bool = False,
+) -> None:
+    cluster.leaderships[partition] = state
+    if state.leader == NO_LEADER:
+        _go_offline(cluster, partition)
+    else:
+        cluster.move_partition(partition, PartitionState.ONLINE)
+    told = cluster.online(partition, include_shutting_down=True)
+    batch.add_leader_and_isr(sorted(told), partition, is_new=is_new)
+
+
+def _go_offline(cluster: Cluster, partition: TopicPartition) -> None:
+    cluster.move_partition(partition, PartitionState.OFFLINE)
+
+
+def _topics_allowing_unclean(
+    cluster: Cluster, partitions: Sequence[TopicPartition], strategy: Strategy
+) -> Plan[set[str]]:
+    """Return the topics in which an election may lose records.
+
+    The configs are read only of topics that need it: none of the in-sync replicas is online.
+    """
+    topics = dict.fromkeys(
+        partition.topic
+        for partition in partitions
+        if not _has_online_isr(cluster, partition) and cluster.online(partition)
+    )
+    if strategy is Strategy.UNCLEAN:
+        return set(topics)
+    if strategy is not Strategy.OFFLINE:
+        return set()
+    nodes = yield from read([paths.config(f"topics/{topic}") for topic in topics])
+    default = cluster.config.unclean_leader_election_enable
+    return {
+        topic
+        for topic, node in zip(topics, nodes, strict=True)
+        if _allows_unclean(node.data if node else None, default)
+    }
+
+
+def _has_online_isr(cluster: Cluster, partition: TopicPartition) -> bool:
+    state = cluster.leaderships.get(partition)
+    online: Iterable[BrokerId] = cluster.online(partition)
+    return state is not None and any(replica in state.isr for replica in online)
+
+
+def _allows_unclean(data: bytes | None, default: bool) -> bool:
+    try:
+        value = decode_config(data).get(UNCLEAN_KEY)
+    except MalformedZnodeError:
+        return False
+    return default if value is None else value.strip().lower() == "true"

@@ -1,0 +1,42 @@
+"""What can become of a partition (decision): the states, and who may follow whom.
+
+Source: kafka.controller.PartitionStateMachine of Kafka 3.9.
+"""
+
+from collections.abc import Mapping, Set
+from enum import Enum
+from typing import Final
+
+from controller.errors import InvalidTransition
+
+
+class PartitionState(Enum):
+    """NEW has replicas but no leader yet; ONLINE has one; OFFLINE had one that is gone."""
+
+    NON_EXISTENT = "non-existent"
+    NEW = "new"
+    ONLINE = "online"
+    OFFLINE = "offline"
+
+    def __str__(self) -> str:
+        """Return the word for messages."""
+        return self.value
+
+
+_P = PartitionState
+PREDECESSORS: Final[Mapping[PartitionState, Set[PartitionState]]] = {
+    _P.NEW: {_P.NON_EXISTENT},
+    _P.ONLINE: {_P.NEW, _P.ONLINE, _P.OFFLINE},
+    _P.OFFLINE: {_P.NEW, _P.ONLINE, _P.OFFLINE},
+    _P.NON_EXISTENT: {_P.OFFLINE},
+}
+
+
+def check_move(source: PartitionState, target: PartitionState) -> None:
+    """Pass a move that the table allows.
+
+    Raises:
+        InvalidTransition: any other.
+    """
+    if source not in PREDECESSORS[target]:
+        raise InvalidTransition(f"partition {source} -> {target}")

@@ -1,0 +1,46 @@
+"""Blocks of producer ids for brokers (decision): no id is given out twice."""
+
+from typing import Final
+
+from controller.cluster import Cluster
+from controller.effects import Create, Plan, Refusal, SetData, read
+from controller.errors import MalformedZnodeError
+from controller.fenced_writes import write_fenced
+from controller.znodes import paths
+from controller.znodes.cluster import (
+    ProducerIdBlock,
+    decode_producer_id_block,
+    next_producer_id_block,
+)
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
+
+MAX_ATTEMPTS: Final = 16
+
+
+def on_request(
+    cluster: Cluster, broker_id: BrokerId, broker_epoch: int
+) -> Plan[ProducerIdBlock | ErrorCode]:
+    """Return the next block; one whose answer is lost is lost with it."""
+    broker = cluster.brokers.get(broker_id)
+    if broker is None:
+        return ErrorCode.BROKER_ID_NOT_REGISTERED
+    if broker.epoch != broker_epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    path = paths.PRODUCER_ID_BLOCK
+    for _ in range(MAX_ATTEMPTS):
+        [node] = yield from read((path,))
+        try:
+            latest = decode_producer_id_block(node.data) if node and node.data else None
+            block = next_producer_id_block(broker_id, latest)
+        except MalformedZnodeError:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        write = (
+            SetData(path, block.encode(), node.version) if node else Create(path, block.encode())
+        )
+        [outcome] = yield from write_fenced(cluster, [(write,)])
+        if outcome.refusal is None:
+            return block
+        if outcome.refusal not in (Refusal.BAD_VERSION, Refusal.NODE_EXISTS):
+            break
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -1,0 +1,267 @@
+"""Moving partitions to other brokers (decision).
+
+Until the target is in sync the partition is held by origin and target. Phases: the new assignment
+is written (U); the new replicas are started and the leader, in a new epoch, knows them (A); when
+the target is in sync, the leader is moved into it, what remains is stopped and deleted, and the
+assignment becomes the target (B). Each step can be repeated by the next controller.
+
+Source: kafka.controller.KafkaController.onPartitionReassignment of Kafka 3.9.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from controller import deletion
+from controller.cluster import Cluster
+from controller.effects import Delete, Enqueue, Note, Plan, SetData, read
+from controller.errors import MalformedZnodeError, StateChangeFailedError
+from controller.events import ReassignmentNode
+from controller.fenced_writes import change_states, write_fenced
+from controller.leader_and_isr import LeaderAndIsr
+from controller.partition_moves import Strategy, elect
+from controller.replica_assignment import ReplicaAssignment, Replicas
+from controller.replica_moves import mark, to_deletion_started, to_new, to_offline, to_online
+from controller.replica_state import PartitionReplica, ReplicaState
+from controller.request_batch import RequestBatch
+from controller.znodes import paths
+from controller.znodes.admin import decode_reassignment, encode_reassignment
+from controller.znodes.topic import TopicAssignment
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, TopicPartition
+
+Wish = Sequence[BrokerId] | None
+"""Where a partition shall be; None takes back the move that is under way."""
+MAX_ROUNDS = 100
+"""How many requests of tools are taken one after the other in one event."""
+
+
+def fault_of(cluster: Cluster, partition: TopicPartition, wish: Wish) -> ErrorCode | None:
+    """Return why a partition cannot be moved as asked, or None."""
+    if cluster.is_being_deleted(partition.topic) or not cluster.assignment(partition).replicas:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if wish is None:
+        moving = cluster.assignment(partition).is_moving
+        return None if moving else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    if not wish or len(set(wish)) < len(wish) or min(wish) < 0:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    added = cluster.assignment(partition).reassign_to(wish).adding
+    if not set(added) <= set(cluster.live):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    return None
+
+
+def on_api_request(
+    cluster: Cluster, wishes: Mapping[TopicPartition, Wish]
+) -> Plan[dict[TopicPartition, ErrorCode]]:
+    """Begin or take back moves that a client asks for, and return what came of each."""
+    answers = {one: fault_of(cluster, one, wish) for one, wish in wishes.items()}
+    accepted = [one for one, fault in answers.items() if fault is None]
+    # What the client asks for now replaces what a tool asked for through the node.
+    yield from _forget_requests(cluster, accepted)
+    results = {one: fault or ErrorCode.NONE for one, fault in answers.items()}
+    for partition in accepted:
+        wish = wishes[partition]
+        results[partition] = yield from _begin(cluster, partition, wish)
+    return results
+
+
+def on_znode(cluster: Cluster) -> Plan[None]:
+    """Begin the moves that a tool asks for through the node."""
+    for _ in range(MAX_ROUNDS):
+        targets = yield from _requests(cluster)
+        fresh = {
+            partition: target
+            for partition, target in targets.items()
+            if partition not in cluster.moving or cluster.assignment(partition).target != target
+        }
+        if not fresh:
+            return
+        failed = {one for one, wish in fresh.items() if fault_of(cluster, one, wish)}
+        for partition in fresh.keys() - failed:
+            result = yield from _begin(cluster, partition, fresh[partition])
+            if result is not ErrorCode.NONE:
+                failed.add(partition)
+        if failed:
+            yield from _forget_requests(cluster, failed)
+
+
+def resume(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Plan[None]:
+    """Go on with the moves under way of `partitions`; one that fails is left for the next time."""
+    for partition in sorted(partitions):
+        if partition in cluster.moving:
+            try:
+                yield from proceed(cluster, partition, cluster.assignment(partition))
+            except StateChangeFailedError as error:
+                fields = {"partition": str(partition), "error": str(error)}
+                yield Note("reassignment.failed", fields)
+
+
+def complete_if_in_sync(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Plan[None]:
+    """End the moves among `partitions` whose target has caught up."""
+    for partition in sorted(partitions):
+        if partition in cluster.moving:
+            assignment = cluster.assignment(partition)
+            if _is_complete(cluster, partition, assignment):
+                yield from resume(cluster, (partition,))
+
+
+def _begin(cluster: Cluster, partition: TopicPartition, wish: Wish) -> Plan[ErrorCode]:
+    current = cluster.assignment(partition)
+    target = current.reassign_to(current.origin if wish is None else wish)
+    try:
+        yield from proceed(cluster, partition, target)
+    except StateChangeFailedError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE
+
+
+def proceed(
+    cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
+) -> Plan[None]:
+    """Take one move as far as it can go now.
+
+    Raises:
+        StateChangeFailedError: the partition's nodes are not as they must be.
+    """
+    deletion.halt(cluster, (partition.topic,))
+    yield from _record(cluster, partition, assignment)
+    if not _is_complete(cluster, partition, assignment):
+        yield from _start_adding(cluster, partition, assignment)
+        return
+    batch = RequestBatch(cluster)
+    to_online(cluster, batch, _replicas(partition, assignment.adding))
+    yield from batch.send()
+    final = ReplicaAssignment(replicas=assignment.target)
+    cluster.assign(partition, final)
+    yield from _move_leader(cluster, partition, final)
+    yield from _remove(cluster, partition, assignment.removing)
+    yield from _write_assignment(cluster, partition.topic)
+    yield from _forget_requests(cluster, (partition,), final.replicas)
+    cluster.moving.discard(partition)
+    batch.add_update_metadata(cluster.brokers, (partition,))
+    yield from batch.send()
+    yield from deletion.resume(cluster, (partition.topic,))
+
+
+def _record(
+    cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
+) -> Plan[None]:
+    """Phase U: write what shall be, and drop what an earlier move was adding."""
+    current = cluster.assignment(partition)
+    if current != assignment:
+        cluster.assign(partition, assignment)
+        yield from _write_assignment(cluster, partition.topic)
+        dropped = [one for one in current.replicas if one not in assignment.replicas]
+        yield from _remove(cluster, partition, dropped)
+    cluster.moving.add(partition)
+
+
+def _start_adding(
+    cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
+) -> Plan[None]:
+    """Phase A: tell the leader, in a new epoch, and start the new replicas."""
+    batch = RequestBatch(cluster)
+    yield from _raise_epoch(cluster, partition)
+    batch.add_leader_and_isr(assignment.origin, partition)
+    batch.add_leader_and_isr(assignment.adding, partition, is_new=True)
+    to_new(cluster, batch, _replicas(partition, assignment.adding))
+    yield from batch.send()
+
+
+def _is_complete(
+    cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
+) -> bool:
+    state = cluster.leaderships.get(partition)
+    if not assignment.is_moving:
+        return True
+    return state is not None and set(assignment.target) <= set(state.isr)
+
+
+def _move_leader(
+    cluster: Cluster, partition: TopicPartition, final: ReplicaAssignment
+) -> Plan[None]:
+    """Phase B: a leader within the target, that knows who the replicas are now."""
+    batch = RequestBatch(cluster)
+    leader = cluster.leaderships[partition].leader
+    if leader in final.replicas and cluster.is_online(leader, partition):
+        yield from _raise_epoch(cluster, partition)
+        batch.add_leader_and_isr(final.replicas, partition)
+    else:
+        yield from elect(cluster, batch, (partition,), Strategy.REASSIGNED)
+    yield from batch.send()
+
+
+def _raise_epoch(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
+    def decide(_: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
+        return state.led_by(state.leader)
+
+    changes = yield from change_states(cluster, (partition,), decide)
+    if partition in changes.failed:
+        raise changes.failed[partition]
+
+
+def _remove(cluster: Cluster, partition: TopicPartition, gone: Sequence[BrokerId]) -> Plan[None]:
+    """Stop replicas, delete them, and forget them without waiting for their brokers."""
+    replicas = _replicas(partition, gone)
+    for replica in replicas:
+        if cluster.replica_state(replica) is ReplicaState.NON_EXISTENT:
+            cluster.start_replica(replica, ReplicaState.OFFLINE)
+    batch = RequestBatch(cluster)
+    yield from to_offline(cluster, batch, replicas)
+    yield from batch.send()
+    to_deletion_started(cluster, batch, replicas)
+    yield from batch.send()
+    mark(cluster, replicas, ReplicaState.DELETION_SUCCESSFUL)
+    mark(cluster, replicas, ReplicaState.NON_EXISTENT)
+
+
+def _write_assignment(cluster: Cluster, topic: str) -> Plan[None]:
+    partitions = {one.partition: cluster.assignment(one) for one in cluster.partitions_of(topic)}
+    data = TopicAssignment(cluster.topic_ids.get(topic), partitions).encode()
+    [outcome] = yield from write_fenced(cluster, [(SetData(paths.topic(topic), data, -1),)])
+    if outcome.refusal is not None:
+        text = f"the assignment of {topic} cannot be written: {outcome.refusal.name}"
+        raise StateChangeFailedError(text)
+
+
+def _requests(cluster: Cluster) -> Plan[dict[TopicPartition, Replicas]]:
+    """Return what tools ask for; a node that cannot be read is deleted."""
+    [node] = yield from read((paths.REASSIGN_PARTITIONS,), watch=True)
+    if node is None:
+        return {}
+    try:
+        return decode_reassignment(node.data)
+    except MalformedZnodeError:
+        yield from write_fenced(cluster, [(Delete(paths.REASSIGN_PARTITIONS, node.version),)])
+        return {}
+
+
+def _forget_requests(
+    cluster: Cluster, partitions: Collection[TopicPartition], target: Replicas | None = None
+) -> Plan[None]:
+    """Drop the requests of tools for `partitions`: those for `target`, or (None) all."""
+    [node] = yield from read((paths.REASSIGN_PARTITIONS,))
+    if node is None:
+        return
+    try:
+        wanted = decode_reassignment(node.data)
+    except MalformedZnodeError:
+        return
+    left = {
+        one: wish
+        for one, wish in wanted.items()
+        if one not in partitions or (target is not None and wish != target)
+    }
+    if left == wanted:
+        return
+    if left:
+        data = encode_reassignment(left)
+        change = SetData(paths.REASSIGN_PARTITIONS, data, node.version)
+        yield from write_fenced(cluster, [(change,)])
+    else:
+        yield from write_fenced(cluster, [(Delete(paths.REASSIGN_PARTITIONS, node.version),)])
+        # The next request may be there before anybody watches for it.
+        yield Enqueue(ReassignmentNode())
+
+
+def _replicas(partition: TopicPartition, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:
+    return [PartitionReplica(partition, broker) for broker in brokers]

@@ -1,0 +1,95 @@
+"""Elections that somebody asks for: a client, a tool through the node, or the balance (decision).
+
+Source: kafka.controller.KafkaController.processReplicaLeaderElection,
+checkAndTriggerAutoLeaderRebalance of Kafka 3.9.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from controller import elections
+from controller.cluster import Cluster
+from controller.effects import Delete, Enqueue, Plan, read
+from controller.errors import MalformedZnodeError
+from controller.events import PreferredElectionNode
+from controller.fenced_writes import write_fenced
+from controller.leader_and_isr import NO_LEADER
+from controller.partition_moves import Strategy, elect
+from controller.partition_state import PartitionState
+from controller.request_batch import RequestBatch
+from controller.znodes import paths
+from controller.znodes.notification import decode_partitions
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, TopicPartition
+
+Results = dict[TopicPartition, ErrorCode]
+
+
+def on_request(
+    cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, is_unclean: bool = False
+) -> Plan[Results]:
+    """Elect where it is needed, and return what came of each partition."""
+    listed = sorted(cluster.partitions if partitions is None else partitions)
+    results = {one: _needlessness(cluster, one, is_unclean=is_unclean) for one in listed}
+    wanted = [one for one, code in results.items() if code is ErrorCode.NONE]
+    strategy = Strategy.UNCLEAN if is_unclean else Strategy.PREFERRED
+    batch = RequestBatch(cluster)
+    changes = yield from elect(cluster, batch, wanted, strategy)
+    yield from batch.send()
+    failure = (
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        if is_unclean
+        else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    )
+    return results | dict.fromkeys(changes.failed, failure)
+
+
+def _needlessness(cluster: Cluster, partition: TopicPartition, *, is_unclean: bool) -> ErrorCode:
+    """Return why no election is needed or possible; NONE if one is."""
+    state = cluster.leaderships.get(partition)
+    if state is None or cluster.partition_state(partition) is PartitionState.NON_EXISTENT:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if cluster.is_being_deleted(partition.topic):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if is_unclean:
+        has_leader = state.leader != NO_LEADER and state.leader in cluster.brokers
+    else:
+        has_leader = state.leader == cluster.assignment(partition).replicas[0]
+    return ErrorCode.ELECTION_NOT_NEEDED if has_leader else ErrorCode.NONE
+
+
+def on_znode(cluster: Cluster) -> Plan[None]:
+    """Elect what a tool asks for through the node, and delete the node."""
+    [node] = yield from read((paths.PREFERRED_ELECTION,), watch=True)
+    if node is None:
+        return
+    try:
+        partitions: Sequence[TopicPartition] = decode_partitions(node.data)
+    except MalformedZnodeError:
+        partitions = ()
+    yield from on_request(cluster, partitions)
+    yield from write_fenced(cluster, [(Delete(paths.PREFERRED_ELECTION, node.version),)])
+    # The next request may be there before anybody watches for it.
+    yield Enqueue(PreferredElectionNode())
+
+
+def on_rebalance(cluster: Cluster) -> Plan[None]:
+    """Give each broker back what it should lead, if too much of it is led elsewhere."""
+    preferred: dict[BrokerId, list[TopicPartition]] = {}
+    for partition in sorted(cluster.partitions):
+        if partition in cluster.leaderships and not cluster.is_being_deleted(partition.topic):
+            first = cluster.assignment(partition).replicas[0]
+            preferred.setdefault(first, []).append(partition)
+    limit = cluster.config.leader_imbalance_per_broker_percentage / 100
+    for broker, partitions in preferred.items():
+        elsewhere = [one for one in partitions if cluster.leaderships[one].leader != broker]
+        if len(elsewhere) > limit * len(partitions):
+            candidates = [one for one in elsewhere if _may_return(cluster, one)]
+            yield from on_request(cluster, candidates)
+
+
+def _may_return(cluster: Cluster, partition: TopicPartition) -> bool:
+    return elections.may_lead_as_preferred(
+        cluster.assignment(partition).replicas,
+        cluster.leaderships[partition],
+        cluster.online(partition),
+    )

@@ -1,0 +1,117 @@
+"""Topics and partitions that appear (decision).
+
+A topic is created by writing its node; the controller finds it, and gives its partitions leaders.
+Partitions are added by rewriting the node.
+
+Source: kafka.controller.KafkaController.processTopicChange, processPartitionModifications.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from controller.cluster import Cluster
+from controller.effects import Plan, SetData, list_children, read
+from controller.errors import MalformedZnodeError
+from controller.fenced_writes import write_fenced
+from controller.partition_moves import create_partitions
+from controller.partition_state import PartitionState
+from controller.replica_moves import to_new, to_online
+from controller.request_batch import RequestBatch
+from controller.znodes import paths
+from controller.znodes.topic import TopicAssignment, decode_topic
+from kafkawire.ids import TopicId, TopicPartition
+
+NewTopicId = Callable[[], TopicId]
+
+
+def on_topic_change(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
+    """Begin new topics, and forget those whose nodes are gone."""
+    names = set((yield from list_children(paths.TOPICS, watch=True)))
+    for gone in set(cluster.topics) - names:
+        cluster.remove_topic(gone)
+    partitions = yield from adopt_topics(cluster, sorted(names - set(cluster.topics)), new_topic_id)
+    yield from begin_partitions(cluster, partitions)
+
+
+def adopt_topics(
+    cluster: Cluster, topics: Sequence[str], new_topic_id: NewTopicId
+) -> Plan[list[TopicPartition]]:
+    """Take topics into the picture, watch them, and return their partitions.
+
+    A topic without an id, made by an old tool, gets one.
+    """
+    nodes = yield from read([paths.topic(topic) for topic in topics], watch=True)
+    partitions: list[TopicPartition] = []
+    unnamed: dict[str, TopicAssignment] = {}
+    changes: list[tuple[SetData]] = []
+    for topic, node in zip(topics, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            assignment = decode_topic(node.data)
+        except MalformedZnodeError:
+            continue
+        if assignment.topic_id is None:
+            unnamed[topic] = TopicAssignment(new_topic_id(), assignment.partitions)
+            change = SetData(paths.topic(topic), unnamed[topic].encode(), node.version)
+            changes.append((change,))
+        else:
+            partitions += _adopt(cluster, topic, assignment)
+    outcomes = yield from write_fenced(cluster, changes)
+    for (topic, assignment), outcome in zip(unnamed.items(), outcomes, strict=True):
+        # Refused: the node has changed meanwhile, which its watch will tell.
+        if outcome.refusal is None:
+            partitions += _adopt(cluster, topic, assignment)
+    return partitions
+
+
+def _adopt(cluster: Cluster, topic: str, assignment: TopicAssignment) -> list[TopicPartition]:
+    cluster.add_topic(topic, assignment.topic_id)
+    for number, replicas in assignment.partitions.items():
+        partition = TopicPartition(topic, number)
+        cluster.assign(partition, replicas)
+        if replicas.is_moving:
+            cluster.moving.add(partition)
+    return cluster.partitions_of(topic)
+
+
+def begin_partitions(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Plan[None]:
+    """Give partitions that never had one their first leader."""
+    new = [one for one in partitions if one not in cluster.leaderships]
+    for partition in new:
+        cluster.move_partition(partition, PartitionState.NEW)
+    batch = RequestBatch(cluster)
+    replicas = cluster.replicas_of(new)
+    to_new(cluster, batch, replicas)
+    yield from create_partitions(cluster, batch, new)
+    to_online(cluster, batch, replicas)
+    yield from batch.send()
+
+
+def on_partition_modification(cluster: Cluster, topic: str, new_topic_id: NewTopicId) -> Plan[None]:
+    """Begin partitions that were added to a topic; while it is deleted they are taken back."""
+    [node] = yield from read((paths.topic(topic),), watch=True)
+    if node is None:
+        return
+    if topic not in cluster.topics:
+        partitions = yield from adopt_topics(cluster, (topic,), new_topic_id)
+        yield from begin_partitions(cluster, partitions)
+        return
+    try:
+        assignment = decode_topic(node.data)
+    except MalformedZnodeError:
+        return
+    added = {
+        TopicPartition(topic, number): replicas
+        for number, replicas in assignment.partitions.items()
+        if not cluster.assignment(TopicPartition(topic, number)).replicas
+    }
+    if not added:
+        return
+    if cluster.is_being_deleted(topic):
+        existing = {one.partition: cluster.assignment(one) for one in cluster.partitions_of(topic)}
+        data = TopicAssignment(cluster.topic_ids.get(topic), existing).encode()
+        yield from write_fenced(cluster, [(SetData(paths.topic(topic), data, node.version),)])
+        return
+    for partition, replicas in added.items():
+        cluster.assign(partition, replicas)
+    yield from begin_partitions(cluster, sorted(added))

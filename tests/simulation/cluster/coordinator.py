@@ -1,0 +1,210 @@
+"""A coordinator in memory: versioned nodes, sessions, ephemeral nodes, one-shot watches, multi.
+
+It is kinder to a zombie than a real one: the transactions of a session that is over are still
+applied, unless they create ephemeral nodes. So the controller's fence alone must hold them off.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from controller.effects import (
+    Answer,
+    Check,
+    Children,
+    Create,
+    Delete,
+    ListChildren,
+    Node,
+    Nodes,
+    Op,
+    Outcome,
+    Outcomes,
+    Read,
+    Refusal,
+    SetData,
+    Transaction,
+    Write,
+)
+
+
+class SessionExpiredError(Exception):
+    """The session is over, and the request needs one."""
+
+
+class Fired(NamedTuple):
+    """A watch that a change has set off."""
+
+    session: int
+    path: str
+    is_children: bool
+    is_deleted: bool
+
+
+@dataclass(slots=True)
+class _Znode:
+    data: bytes | None
+    version: int
+    czxid: int
+    owner: int
+
+
+Observer = Callable[[str, bytes | None, bytes | None], None]
+"""Called with path, old and new data of every write; None is no node."""
+
+
+class Coordinator:
+    """The tree, and who watches it."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, _Znode] = {"/": _Znode(None, 0, 0, 0)}
+        self.sessions: set[int] = set()
+        self.fired: list[Fired] = []
+        self.observers: list[Observer] = []
+        self._node_watches: dict[str, set[int]] = {}
+        self._child_watches: dict[str, set[int]] = {}
+        self._zxid = 0
+        self._last_session = 0
+
+    def open_session(self) -> int:
+        """Begin a session."""
+        self._last_session += 1
+        self.sessions.add(self._last_session)
+        return self._last_session
+
+    def end_session(self, session: int) -> None:
+        """End a session, and with it its ephemeral nodes, in one transaction."""
+        if session not in self.sessions:
+            return
+        self.sessions.discard(session)
+        self._zxid += 1
+        for path in [path for path, node in self.nodes.items() if node.owner == session]:
+            self._delete(path)
+
+    def perform(self, session: int, effect: Read | ListChildren | Write) -> Answer:
+        """Apply one request of `session` and return its answer."""
+        match effect:
+            case Read(paths, watch):
+                if watch:
+                    for path in paths:
+                        self._node_watches.setdefault(path, set()).add(session)
+                return Nodes(tuple(self.read(path) for path in paths))
+            case ListChildren(path, watch):
+                if watch:
+                    self._child_watches.setdefault(path, set()).add(session)
+                return Children(tuple(self.children(path)))
+            case Write(transactions):
+                return Outcomes(tuple(self._apply(session, one) for one in transactions))
+
+    def read(self, path: str) -> Node | None:
+        """Return a node."""
+        node = self.nodes.get(path)
+        return None if node is None else Node(node.data, node.version, node.czxid, node.owner)
+
+    def children(self, path: str) -> list[str]:
+        """Return the names below a node."""
+        prefix = path.rstrip("/") + "/"
+        return sorted(
+            one[len(prefix) :]
+            for one in self.nodes
+            if one.startswith(prefix) and "/" not in one[len(prefix) :] and one != "/"
+        )
+
+    def put(self, path: str, data: bytes | None = None) -> None:
+        """Write a node as a tool does, with its parents."""
+        parts = path.split("/")[1:]
+        for count in range(1, len(parts)):
+            parent = "/" + "/".join(parts[:count])
+            if parent not in self.nodes:
+                self._apply(0, (Create(parent, None),))
+        op: Op = SetData(path, data, -1) if path in self.nodes else Create(path, data)
+        self._apply(0, (op,))
+
+    def remove(self, path: str) -> None:
+        """Delete a node as a tool does."""
+        self._apply(0, (Delete(path),))
+
+    def _apply(self, session: int, transaction: Transaction) -> Outcome:
+        if session not in self.sessions and any(
+            isinstance(op, Create) and op.ephemeral for op in transaction
+        ):
+            raise SessionExpiredError
+        shadow = dict(self._versions(transaction))
+        for number, op in enumerate(transaction):
+            if refusal := self._refusal(op, shadow):
+                return Outcome((), refusal, number)
+            match op:
+                case Create(path):
+                    shadow[path] = 0
+                case SetData(path):
+                    shadow[path] = (shadow[path] or 0) + 1
+                case Delete(path):
+                    shadow[path] = None
+                case Check():
+                    pass
+        self._zxid += 1
+        return Outcome(tuple(self._do(session, op) for op in transaction))
+
+    def _versions(self, transaction: Transaction) -> list[tuple[str, int | None]]:
+        return [
+            (op.path, node.version if (node := self.nodes.get(op.path)) else None)
+            for op in transaction
+        ]
+
+    def _refusal(self, op: Op, versions: dict[str, int | None]) -> Refusal | None:
+        version = versions[op.path]
+        if isinstance(op, Create):
+            parent = op.path.rpartition("/")[0] or "/"
+            if version is not None:
+                return Refusal.NODE_EXISTS
+            has_parent = parent in self.nodes or versions.get(parent) is not None
+            return None if has_parent else Refusal.NO_NODE
+        if version is None:
+            return Refusal.NO_NODE
+        if op.version not in (-1, version):
+            return Refusal.BAD_VERSION
+        if isinstance(op, Delete):
+            below = [f"{op.path}/{name}" for name in self.children(op.path)]
+            if any(versions.get(path, 0) is not None for path in below):
+                return Refusal.NOT_EMPTY
+        return None
+
+    def _do(self, session: int, op: Op) -> int:
+        match op:
+            case Create(path, data, ephemeral):
+                self.nodes[path] = _Znode(data, 0, self._zxid, session if ephemeral else 0)
+                self._fire(path, is_deleted=False)
+                self._fire_parent(path)
+                self._observe(path, None, data)
+                return 0
+            case SetData(path, data):
+                node = self.nodes[path]
+                old, node.data = node.data, data
+                node.version += 1
+                self._fire(path, is_deleted=False)
+                self._observe(path, old, data)
+                return node.version
+            case Delete(path):
+                self._delete(path)
+                return 0
+            case Check(path):
+                return self.nodes[path].version
+
+    def _delete(self, path: str) -> None:
+        old = self.nodes.pop(path)
+        self._fire(path, is_deleted=True)
+        self._fire_parent(path)
+        self._observe(path, old.data, None)
+
+    def _fire(self, path: str, *, is_deleted: bool) -> None:
+        for session in sorted(self._node_watches.pop(path, ())):
+            self.fired.append(Fired(session, path, is_children=False, is_deleted=is_deleted))
+
+    def _fire_parent(self, path: str) -> None:
+        parent = path.rpartition("/")[0] or "/"
+        for session in sorted(self._child_watches.pop(parent, ())):
+            self.fired.append(Fired(session, parent, is_children=True, is_deleted=False))
+
+    def _observe(self, path: str, old: bytes | None, new: bytes | None) -> None:
+        for observer in self.observers:
+            observer(path, old, new)

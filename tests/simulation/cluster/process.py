@@ -1,0 +1,570 @@
+"""A simulated broker process: the real planner, channels and replica decisions, and no I/O.
+
+Whatever reaches a paused process waits; whatever reaches a dead one is lost. Between any two
+effects of a plan other things happen.
+"""
+
+import uuid
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from broker.control_fence import ControlFence, refuse_stop
+from broker.leadership import Limits, Proposal, Recorded
+from controller import events as e
+from controller.broker_registration import Registered, Sessions, create_top_nodes, register
+from controller.channel import RETRY_BACKOFF_MS, Channel, ControlResponse
+from controller.config import ControllerConfig
+from controller.effects import (
+    Answer,
+    BrokerRequest,
+    Connect,
+    ControlRequest,
+    Disconnect,
+    Effect,
+    Enqueue,
+    ListChildren,
+    Note,
+    Plan,
+    Read,
+    Send,
+    Write,
+)
+from controller.event_queue import EventQueue
+from controller.plan import Planner
+from controller.znodes.registration import Endpoint, Registration
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from kafkawire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from kafkawire.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from tests.simulation.cluster.coordinator import Coordinator, Fired, SessionExpiredError
+from tests.simulation.cluster.fake_log import FakeLog
+from tests.simulation.cluster.network import Clock, Network
+from tests.simulation.cluster.replica import MAX_LAG_MS, FetchAnswer, Replica
+
+COORDINATOR = -1
+REQUEST_TIMEOUT_MS = 150
+TICK_MS = 40
+FETCH_EVERY_MS = 30
+ALTER_PARTITION_VERSION = 3
+
+Reply = Callable[[Any], None]
+
+
+class Disk:
+    """What survives the process."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, FakeLog] = {}
+        self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        self.high_watermarks: dict[TopicPartition, Offset] = {}
+        self.session = 0
+
+
+class Surroundings(Protocol):
+    """What a process needs of the world."""
+
+    clock: Clock
+    network: Network
+    coordinator: Coordinator
+    min_insync_replicas: int
+    unclean_default: bool
+
+    def process(self, broker_id: BrokerId) -> "Process | None":
+        """Return the process that runs as a broker now."""
+
+    def chance(self, probability: float) -> bool:
+        """Throw the dice."""
+
+    def pick_ms(self, limit: int) -> int:
+        """Return a number below `limit`."""
+
+    def new_topic_id(self) -> uuid.UUID:
+        """Return an id that no topic has."""
+
+    def on_change(self, broker_id: BrokerId, replica: Replica) -> None:
+        """Check a replica that may have changed."""
+
+    def on_failure(self, error: BaseException) -> None:
+        """Take note of a bug."""
+
+
+class Process:
+    """One life of a broker."""
+
+    def __init__(self, broker_id: BrokerId, disk: Disk, world: Surroundings) -> None:
+        self.broker_id = broker_id
+        self.disk = disk
+        self.world = world
+        self.is_alive = True
+        self.is_paused = False
+        self.pause_at_effect: int | None = None
+        self.effect_count = 0
+        self.backlog: list[Callable[[], None]] = []
+        config = ControllerConfig(
+            broker_id=broker_id, unclean_leader_election_enable=world.unclean_default
+        )
+        self.planner = Planner(config, world.new_topic_id)
+        self.queue: EventQueue[Reply] = EventQueue()
+        self.is_planning = False
+        self.reign = 0
+        self.channels: dict[BrokerId, Channel] = {}
+        self.session = world.coordinator.open_session()
+        self.fence: ControlFence | None = None
+        self.controller_id: BrokerId | None = None
+        self.replicas: dict[TopicPartition, Replica] = {}
+        self.metadata: dict[TopicPartition, tuple[int, int]] = {}
+        self.live: set[BrokerId] = set()
+        self._run(create_top_nodes(), lambda _: self._register())
+        self._tick()
+        self._fetch_all()
+
+    # Life
+
+    def act(self, action: Callable[[], None]) -> None:
+        """Do something, now or when the pause is over."""
+        if not self.is_alive:
+            return
+        if self.is_paused:
+            self.backlog.append(action)
+        else:
+            action()
+
+    def resume(self) -> None:
+        """End a pause: everything that waited happens now, in order."""
+        self.is_paused = False
+        waiting, self.backlog = self.backlog, []
+        for action in waiting:
+            self.act(action)
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Do something after a while, unless dead by then."""
+        self.world.clock.after(delay_ms, lambda: self.act(action))
+
+    def _register(self) -> None:
+        registration = Registration(
+            broker_id=self.broker_id, endpoints=(Endpoint("PLAINTEXT", "h", 9092 + self.broker_id),)
+        )
+        data = registration.encode(timestamp_ms=self.world.clock.now_ms)
+        sessions = Sessions(self.session, self.disk.session)
+        self._run(register(self.broker_id, data, sessions), self._on_registered)
+
+    def _on_registered(self, result: object) -> None:
+        if not isinstance(result, Registered):
+            self.later(100, self._register)
+            return
+        self.disk.session = self.session
+        if self.fence is None:
+            self.fence = ControlFence(result.broker_epoch)
+        self.fence.broker_epoch = result.broker_epoch
+        self.put(e.Reelect())
+
+    def _tick(self) -> None:
+        if self.session not in self.world.coordinator.sessions and self.fence is not None:
+            self._expire()
+        for replica in list(self.replicas.values()):
+            if replica.leadership is not None:
+                replica.leadership.on_tick(self.world.clock.now_ms)
+                self._propose(replica)
+            if self.world.chance(0.2):
+                self.disk.high_watermarks[replica.partition] = replica.high_watermark
+        self.later(TICK_MS, self._tick)
+
+    def _expire(self) -> None:
+        self.session = self.world.coordinator.open_session()
+        for event, reply in self.queue.expire(lambda _: self._register()):
+            if not isinstance(event, e.Expire):
+                reply(ErrorCode.NOT_CONTROLLER)
+        self._plan_next()
+
+    # The controller component
+
+    def put(self, event: e.Event, reply: Reply = lambda _: None) -> None:
+        """Let the controller component process an event."""
+        self.queue.put(event, reply)
+        self._plan_next()
+
+    def on_watch(self, fired: Fired) -> None:
+        """Take a notice of the coordinator."""
+        if fired.session != self.session:
+            return
+        event = (
+            e.event_of_children(fired.path)
+            if fired.is_children
+            else e.event_of_node(fired.path, is_deleted=fired.is_deleted)
+        )
+        if event is not None:
+            self.put(event)
+
+    def _plan_next(self) -> None:
+        if self.is_planning or not len(self.queue):
+            return
+        self.is_planning = True
+        event, reply = self.queue.take()
+
+        def done(result: object) -> None:
+            self.is_planning = False
+            reply(result)
+            self._plan_next()
+
+        self._run(self.planner.plan(event, self.world.clock.now_ms), done)
+
+    def _run(self, plan: Plan[Any], done: Callable[[Any], None]) -> None:
+        self._continue(plan, None, done)
+
+    def _continue(self, plan: Plan[Any], answer: Answer, done: Callable[[Any], None]) -> None:
+        try:
+            effect = plan.send(answer)
+        except StopIteration as stop:
+            done(stop.value)
+            return
+        except Exception as error:
+            self.world.on_failure(error)
+            raise
+        self.effect_count += 1
+        if self.effect_count == self.pause_at_effect:
+            self.is_paused = True
+        if isinstance(effect, Read | ListChildren | Write):
+            self._ask(effect, lambda found: self._continue(plan, found, done))
+        else:
+            self.act(lambda: self._perform(effect))
+            self.later(self.world.pick_ms(3), lambda: self._continue(plan, None, done))
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send(requests):
+                for request in requests:
+                    self._send(request)
+            case Connect(registration, epoch):
+                self._close(registration.broker_id)
+                channel = Channel(registration.broker_id, epoch)
+                self.channels[registration.broker_id] = channel
+            case Disconnect(brokers):
+                self.reign += brokers is None
+                for broker in list(self.channels) if brokers is None else brokers:
+                    self._close(broker)
+            case Enqueue(event, delay_ms):
+                reign = self.reign
+                self.later(delay_ms, lambda: self.put(event) if reign == self.reign else None)
+            case Note():
+                pass
+            case _:
+                raise AssertionError(effect)
+
+    def _close(self, broker: BrokerId) -> None:
+        if broker in self.channels:
+            self.channels.pop(broker).close()
+
+    def _ask(self, effect: Read | ListChildren | Write, done: Callable[[Answer], None]) -> None:
+        """Ask the coordinator until it answers; the same request may be applied several times."""
+        is_open = True
+        network, coordinator, session = self.world.network, self.world.coordinator, self.session
+
+        def execute() -> None:
+            try:
+                answer = coordinator.perform(session, effect)
+            except SessionExpiredError:
+                network.send(COORDINATOR, self.broker_id, lambda: self.act(refuse))
+                return
+            network.send(COORDINATOR, self.broker_id, lambda: self.act(lambda: finish(answer)))
+
+        def finish(answer: Answer) -> None:
+            nonlocal is_open
+            if is_open:
+                is_open = False
+                done(answer)
+
+        def refuse() -> None:
+            nonlocal is_open, session
+            # A real client fails the operation; here the next session repeats it.
+            if is_open and session == self.session:
+                if self.fence is None:
+                    self.session = self.world.coordinator.open_session()
+                else:
+                    self._expire()
+            session = self.session
+
+        def attempt() -> None:
+            if is_open:
+                network.send(self.broker_id, COORDINATOR, execute)
+                self.later(REQUEST_TIMEOUT_MS, attempt)
+
+        attempt()
+
+    def _send(self, request: BrokerRequest) -> None:
+        channel = self.channels.get(request.broker_id)
+        if channel is not None:
+            channel.put(request)
+            self._pump(channel)
+
+    def _pump(self, channel: Channel) -> None:
+        request = channel.next()
+        if request is None:
+            return
+        is_open = True
+
+        def finish(response: ControlResponse) -> None:
+            nonlocal is_open
+            if is_open:
+                is_open = False
+                event = channel.on_response(response)
+                if event is not None:
+                    self.put(event)
+                self._pump(channel)
+
+        def give_up() -> None:
+            nonlocal is_open
+            if is_open:
+                is_open = False
+                channel.on_failure()
+                self.later(RETRY_BACKOFF_MS, lambda: self._pump(channel))
+
+        self._call(
+            channel.broker_id, lambda one, reply: one.on_control(request.message, reply), finish
+        )
+        self.later(REQUEST_TIMEOUT_MS, give_up)
+
+    def _call(
+        self, target: BrokerId, action: "Callable[[Process, Reply], None]", finish: Reply
+    ) -> None:
+        """Let another process do something and send its reply back, if both ways hold."""
+        network = self.world.network
+
+        def answer(response: object) -> None:
+            network.send(target, self.broker_id, lambda: self.act(lambda: finish(response)))
+
+        def deliver() -> None:
+            process = self.world.process(target)
+            if process is not None:
+                process.act(lambda: action(process, answer))
+
+        network.send(self.broker_id, target, deliver)
+
+    # The broker
+
+    def on_control(self, message: ControlRequest, reply: Reply) -> None:
+        """Obey a controller, or refuse it."""
+        if self.fence is None:
+            return
+        code = self.fence.refuse(message.controller_epoch, message.broker_epoch)
+        if code is None:
+            self.controller_id = BrokerId(message.controller_id)
+        match message:
+            case LeaderAndIsrRequest():
+                reply(self._on_leader_and_isr(message, code))
+            case UpdateMetadataRequest():
+                reply(self._on_update_metadata(message, code))
+            case StopReplicaRequest():
+                reply(self._on_stop_replica(message, code))
+
+    def _on_leader_and_isr(
+        self, message: LeaderAndIsrRequest, code: ErrorCode | None
+    ) -> LeaderAndIsrResponse:
+        if code is not None:
+            return LeaderAndIsrResponse(error_code=code)
+        topics = []
+        for topic in message.topic_states:
+            errors = []
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                replica = self._replica(partition, topic.topic_id)
+                result = replica.apply(
+                    self.broker_id,
+                    state,
+                    topic.topic_id,
+                    Limits(
+                        min_insync_replicas=self.world.min_insync_replicas, max_lag_ms=MAX_LAG_MS
+                    ),
+                    self._live_epoch,
+                    self.world.clock.now_ms,
+                )
+                self.world.on_change(self.broker_id, replica)
+                errors.append(
+                    LeaderAndIsrPartitionError(
+                        partition_index=state.partition_index, error_code=result
+                    )
+                )
+            topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=errors))
+        return LeaderAndIsrResponse(topics=topics)
+
+    def _replica(self, partition: TopicPartition, topic_id: uuid.UUID) -> Replica:
+        if partition in self.disk.logs and self.disk.topic_ids[partition] != topic_id:
+            # What lies there belongs to a topic of the same name that is gone: a stray.
+            self._forget(partition)
+        if partition not in self.replicas:
+            log = self.disk.logs.setdefault(partition, FakeLog())
+            self.disk.topic_ids[partition] = topic_id
+            mark = self.disk.high_watermarks.get(partition, Offset(0))
+            self.replicas[partition] = Replica(partition, log, mark)
+        return self.replicas[partition]
+
+    def _forget(self, partition: TopicPartition) -> None:
+        self.replicas.pop(partition, None)
+        self.disk.logs.pop(partition, None)
+        self.disk.topic_ids.pop(partition, None)
+        self.disk.high_watermarks.pop(partition, None)
+
+    def _live_epoch(self, broker: BrokerId) -> int | None:
+        return -1 if broker in self.live or broker == self.broker_id else None
+
+    def _on_update_metadata(
+        self, message: UpdateMetadataRequest, code: ErrorCode | None
+    ) -> UpdateMetadataResponse:
+        if code is not None:
+            return UpdateMetadataResponse(error_code=code)
+        self.live = {BrokerId(one.id) for one in message.live_brokers}
+        for topic in message.topic_states:
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                if state.leader == -2:
+                    self.metadata.pop(partition, None)
+                else:
+                    self.metadata[partition] = (state.leader, state.leader_epoch)
+        return UpdateMetadataResponse()
+
+    def _on_stop_replica(
+        self, message: StopReplicaRequest, code: ErrorCode | None
+    ) -> StopReplicaResponse:
+        if code is not None:
+            return StopReplicaResponse(error_code=code)
+        errors = []
+        for topic in message.topic_states:
+            for state in topic.partition_states:
+                partition = TopicPartition(topic.topic_name, state.partition_index)
+                replica = self.replicas.get(partition)
+                current = replica.leader_epoch if replica else None
+                refusal = refuse_stop(current, state.leader_epoch)
+                if refusal is None and state.delete_partition:
+                    self._forget(partition)
+                elif refusal is None and replica is not None:
+                    self.disk.high_watermarks[partition] = replica.high_watermark
+                    replica.leadership, replica.leader = None, None
+                errors.append(
+                    StopReplicaPartitionError(
+                        topic_name=topic.topic_name,
+                        partition_index=state.partition_index,
+                        error_code=refusal or ErrorCode.NONE,
+                    )
+                )
+        return StopReplicaResponse(partition_errors=errors)
+
+    # Replication
+
+    def _fetch_all(self) -> None:
+        for replica in list(self.replicas.values()):
+            if replica.leader is not None and replica.leader >= 0 and replica.leadership is None:
+                self._fetch(replica)
+        self.later(FETCH_EVERY_MS + self.world.pick_ms(FETCH_EVERY_MS), self._fetch_all)
+
+    def _fetch(self, replica: Replica) -> None:
+        epoch, offset = replica.leader_epoch, replica.log.end
+        last_epoch, broker_epoch = replica.log.epochs.latest, self.fence_epoch
+        if replica.is_fetching or epoch is None or replica.leader is None:
+            return
+        replica.is_fetching = True
+
+        def is_current() -> bool:
+            return self.replicas.get(replica.partition) is replica and replica.leader_epoch == epoch
+
+        def finish(answer: FetchAnswer) -> None:
+            if is_current() and replica.is_fetching:
+                replica.is_fetching = False
+                if replica.leader is not None:
+                    replica.on_answer(answer, offset)
+                    self.world.on_change(self.broker_id, replica)
+
+        def give_up() -> None:
+            if is_current():
+                replica.is_fetching = False
+
+        def serve(leader: Process, reply: Reply) -> None:
+            led = leader.replicas.get(replica.partition)
+            if led is None:
+                reply(FetchAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                return
+            now_ms = leader.world.clock.now_ms
+            reply(led.on_fetch(self.broker_id, epoch, offset, last_epoch, broker_epoch, now_ms))
+            leader.after_fetch(led)
+
+        self._call(replica.leader, serve, finish)
+        self.later(REQUEST_TIMEOUT_MS, give_up)
+
+    @property
+    def fence_epoch(self) -> int:
+        """The broker epoch of this incarnation."""
+        return -1 if self.fence is None else self.fence.broker_epoch
+
+    def after_fetch(self, replica: Replica) -> None:
+        """Ask the controller for what a fetch has made possible."""
+        self.world.on_change(self.broker_id, replica)
+        self._propose(replica)
+
+    def _propose(self, replica: Replica) -> None:
+        leadership = replica.leadership
+        asked = leadership.proposal if leadership is not None else None
+        now_ms = self.world.clock.now_ms
+        if asked is None or replica.is_parked or self.controller_id is None:
+            return
+        if asked == replica.asked and now_ms - replica.asked_at_ms < REQUEST_TIMEOUT_MS:
+            return
+        replica.asked, replica.asked_at_ms = asked, now_ms
+        request = self._alter_partition(replica, asked)
+
+        def finish(response: object) -> None:
+            if self.replicas.get(replica.partition) is replica:
+                self._on_altered(replica, asked, response)
+
+        def serve(controller: Process, reply: Reply) -> None:
+            controller.put(e.AlterPartitionAsked(request, ALTER_PARTITION_VERSION), reply)
+
+        self._call(self.controller_id, serve, finish)
+
+    def _alter_partition(self, replica: Replica, asked: Proposal) -> AlterPartitionRequest:
+        members = [BrokerState(broker_id=one, broker_epoch=epoch) for one, epoch in asked.isr]
+        data = RequestPartitionData(
+            partition_index=replica.partition.partition,
+            leader_epoch=asked.leader_epoch,
+            new_isr_with_epochs=members,
+            partition_epoch=asked.partition_epoch,
+        )
+        assert replica.topic_id is not None
+        topic = RequestTopicData(topic_id=replica.topic_id, partitions=[data])
+        return AlterPartitionRequest(
+            broker_id=self.broker_id, broker_epoch=self.fence_epoch, topics=[topic]
+        )
+
+    def _on_altered(self, replica: Replica, asked: Proposal, response: object) -> None:
+        leadership = replica.leadership
+        if leadership is None or not isinstance(response, AlterPartitionResponse):
+            return
+        if response.error_code != ErrorCode.NONE:
+            return
+        data = response.topics[0].partitions[0]
+        if data.error_code != ErrorCode.NONE:
+            ask_again = leadership.on_refused(asked, ErrorCode(data.error_code))
+            replica.is_parked = leadership.proposal is not None and not ask_again
+        else:
+            recorded = Recorded(
+                isr=frozenset(BrokerId(one) for one in data.isr),
+                leader_epoch=LeaderEpoch(data.leader_epoch),
+                partition_epoch=data.partition_epoch,
+            )
+            leadership.on_recorded(asked, recorded, self.world.clock.now_ms)
+            replica.settle()
+        self.world.on_change(self.broker_id, replica)

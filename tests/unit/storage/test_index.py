@@ -78,6 +78,18 @@ def test_an_empty_index_starts_everything_at_the_head(offsets: OffsetIndex) -> N
     assert offsets.last_entry() is None
 
 
+def test_a_closed_index_of_many_pages_is_searched(tmp_path: Path) -> None:
+    index = TimeIndex(tmp_path / "many.timeindex", BASE, 12 * 3_000)
+    index.create()
+    for number in range(2_000):
+        index.maybe_append(number * 10, Offset(BASE + number))
+    index.file.finish()
+    for number in (0, 1, 511, 512, 513, 1_023, 1_024, 1_999):
+        assert index.lookup(number * 10 + 9) == (number * 10, BASE + number)
+        assert index.slot_of(Offset(BASE + number)) == number
+    assert index.last_entry() == (19_990, BASE + 1_999)
+
+
 @pytest.mark.parametrize(
     ("offset", "left"), [(9, 0), (10, 0), (11, 1), (20, 1), (21, 2), (50, 4), (51, 5), (99, 5)]
 )

@@ -18,7 +18,7 @@ from ottla.client.admin_model import (
 )
 from ottla.client.cluster import Cluster
 from ottla.client.config import ClientConfig, parse_bootstrap
-from ottla.client.errors import ClientClosedError
+from ottla.client.errors import BrokerUnreachableError, ClientClosedError
 from ottla.client.offset_lookup import OffsetAndTimestamp, list_offsets
 
 
@@ -153,12 +153,17 @@ class Admin:
         """Return the log directories of brokers (None: all), with the replicas in them.
 
         `topics` (partitions by topic) narrows the replicas down.
+
+        Raises:
+            BrokerUnreachableError: one of the brokers is not in the cluster.
         """
         cluster = self._started()
-        if broker_ids is None:
-            brokers = list((await cluster.refresh()).brokers)
-        else:
-            brokers = [BrokerId(broker_id) for broker_id in broker_ids]
+        known = list((await cluster.refresh()).brokers)
+        brokers = known if broker_ids is None else [BrokerId(each) for each in broker_ids]
+        if missing := set(brokers) - set(known):
+            raise BrokerUnreachableError(
+                f"broker {min(missing)} is not in the cluster; there are {sorted(known)}"
+            )
         return await admin_logs.describe_log_dirs(cluster, brokers, topics, self._timeout_s)
 
     async def delete_records(

@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 async def read(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-    """Run a request that changes nothing, again while the trouble is one of connections."""
-    return await _retry(cluster, attempt, timeout_s, _is_transport)
+    """Run a request that changes nothing, again while connections or elections are in the way."""
+    return await _retry(cluster, attempt, timeout_s, _passes)
 
 
 async def change(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
@@ -68,5 +68,7 @@ def _is_certainly_undone(error: OttlaError) -> bool:
     return is_elsewhere or isinstance(error, BrokerUnreachableError)
 
 
-def _is_transport(error: OttlaError) -> bool:
-    return isinstance(error, ConnectionLostError | RequestTimedOutError)
+def _passes(error: OttlaError) -> bool:
+    # Not whatever the protocol calls retriable: that includes a topic that does not exist.
+    is_electing = isinstance(error, BrokerError) and error.code == ErrorCode.LEADER_NOT_AVAILABLE
+    return is_electing or isinstance(error, ConnectionLostError | RequestTimedOutError)

@@ -90,35 +90,33 @@ async def create_partitions(
 
 async def describe_all(cluster: Cluster, timeout_s: float) -> ClusterMetadata:
     """Return the picture of the cluster with all of its topics."""
-    return await _metadata(cluster, None, timeout_s)
+    return await read(cluster, lambda: _metadata(cluster, None), timeout_s)
 
 
 async def describe_nothing(cluster: Cluster, timeout_s: float) -> ClusterMetadata:
     """Return the picture of the cluster without topics, in which case it costs little."""
-    return await _metadata(cluster, (), timeout_s)
+    return await read(cluster, lambda: _metadata(cluster, ()), timeout_s)
 
 
 async def describe_topics(
     cluster: Cluster, names: Sequence[str], timeout_s: float
 ) -> dict[str, TopicDescription]:
-    metadata = await _metadata(cluster, names, timeout_s)
-    raise_first(
-        error_or_none(_error_of(metadata.topics.get(name)), f"topic {name}") for name in names
-    )
-    return {name: _description(metadata.topics[name]) for name in names}
 
-
-async def _metadata(
-    cluster: Cluster, names: Sequence[str] | None, timeout_s: float
-) -> ClusterMetadata:
-    wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-
-    async def attempt() -> ClusterMetadata:
-        answer = await cluster.request_any(request, MetadataResponse)
-        return merge(ClusterMetadata(), answer, None)
+    async def attempt() -> dict[str, TopicDescription]:
+        metadata = await _metadata(cluster, names)
+        raise_first(
+            error_or_none(_error_of(metadata.topics.get(name)), f"topic {name}") for name in names
+        )
+        return {name: _description(metadata.topics[name]) for name in names}
 
     return await read(cluster, attempt, timeout_s)
+
+
+async def _metadata(cluster: Cluster, names: Sequence[str] | None) -> ClusterMetadata:
+    wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    answer = await cluster.request_any(request, MetadataResponse)
+    return merge(ClusterMetadata(), answer, None)
 
 
 def _error_of(topic: TopicMetadata | None) -> ErrorCode:

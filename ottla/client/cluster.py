@@ -109,13 +109,9 @@ class Cluster:
 
     # Metadata
 
-    def want_topics(self, topics: Iterable[str]) -> None:
-        """Include `topics` in every later refresh."""
-        self._wanted_topics.update(topics)
-
-    def forget_topics(self, topics: Iterable[str]) -> None:
-        """Leave `topics` out of later refreshes."""
-        self._wanted_topics.difference_update(topics)
+    def keep_topics(self, topics: Iterable[str]) -> None:
+        """Ask for `topics`, and no others, in every later refresh."""
+        self._wanted_topics = set(topics)
 
     async def refresh(self) -> ClusterMetadata:
         """Ask a broker for metadata and return it; joins a refresh that is only to begin.

@@ -352,7 +352,7 @@ class Consumer:
 
     def _update_fetcher(self) -> None:
         if self._cluster is not None:
-            self._cluster.want_topics({each.topic for each in self._states})
+            self._cluster.keep_topics({each.topic for each in self._states})
             self._fetcher.assign(self._states.values())
 
     def _wake_fetcher(self) -> None:

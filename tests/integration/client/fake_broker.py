@@ -16,7 +16,7 @@ from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import DecodeError, ErrorCode
 from kafkawire.framing import FrameSplitter
 from kafkawire.headers import RequestHeader, decode_request_header, encode_response
-from kafkawire.messages.fetch import FetchRequest
+from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.schema import decode
 from tests.integration.client.fake_answer import Answerer, default_versions, has_records
@@ -27,7 +27,9 @@ from tests.integration.client.fake_fault import (
     Hold,
     LoseAnswer,
     Never,
+    Omit,
     Refuse,
+    RefuseWhole,
 )
 from tests.integration.client.fake_log import FakeLogs, FakePartition
 
@@ -153,9 +155,14 @@ class FakeBroker:
                 await until.wait()
             case Refuse(code):
                 refusal = code
-            case LoseAnswer() | None:
+            case LoseAnswer() | RefuseWhole() | Omit() | None:
                 pass
-        response = await self._carry_out(api_key, message, refusal, reader)
+        if isinstance(fault, RefuseWhole):
+            response: Any = FetchResponse(error_code=fault.code)
+        elif isinstance(fault, Omit):
+            response = APIS[api_key].response()
+        else:
+            response = await self._carry_out(api_key, message, refusal, reader)
         if isinstance(fault, LoseAnswer):
             return False
         if not (isinstance(message, ProduceRequest) and message.acks == 0):

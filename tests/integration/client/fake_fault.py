@@ -15,6 +15,18 @@ class Refuse:
 
 
 @dataclass(frozen=True)
+class RefuseWhole:
+    """Carry nothing out; answer with this code for the whole fetch."""
+
+    code: ErrorCode
+
+
+@dataclass(frozen=True)
+class Omit:
+    """Carry nothing out; answer as if nothing had been asked."""
+
+
+@dataclass(frozen=True)
 class HangUp:
     """Carry nothing out and close the connection."""
 
@@ -43,4 +55,4 @@ class Hold:
     until: asyncio.Event
 
 
-Fault: TypeAlias = Refuse | HangUp | LoseAnswer | Never | Garbage | Hold
+Fault: TypeAlias = Refuse | RefuseWhole | Omit | HangUp | LoseAnswer | Never | Garbage | Hold

@@ -1,5 +1,7 @@
 """The admin client against a scripted cluster."""
 
+import asyncio
+
 import pytest
 
 from kafkawire.apis import ApiKey
@@ -9,6 +11,7 @@ from ottla.client.admin_model import OffsetSpec, ResourceType
 from ottla.client.config import Address
 from ottla.client.errors import (
     BrokerError,
+    BrokerUnreachableError,
     ClientClosedError,
     ConnectionLostError,
     TopicExistsError,
@@ -137,6 +140,35 @@ async def test_log_directories_are_described_by_each_broker(pair: FakeCluster) -
         assert replica.topic_partition == TopicPartition("a", 1)
         assert replica.size_bytes == len(logs[1].batches[0])
         assert [each.broker_id for each in await admin.describe_log_dirs([1], {"a": [1]})] == [1]
+
+
+async def test_a_broker_that_does_not_exist_is_named(pair: FakeCluster) -> None:
+    async with Admin(pair.bootstrap) as admin:
+        with pytest.raises(BrokerUnreachableError, match=r"broker 7 .* \[0, 1\]"):
+            await admin.describe_log_dirs([0, 7])
+
+
+async def test_an_election_is_waited_out(pair: FakeCluster) -> None:
+    (log,) = pair.create("a", [-1])
+    log.append_values(b"0", b"1")
+    first = TopicPartition("a", 0)
+    async with Admin(pair.bootstrap, **FAST) as admin:
+        deleting = asyncio.ensure_future(admin.delete_records({first: 1}))
+        await pair.wait_for(ApiKey.METADATA, 4)
+        log.move_to(1)
+        assert await deleting == {first: 1}
+        pair.script(ApiKey.METADATA, Refuse(ErrorCode.LEADER_NOT_AVAILABLE))
+        assert list(await admin.describe_topics(["a"])) == ["a"]
+
+
+async def test_without_a_known_controller_any_broker_is_asked(pair: FakeCluster) -> None:
+    pair.controller_id = -1
+    async with Admin(pair.bootstrap, **FAST) as admin:
+        creating = asyncio.ensure_future(admin.create_topics([NewTopic("a")]))
+        await pair.wait_for(ApiKey.CREATE_TOPICS)
+        pair.controller_id = 1
+        await creating
+    assert "a" in pair.logs.topics
 
 
 async def test_records_are_deleted_at_their_leaders(pair: FakeCluster) -> None:

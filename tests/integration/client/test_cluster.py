@@ -25,7 +25,7 @@ from ottla.client.errors import (
 from ottla.client.handshake import open_connection
 from tests.integration.client.client_support import FAST, other_tasks, until
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import Garbage, HangUp, Hold, Never, Refuse
+from tests.integration.client.fake_fault import Garbage, HangUp, Hold, Never, Omit, Refuse
 
 NOWHERE = "127.0.0.1:1"
 
@@ -88,6 +88,12 @@ async def test_a_handshake_that_fails_leaves_no_socket(
     cluster.script(ApiKey.API_VERSIONS, fault)  # type: ignore[arg-type]
     with pytest.raises(error):
         await connect(cluster, connect_timeout_ms=50)
+
+
+async def test_a_peer_that_offers_nothing_is_no_broker(cluster: FakeCluster) -> None:
+    cluster.script(ApiKey.API_VERSIONS, Omit())
+    with pytest.raises(ProtocolError, match="offers no request"):
+        await connect(cluster)
 
 
 async def test_a_peer_that_announces_a_huge_frame_is_left(cluster: FakeCluster) -> None:

@@ -34,7 +34,16 @@ from ottla.client.errors import (
 )
 from tests.integration.client.client_support import FAST, until
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import Fault, Garbage, HangUp, Hold, LoseAnswer, Refuse
+from tests.integration.client.fake_fault import (
+    Fault,
+    Garbage,
+    HangUp,
+    Hold,
+    LoseAnswer,
+    Omit,
+    Refuse,
+    RefuseWhole,
+)
 from tests.integration.client.fake_log import FakePartition
 
 T0 = TopicPartition("t", 0)
@@ -210,12 +219,12 @@ async def test_an_offset_out_of_range_is_met_by_the_policy(cluster: FakeCluster)
 async def test_records_before_a_lost_range_are_handed_over_first(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0")
-    log.append_values(b"1")
-    async with reading(cluster, auto_offset_reset="none", max_partition_fetch_bytes=1) as consumer:
+    async with reading(cluster, auto_offset_reset="none") as consumer:
         consumer.seek(T0, 0)
-        await cluster.wait_for(ApiKey.FETCH)
         await until(lambda: consumer._buffer.size_bytes > 0, "the first batch")
         log.log_start_offset = log.next_offset = 50
+        asked = len(cluster.seen(ApiKey.FETCH))
+        await cluster.wait_for(ApiKey.FETCH, asked + 2)
         assert await values(consumer, 1) == [b"0"]
         with pytest.raises(OffsetOutOfRangeError):
             await take(consumer, 1)
@@ -503,6 +512,7 @@ async def test_bytes_that_are_no_batch_are_reported(cluster: FakeCluster) -> Non
         Refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         Refuse(ErrorCode.KAFKA_STORAGE_ERROR),
         Refuse(ErrorCode.UNKNOWN_LEADER_EPOCH),
+        Omit(),
     ],
     ids=str,
 )
@@ -516,6 +526,49 @@ async def test_a_passing_fault_is_waited_out(
     async with reading(cluster) as consumer:
         assert await values(consumer, 2) == [b"0", b"1"]
     assert not cluster.next_fault(api_key), "the faults were not met"
+
+
+async def test_a_fetch_that_is_refused_as_a_whole_is_made_again(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    cluster.script(ApiKey.FETCH, RefuseWhole(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+    async with reading(cluster) as consumer:
+        assert await values(consumer, 1) == [b"0"]
+
+
+async def test_offsets_are_found_when_the_election_is_over(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    log.append_values(b"0")
+    async with reading(cluster) as consumer:
+        await take(consumer, 1)
+        log.move_to(-1)
+        await consumer._started().refresh()
+        asking = asyncio.ensure_future(consumer.end_offsets([T0]))
+        await cluster.wait_for(ApiKey.METADATA, len(cluster.seen(ApiKey.METADATA)) + 2)
+        log.move_to(0)
+        assert await asking == {T0: 1}
+
+
+async def test_a_long_iteration_lets_others_run(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    for _ in range(10):
+        log.append_values(*[b"v"] * 500)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with reading(cluster) as consumer:
+        await take(consumer, 1)
+        counting = asyncio.ensure_future(count_turns())
+        async for record in consumer:
+            if record.offset == 4_999:
+                break
+        counting.cancel()
+    assert turns > 3
 
 
 async def test_a_new_leader_and_epoch_are_followed(pair: FakeCluster) -> None:
@@ -614,6 +667,8 @@ async def test_a_slow_partition_does_not_hold_up_another(pair: FakeCluster) -> N
 async def test_a_consumer_may_be_assigned_before_it_starts(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     log.append_values(b"0", b"1")
+    never_started = Consumer(cluster.bootstrap)
+    await never_started.close()
     consumer = Consumer(cluster.bootstrap, auto_offset_reset="latest")
     consumer.assign([T0])
     consumer.seek(T0, 1)

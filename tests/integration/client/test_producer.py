@@ -10,6 +10,7 @@ from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset
 from ottla import Producer, RecordMetadata
+from ottla.client import connection
 from ottla.client.config import Acks
 from ottla.client.errors import (
     BrokerError,
@@ -32,6 +33,7 @@ from tests.integration.client.fake_fault import (
     Hold,
     LoseAnswer,
     Never,
+    Omit,
     Refuse,
 )
 
@@ -138,6 +140,7 @@ async def test_a_waiting_batch_grows_instead_of_queueing_behind_small_ones(
         Refuse(ErrorCode.NOT_ENOUGH_REPLICAS),
         Refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         HangUp(),
+        Omit(),
         Garbage(b"\0\0"),
         Garbage(b"\0\0\0\x63junk"),
     ],
@@ -210,6 +213,60 @@ async def test_partitions_of_one_broker_share_requests(cluster: FakeCluster) -> 
         for partition in range(10):
             await producer.send("t", b"v", partition=partition)
     assert len(cluster.seen(ApiKey.PRODUCE)) == 1
+
+
+async def test_requests_stay_within_their_size(cluster: FakeCluster) -> None:
+    cluster.create("t", [0] * 10)
+    async with Producer(
+        cluster.bootstrap, linger_ms=20, batch_size_bytes=1_000, max_request_bytes=2_000
+    ) as producer:
+        for number in range(90):
+            await producer.send("t", b"x" * 100, partition=number % 10)
+    requests = cluster.seen(ApiKey.PRODUCE)
+    assert len(requests) >= 5
+    for request in requests:
+        batches = [data.records for topic in request.topic_data for data in topic.partition_data]
+        assert sum(map(len, batches)) <= 2_000
+
+
+async def test_a_broker_that_takes_nothing_holds_up_even_unacknowledged_records(
+    cluster: FakeCluster,
+) -> None:
+    (log,) = cluster.create("t")
+    release = asyncio.Event()
+    cluster.script(ApiKey.PRODUCE, Hold(release))
+    count = 400
+    async with Producer(cluster.bootstrap, acks=0, buffer_memory_bytes=1_000_000) as producer:
+        sent = 0
+
+        async def send_all() -> None:
+            nonlocal sent
+            for number in range(count):
+                await producer.send("t", b"%06d" % number + b"x" * 50_000)
+                sent += 1
+
+        sending = asyncio.ensure_future(send_all())
+        await until(lambda: producer._accumulator.budget.is_exhausted, "a full buffer")
+        assert sent < count
+        release.set()
+        await sending
+    await until(lambda: len(log.batches) > 0 and log.next_offset == count, "all records")
+    assert [int((value or b"")[:6]) for value in log.values()] == list(range(count))
+
+
+async def test_a_broker_that_takes_nothing_does_not_hold_up_the_end(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.05)
+    cluster.create("t")
+    release = asyncio.Event()
+    cluster.script(ApiKey.PRODUCE, Hold(release))
+    producer = Producer(cluster.bootstrap, acks=0)
+    await producer.start()
+    for _ in range(300):
+        await producer.send("t", b"x" * 50_000)
+    await producer.close(timeout_ms=10)
+    release.set()
 
 
 async def test_a_silent_broker_ends_in_a_delivery_timeout(cluster: FakeCluster) -> None:

@@ -1,6 +1,6 @@
-"""What DescribeConfigs says of a key: its value, where it comes from, what it would be otherwise.
+"""What DescribeConfigs says of a key: value, source, and what it would be otherwise (decision).
 
-A decision module; it serves topics and the broker itself.
+It serves topics and the broker itself.
 """
 
 from __future__ import annotations

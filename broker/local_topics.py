@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 import structlog
 
 from broker.admin_queue import give_way
 from broker.errors import as_api_error
+from broker.local_state import LocalState, write_local_state
 from broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicState
 from broker.replica import Replica
 from broker.replica_manager import ReplicaManager
-from broker.topic_config_file import TopicConfigs, write_topic_configs
 from broker.topic_plan import TopicDefaults, TopicPlan, TopicWish, plan_topic
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from storage.config import LogConfig
@@ -28,7 +29,7 @@ from storage.directory import Logs
 from storage.errors import StorageError
 from storage.log import Log
 
-FIRST_EPOCH = LeaderEpoch(0)
+FIRST_EPOCH: Final = 0
 
 log = structlog.get_logger(__name__)
 
@@ -44,8 +45,8 @@ class LocalTopics:
         metadata: MetadataCache,
         replicas: ReplicaManager,
         defaults: TopicDefaults,
-        configs: TopicConfigs,
-        config_directory: Path,
+        state: LocalState,
+        state_directory: Path,
         now_ms: Callable[[], int],
     ) -> None:
         self._broker_id = broker_id
@@ -53,12 +54,17 @@ class LocalTopics:
         self._metadata = metadata
         self._replicas = replicas
         self._defaults = defaults
-        self._configs = configs
-        self._config_directory = config_directory
+        self._state = state
+        self._state_directory = state_directory
         self._now_ms = now_ms
 
     def load(self) -> None:
-        """Lead every partition that is on disk, and put its topic into the metadata cache."""
+        """Lead every partition that is on disk, and put its topic into the metadata cache.
+
+        Raises:
+            OSError: the start cannot be noted down.
+        """
+        self._write(replace(self._state, start_count=self._state.start_count + 1))
         by_topic: defaultdict[str, list[Log]] = defaultdict(list)
         for each in self._logs:
             by_topic[each.topic_partition.topic].append(each)
@@ -104,7 +110,7 @@ class LocalTopics:
 
     def configs_of(self, name: str) -> Mapping[str, str]:
         """Return what a topic sets; see `TopicSource`."""
-        return self._configs.get(name, {})
+        return self._state.configs.get(name, {})
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
         """Replace what a topic sets; see `TopicSource`."""
@@ -143,7 +149,8 @@ class LocalTopics:
                 self._logs.set_aside_as_stray(each.topic_partition)
                 continue
             each.assign_topic_id(topic_id)
-            states.append(self._lead(each, topic_id))
+            # Epochs of earlier starts must not come back, also if nothing was written in them.
+            states.append(self._lead(each, topic_id, epoch=self._state.start_count))
         self._publish(name, topic_id, states)
 
     async def _lead_new(
@@ -156,7 +163,7 @@ class LocalTopics:
             for index in indexes:
                 partition = TopicPartition(name, index)
                 created = self._logs.create(partition, config, topic_id, now_ms=now_ms)
-                states.append(self._lead(created, topic_id))
+                states.append(self._lead(created, topic_id, epoch=FIRST_EPOCH))
                 await give_way()
         except BaseException:
             for state in states:
@@ -164,28 +171,26 @@ class LocalTopics:
             raise
         return states
 
-    def _lead(self, each: Log, topic_id: TopicId) -> PartitionState:
-        """Lead a partition from now on, in a new epoch if records may have been lost."""
+    def _lead(self, each: Log, topic_id: TopicId, epoch: int) -> PartitionState:
+        """Lead a partition from now on, in `epoch` or a later one."""
         partition = each.topic_partition
-        directory = self._logs.directory_of(partition)
-        assert directory is not None, "a log lies in a log dir"
-        epoch = each.leader_epochs.latest
-        if not directory.last_shutdown.was_clean or epoch < FIRST_EPOCH:
-            epoch = LeaderEpoch(epoch + 1)
-            each.assign_epoch(epoch, each.log_end_offset)
+        leader_epoch = LeaderEpoch(max(epoch, each.leader_epochs.latest + 1))
+        # Not written down at once: batches tell their epochs, and an epoch without any is of no
+        # use after a restart.
+        each.leader_epochs.assign(leader_epoch, each.log_end_offset)
         replica = Replica(
             partition,
             topic_id,
             each,
             broker_id=self._broker_id,
-            leader_epoch=epoch,
+            leader_epoch=leader_epoch,
             high_watermark=self._logs.high_watermark(partition),
         )
         self._replicas.add(replica)
         return PartitionState(
             index=partition.partition,
             leader=self._broker_id,
-            leader_epoch=epoch,
+            leader_epoch=leader_epoch,
             replicas=(self._broker_id,),
             isr=(self._broker_id,),
         )
@@ -208,13 +213,16 @@ class LocalTopics:
         return topic
 
     def _save_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        if dict(configs) == self._configs.get(name, {}):
+        if dict(configs) == self.configs_of(name):
             return
-        changed = {**self._configs, name: dict(configs)}
+        changed = {**self._state.configs, name: dict(configs)}
         if not configs:
             del changed[name]
-        write_topic_configs(self._config_directory, changed)
-        self._configs = changed
+        self._write(replace(self._state, configs=changed))
+
+    def _write(self, state: LocalState) -> None:
+        write_local_state(self._state_directory, state)
+        self._state = state
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from broker.config import BrokerConfig
 from broker.errors import StartupError
 from broker.handler_table import HandlerTable
 from broker.identity import Identity, Remembered, choose_identity
+from broker.local_state import LocalState, read_local_state
 from broker.local_topics import LocalTopics
 from broker.log_tasks import log_tasks
 from broker.metadata_cache import LiveBroker, MetadataCache
@@ -36,7 +37,6 @@ from broker.request_channel import RequestChannel
 from broker.router import Router
 from broker.scheduler import Scheduler
 from broker.socket_server import SocketServer
-from broker.topic_config_file import TopicConfigs, read_topic_configs
 from broker.topic_plan import topic_defaults_of
 from kafkawire.ids import TopicPartition
 from storage.config import LogConfig
@@ -106,22 +106,23 @@ class Node:
         log.info("broker.stopped")
 
     async def _start(self) -> None:
-        configs = self._read_topic_configs()
-        logs = await self._open_logs(configs)
+        state = read_local_state(self._state_directory)
+        logs = await self._open_logs(state)
         identity = self._identify(logs)
         logs.claim(identity.broker_id, identity.cluster_id)
         log.info("broker.identified", broker_id=identity.broker_id, cluster_id=identity.cluster_id)
-        router = self._make_router(identity, logs, configs)
+        router = self._make_router(identity, logs, state)
         await self._listen(identity, router)
         scheduler = Scheduler(self._loop, self._executor)
         for task in log_tasks(self._config, logs, self._replicas, now_ms):
             scheduler.add(task)
         self._running.push_async_callback(scheduler.stop)
 
-    def _read_topic_configs(self) -> TopicConfigs:
-        return read_topic_configs(Path(self._config.log_directories[0]))
+    @property
+    def _state_directory(self) -> Path:
+        return Path(self._config.log_directories[0])
 
-    async def _open_logs(self, configs: TopicConfigs) -> Logs:
+    async def _open_logs(self, state: LocalState) -> Logs:
         """Open all logs in a thread, for that can take long after a crash."""
         self.metrics.state = BrokerState.RECOVERY
         defaults = self._config.topic_defaults
@@ -129,7 +130,9 @@ class Node:
         def open_logs() -> Logs:
             return Logs.open(
                 [Path(text) for text in self._config.log_directories],
-                config_of=lambda name: LogConfig.from_properties(configs.get(name, {}), defaults),
+                config_of=lambda name: LogConfig.from_properties(
+                    state.configs.get(name, {}), defaults
+                ),
                 now_ms=now_ms(),
                 on_offline=self._on_directory_failed,
             )
@@ -151,15 +154,15 @@ class Node:
             random_id=uuid.uuid4,
         )
 
-    def _make_router(self, identity: Identity, logs: Logs, configs: TopicConfigs) -> Router:
+    def _make_router(self, identity: Identity, logs: Logs, state: LocalState) -> Router:
         topics = self._topics = LocalTopics(
             identity.broker_id,
             logs=logs,
             metadata=self._metadata,
             replicas=self._replicas,
             defaults=topic_defaults_of(self._config),
-            configs=configs,
-            config_directory=Path(self._config.log_directories[0]),
+            state=state,
+            state_directory=self._state_directory,
             now_ms=now_ms,
         )
         topics.load()

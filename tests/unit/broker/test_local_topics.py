@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from broker.local_state import read_local_state
 from broker.local_topics import LocalTopics
 from broker.metadata_cache import LiveBroker, MetadataCache
 from broker.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
-from broker.topic_config_file import read_topic_configs
 from broker.topic_plan import TopicDefaults, TopicPlan
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, TopicId, TopicPartition
 from storage.config import LogConfig
 from storage.directory import Logs
 from storage.log import Log
+from tests.unit.broker.replicas import batch
 
 B1 = BrokerId(1)
 NOW_MS = 1_700_000_000_000
@@ -30,10 +31,10 @@ class World:
         self.open()
 
     def open(self) -> None:
-        configs = read_topic_configs(self.paths[0])
+        state = read_local_state(self.paths[0])
         self.logs = Logs.open(
             self.paths,
-            config_of=lambda name: LogConfig.from_properties(configs.get(name, {})),
+            config_of=lambda name: LogConfig.from_properties(state.configs.get(name, {})),
             now_ms=NOW_MS,
         )
         self.metadata = MetadataCache()
@@ -46,8 +47,8 @@ class World:
             metadata=self.metadata,
             replicas=self.replicas,
             defaults=TopicDefaults(partition_count=2, replication_factor=1, log_config=LogConfig()),
-            configs=configs,
-            config_directory=self.paths[0],
+            state=state,
+            state_directory=self.paths[0],
             now_ms=lambda: NOW_MS,
         )
         self.topics.load()
@@ -78,6 +79,22 @@ async def test_topics_ids_and_configs_survive_a_restart(world: World) -> None:
     assert world.partitions("t") == [0, 1, 2, 3]
     assert world.topics.configs_of("t") == {"retention.ms": "5"}
     assert world.replicas.leader(("t", 3)).log.config.retention_ms == 5
+
+
+async def test_leader_epochs_never_go_back_whatever_happens_to_the_records(world: World) -> None:
+    await world.create("t")
+    partition = TopicPartition("t", 0)
+    seen = [world.replicas.leader(partition).leader_epoch]
+    for step in ("nothing", "append", "nothing", "delete all", "nothing", "append", "nothing"):
+        replica = world.replicas.leader(partition)
+        if step == "append":
+            replica.append(memoryview(bytearray(batch(b"a"))), 1, NOW_MS)
+        elif step == "delete all":
+            replica.delete_records(-1)
+        world.restart()
+        seen.append(world.replicas.leader(partition).leader_epoch)
+    assert seen == sorted(set(seen)), "an epoch stands for one leadership"
+    assert seen[0] == 0
 
 
 async def test_a_topic_that_is_asked_for_gets_the_defaults(world: World) -> None:

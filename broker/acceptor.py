@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from typing import Final
 
 from broker.listener import Listener
-from broker.processor import ConnectionOwner, Network, Processor
+from broker.network import Network
+from broker.processor import ConnectionOwner, Processor
 
 TLS_HANDSHAKE_TIMEOUT_S: Final = 10.0
+CLOSE_TIMEOUT_S: Final = 1.0
 
 
 class Acceptor:
@@ -67,9 +70,13 @@ class Acceptor:
             self._server.close()
 
     async def wait_closed(self) -> None:
-        """Return when the listening socket and the connections that came by it are closed."""
+        """Return when the listening socket is closed, and connections that never got a processor.
+
+        Those still shake hands for TLS; they are not waited for beyond a limit.
+        """
         if self._server is not None:
-            await self._server.wait_closed()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._server.wait_closed(), CLOSE_TIMEOUT_S)
 
     def _make_processor(self) -> Processor:
         return Processor(

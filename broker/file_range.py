@@ -94,8 +94,7 @@ class FileRange:
         position, self._warm_end = self._position, self._window_end
         while position < self._warm_end:
             count = min(WARM_UP_READ_BYTES, self._warm_end - position)
-            if not os.pread(self._file.fileno(), count, position):
-                return
+            os.pread(self._file.fileno(), count, position)
             position += count
 
     def read(self, limit_bytes: int) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 MICROSECONDS: Final = 1_000_000
@@ -32,12 +33,9 @@ class RequestMetrics:
     def duration_at_most_s(self, share: float) -> float:
         """Return a bound below which `share` (0..1) of the durations lie: a power of two us."""
         wanted = share * self.request_count
-        seen = 0
-        for bucket, count in enumerate(self.duration_buckets):
-            seen += count
-            if seen >= wanted:
-                return float(1 << bucket) / MICROSECONDS
-        return float(1 << DURATION_BUCKETS) / MICROSECONDS
+        counts = enumerate(accumulate(self.duration_buckets))
+        bucket = next(number for number, count in counts if count >= wanted)
+        return float(1 << bucket) / MICROSECONDS
 
 
 class NetworkMetrics:

@@ -11,41 +11,23 @@ work on an answer that can be abandoned have been told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, cast
 
 import structlog
 
-from broker.buffer_pool import BufferPool
 from broker.file_range import TruncatedRegionError
 from broker.frame_receiver import FrameReceiver
-from broker.network_limits import NetworkLimits
-from broker.network_metrics import NetworkMetrics
-from broker.receive_memory import ReceiveMemory
-from broker.reply import Reply, ReplyState
-from broker.request_channel import NOT_HANDLED, Request, RequestChannel
-from broker.response import Part, bytes_in_memory, encode_answer
+from broker.network import Network
+from broker.reply import Reply
+from broker.request_channel import NOT_HANDLED, Request
+from broker.response_batch import ResponseBatch
 from broker.response_queue import ResponseQueue
-from broker.response_sender import WRITE_BATCH_BYTES, ReadAhead, ResponseSender
+from broker.response_sender import ResponseSender
 from kafkawire.errors import DecodeError
 from kafkawire.headers import decode_request_header
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
-    """What all connections of a broker share."""
-
-    channel: RequestChannel
-    pool: BufferPool
-    memory: ReceiveMemory
-    limits: NetworkLimits
-    metrics: NetworkMetrics
-    clock: Callable[[], float]
-    read_ahead: ReadAhead
 
 
 class ConnectionOwner(Protocol):
@@ -131,6 +113,7 @@ class Processor(asyncio.BufferedProtocol):
         self._sender = ResponseSender(
             self._transport, self._metrics, self._network.read_ahead, self._wake
         )
+        self._sender.start()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         return self._receiver.get_buffer()
@@ -285,32 +268,17 @@ class Processor(asyncio.BufferedProtocol):
 
     def _send_done(self) -> None:
         """Send the next batch of what is complete."""
-        parts: list[Part] = []
-        size_bytes, has_regions = 0, False
-        now_s = self._clock()
-        requests = self._metrics.requests
-        while size_bytes < WRITE_BATCH_BYTES and (request := self._in_flight.take_done()):
-            header, reply = request.header, request.reply
-            if reply.state is ReplyState.MESSAGE:
-                answer = encode_answer(header, reply.message)
-                parts += answer
-                if len(answer) > 1:
-                    has_regions = True
-                    size_bytes += bytes_in_memory(answer)
-                else:
-                    size_bytes += len(answer[0])  # type: ignore[arg-type]
-            elif reply.state is ReplyState.CLOSE:
-                self._stop_answering(reply.close_reason)
-                break
-            requests[header.api_key].on_answered(now_s - request.received_at_s)
-        if has_regions:
-            self._sender.send(parts)
-        elif parts:
-            # Without regions all parts are bytes, and the transport holds nothing back.
-            self._metrics.bytes_out += size_bytes
-            self._transport.write(b"".join(parts))  # type: ignore[arg-type]
-        self.last_active_s = now_s
-        if size_bytes >= WRITE_BATCH_BYTES:
+        now_s = self.last_active_s = self._clock()
+        batch = ResponseBatch(self._in_flight, self._metrics, now_s)
+        if batch.close_reason is not None:
+            self._stop_answering(batch.close_reason)
+        if batch.has_regions:
+            self._sender.send(batch.parts)
+        elif batch.parts:
+            # The common case; the transport holds nothing back.
+            self._metrics.bytes_out += batch.size_bytes
+            self._transport.write(b"".join(batch.parts))  # type: ignore[arg-type]
+        if batch.is_full:
             self._channel.mark_ready(self)
 
     def _stop_answering(self, reason: str) -> None:

@@ -64,12 +64,19 @@ class ResponseSender:
         # What is left to give to the transport.
         self.parts: deque[Data | FileRange] = deque()
         self._socket_descriptor = _plain_socket_descriptor(transport)
-        # The transport holds unsent bytes: it says so as soon as the socket has not taken all.
         self._is_full = False
-        transport.set_write_buffer_limits(high=0, low=0)
         self._is_warming = False
         # Whether to wait for either of them.
         self.is_blocked = False
+
+    def start(self) -> None:
+        """Ask the transport to call `on_full` whenever the socket has not taken all.
+
+        It may do so at once: the end of a TLS handshake may be on its way.
+        """
+        # A plain transport is full when it holds more than its limit, one with TLS from it on.
+        is_plain = self._transport.get_extra_info("sslcontext") is None
+        self._transport.set_write_buffer_limits(high=0 if is_plain else 1, low=0)
 
     def on_full(self) -> None:
         """Note that the transport holds unsent bytes (pause_writing)."""

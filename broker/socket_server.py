@@ -18,9 +18,10 @@ from broker.acceptor import Acceptor
 from broker.buffer_pool import BufferPool
 from broker.connection_quota import ConnectionQuota
 from broker.listener import Listener
+from broker.network import Network
 from broker.network_limits import NetworkLimits
 from broker.network_metrics import NetworkMetrics
-from broker.processor import Network, Processor
+from broker.processor import Processor
 from broker.receive_memory import ReceiveMemory
 from broker.request_channel import RequestChannel
 
@@ -172,8 +173,9 @@ class SocketServer:
 
     def _read_ahead(self, read: Callable[[], None], on_end: Callable[[], None]) -> None:
         def end(future: asyncio.Future[None]) -> None:
-            if not future.cancelled() and future.exception() is not None:
-                log.debug("read_ahead.failed", error=str(future.exception()))
+            if not future.cancelled():
+                # Taken, and left to the read that follows: it meets the same trouble.
+                future.exception()
             on_end()
 
         self._loop.run_in_executor(self._executor, read).add_done_callback(end)

@@ -22,6 +22,7 @@ from tests.unit.broker.network_fakes import request_frame
 
 HOST: Final = "127.0.0.1"
 DEADLINE_S: Final = 30.0
+CLEAN_UP_S: Final = 10.0
 POLL_S: Final = 0.002
 LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -134,9 +135,10 @@ async def serving(
     try:
         yield served
     finally:
-        for client in served.clients:
-            await client.close()
-        await server.close()
+        async with asyncio.timeout(CLEAN_UP_S):
+            for client in served.clients:
+                client.writer.transport.abort()
+            await server.close()
     assert server.connection_count == 0
     assert channel.metrics.connections_open == 0
     assert held_bytes(server) == 0

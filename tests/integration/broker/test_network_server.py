@@ -137,6 +137,14 @@ async def test_a_file_that_is_not_in_memory_is_read_by_a_thread(log_file: Path) 
 
 
 @on_every_loop
+async def test_a_failed_read_ahead_is_left_to_the_read_that_follows() -> None:
+    ended = asyncio.Event()
+    async with serving() as served:
+        served.server._read_ahead(lambda: os.close(-1), ended.set)
+        await ended.wait()
+
+
+@on_every_loop
 async def test_a_deleted_file_is_sent_to_its_end(log_file: Path) -> None:
     """The client reads only after the segment is gone."""
     file = log_file.open("rb")

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from broker.buffer_pool import BufferPool
+from broker.network import Network
 from broker.network_limits import NetworkLimits
-from broker.processor import Network, Processor
+from broker.processor import Processor
 from broker.receive_memory import ReceiveMemory
 from broker.reply import EncodedMessage, Reply
 from broker.request_channel import Request, RequestChannel
@@ -90,18 +91,18 @@ class FakeTransport:
         self._held = b""
         self._loop = loop
         self._peer = peer
-        self._high: int | None = None
+        self._has_limits = False
         self.protocol: Processor | None = None
 
     def get_extra_info(self, name: str, default: object = None) -> object:
         return self._peer if name == "peername" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert high == 0 and low == 0, "anything else hides that the socket is full"  # noqa: PT018
-        self._high = high
+        assert (high, low) == (0, 0), "anything else hides that the socket is full"
+        self._has_limits = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        assert self._high is not None
+        assert self._has_limits
         if self.is_closing:
             return
         assert not self._held, "written to a transport that holds unsent bytes"

@@ -12,7 +12,7 @@ from broker.frame_receiver import LARGE_FRAME_BYTES
 from broker.network_limits import NetworkLimits
 from broker.reply import EncodedMessage, Reply
 from broker.request_channel import Request
-from broker.response_sender import WRITE_BATCH_BYTES
+from broker.response_batch import BATCH_BYTES
 from tests.unit.broker.network_fakes import Client, World, nothing_left, request_frame
 
 IDLE_S = 60.0
@@ -105,7 +105,7 @@ def test_a_request_without_response_keeps_its_place() -> None:
 
 
 def test_a_large_response_does_not_hold_up_the_loop() -> None:
-    body = bytes(WRITE_BATCH_BYTES)
+    body = bytes(BATCH_BYTES)
     world = World(handle=lambda _request: Reply(answer(body)))
     client = world.connect()
     client.send(b"".join(request_frame(number) for number in range(3)))

@@ -1,0 +1,122 @@
+"""A listener that speaks TLS: the same order and limits, and files are copied, never sent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Final
+
+from broker.reply import EncodedMessage, Reply
+from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tests.integration.broker.network_support import Served, on_every_loop, serving, wait_until
+
+FOLDER: Final = Path(__file__).parent / "tls"
+REGION_BYTES: Final = 2 * 1024 * 1024
+
+
+@dataclass
+class Region:
+    file: BufferedReader
+    position: int
+    size_bytes: int
+
+
+def server_context() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(FOLDER / "server.crt", FOLDER / "server.key")
+    return context
+
+
+def client_context() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(FOLDER / "server.crt"))
+
+
+@on_every_loop
+async def test_requests_over_tls_are_answered_in_order() -> None:
+    names = ("PLAINTEXT", "SSL")
+    async with serving(names=names, ssl_contexts={"SSL": server_context()}) as served:
+        client = await served.connect("SSL", ssl=client_context())
+        bodies = [bytes([number]) * number * 3000 for number in range(40)]
+        client.send(*enumerate(bodies))
+        for number, body in enumerate(bodies):
+            assert await client.receive() == (number, body)
+        assert await (await served.connect("PLAINTEXT")).ask(1, b"plain") == b"plain"
+
+
+@on_every_loop
+async def test_files_are_copied_into_tls(tmp_path: Path) -> None:
+    content = os.urandom(REGION_BYTES)
+    path = tmp_path / "log"
+    await asyncio.to_thread(path.write_bytes, content)
+    file = await asyncio.to_thread(path.open, "rb")
+
+    def handle(_request: object) -> Reply:
+        partition = PartitionData(records=Region(file, 5, REGION_BYTES - 5))
+        return Reply(FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])]))
+
+    async with serving(handle, names=("SSL",), ssl_contexts={"SSL": server_context()}) as served:
+        client = await served.connect("SSL", ssl=client_context())
+        client.send((1, b""), (2, b""))
+        for number in (1, 2):
+            correlation_id, answer = await client.receive()
+            assert correlation_id == number
+            assert content[5:] in answer
+        assert served.server.metrics.sendfile_bytes == 0
+    file.close()
+
+
+@on_every_loop
+async def test_a_plain_client_on_a_tls_listener_is_closed_and_the_others_stay() -> None:
+    async with serving(names=("SSL",), ssl_contexts={"SSL": server_context()}) as served:
+        good = await served.connect("SSL", ssl=client_context())
+        plain = await served.connect("SSL")
+        plain.send((1, b"not TLS"))
+        await until_closed(plain.reader)
+        assert await good.ask(1, b"still here") == b"still here"
+        assert served.server.connection_count == 1
+
+
+@on_every_loop
+async def test_a_tls_client_that_never_reads_costs_a_bounded_amount() -> None:
+    body = bytes(100_000)
+    async with serving(
+        lambda _request: Reply(EncodedMessage(body)),
+        names=("SSL",),
+        ssl_contexts={"SSL": server_context()},
+    ) as served:
+        client = await served.connect("SSL", ssl=client_context())
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for number in range(1_000):
+            client.send((number, b""))
+        await wait_until(lambda: is_stuck(served), "a full socket")
+        (connection,) = served.server._connections
+        assert connection._transport.get_write_buffer_size() < 1024 * 1024
+        client.writer.transport.abort()
+        await wait_until(lambda: served.server.connection_count == 0, "the end")
+
+
+@on_every_loop
+async def test_a_client_that_never_shakes_hands_does_not_hold_up_the_end() -> None:
+    async with serving(names=("SSL",), ssl_contexts={"SSL": server_context()}) as served:
+        silent = await served.connect("SSL")
+        await (await served.connect("SSL", ssl=client_context())).ask(1)
+        began_s = asyncio.get_running_loop().time()
+        await served.server.close()
+        assert asyncio.get_running_loop().time() - began_s < 5
+        silent.writer.transport.abort()
+
+
+def is_stuck(served: Served) -> bool:
+    return any(each._sender.is_blocked for each in served.server._connections)
+
+
+async def until_closed(reader: asyncio.StreamReader) -> None:
+    """Read an alert, if one comes, to the end."""
+    try:
+        await reader.read()
+    except ConnectionError:
+        return

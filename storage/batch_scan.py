@@ -77,28 +77,41 @@ def _place(
     return BatchPlace(position, size_bytes, base_offset, last_offset)
 
 
-def last_boundary(file: LogFile, position: int, end: int, limit: int) -> int:
+def last_boundary(
+    file: LogFile, position: int, end: int, limit: int, first_last_offset: int = NO_LIMIT
+) -> int:
     """Return the last position up to `limit` where a batch ends, or `position` if none does.
 
+    The batch at `position` must not end above `first_last_offset`. The search does not go behind
+    damage: the last good batch before it ends the region then.
+
     Raises:
-        CorruptLogError: no batch starts where one must.
+        CorruptLogError: no batch starts at `position`, or it ends above that.
     """
     unpack = _FIELDS.unpack_from
-    while position < end:
-        chunk = file.read(position, SCAN_BYTES)
-        last = min(len(chunk), end - position) - BATCH_HEADER_BYTES
+    boundary = position
+    while boundary < end:
+        chunk = file.read(boundary, SCAN_BYTES)
+        last = min(len(chunk), end - boundary) - BATCH_HEADER_BYTES
         at = 0
         while at <= last:
-            _, length, magic, _ = unpack(chunk, at)
-            if magic != MAGIC or length < _LEAST_LENGTH:
-                raise CorruptLogError(file.path, position + at, "no batch starts here")
-            if position + at + _PREFIX_BYTES + length > limit:
-                return position + at
+            base_offset, length, magic, last_offset_delta = unpack(chunk, at)
+            if (
+                magic != MAGIC
+                or length < _LEAST_LENGTH
+                or base_offset + last_offset_delta > first_last_offset
+            ):
+                if boundary + at == position:
+                    raise CorruptLogError(file.path, position, "no batch that could be here")
+                return boundary + at
+            first_last_offset = NO_LIMIT
+            if boundary + at + _PREFIX_BYTES + length > limit:
+                return boundary + at
             at += _PREFIX_BYTES + length
         if at == 0:
-            raise CorruptLogError(file.path, position, f"no whole header before the end at {end}")
-        position += at
-    return position
+            break
+        boundary += at
+    return boundary
 
 
 def walk_headers(file: LogFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

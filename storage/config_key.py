@@ -157,8 +157,7 @@ def _is_gzip_level(value: ConfigValue) -> bool:
 
 
 def _is_replica_list(value: ConfigValue) -> bool:
-    if not isinstance(value, tuple):
-        return False
+    assert isinstance(value, tuple), "the rule of a list"
     return value == ("*",) or all(re.fullmatch(r"([0-9]+:[0-9]+)?", item) for item in value)
 
 

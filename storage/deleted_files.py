@@ -15,9 +15,6 @@ class DeletedFiles:
         self._waiting: list[tuple[int | None, Path]] = []
         self.add(paths)
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def add(self, paths: Iterable[Path]) -> None:
         """Take files in; their time begins with the next call of `remove_due`."""
         self._waiting += [(None, path) for path in paths]

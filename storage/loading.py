@@ -109,9 +109,9 @@ def _check_indexes(segments: list[Segment], recovery_point: Offset, *, was_clean
             # Opening it makes missing indexes again, and those that end in the wrong place.
             _ = segment.file
             if not was_clean and not recovery.are_indexes_right(segment):
-                segment.index_again()
+                segment.mend_index()
         except CorruptLogError as error:
-            # What lies before the damage is served; nothing is repaired in the middle of a log.
+            # Nothing is repaired in the middle of a log; what can be found there is served.
             _report_damage(error)
         segment.release()
 
@@ -128,8 +128,7 @@ def _resume_last(segments: list[Segment]) -> bool:
     """Find the end of the log; False if it is not as an orderly stop leaves it."""
     try:
         if segments:
-            _ = segments[-1].file
-            segments[-1].release()
+            segments[-1].resume()
     except CorruptLogError as error:
         _report_damage(error)
         return False
@@ -137,7 +136,7 @@ def _resume_last(segments: list[Segment]) -> bool:
 
 
 def _report_damage(error: CorruptLogError) -> None:
-    log.error("log.damaged", path=str(error.path), position=error.position, error=str(error))
+    log.error("log.damaged", path=str(error.path), error=str(error))
 
 
 def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: Offset) -> list[Path]:

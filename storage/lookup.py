@@ -2,6 +2,7 @@
 
 from kafkawire.ids import Offset
 from storage.batch_scan import last_boundary
+from storage.errors import CorruptLogError
 from storage.log_file import FileRegion
 from storage.segment import Segment
 from storage.time_index import TimeIndexEntry
@@ -31,12 +32,23 @@ def read_region(
     size = _end_position(segment, end_offset) - start
     if size > max_bytes:
         if place.size_bytes <= max_bytes:
-            index = segment.index
-            near = index.offsets.last_position(start, start + max_bytes, index.interval_bytes)
-            size = last_boundary(file, near, file.size_bytes, start + max_bytes) - start
+            size = _last_boundary(segment, start, start + max_bytes) - start
         else:
             size = place.size_bytes if min_one_batch else 0
     return FileRegion(file, start, size)
+
+
+def _last_boundary(segment: Segment, start: int, limit: int) -> int:
+    """Position up to `limit` where a region that starts at `start` may end."""
+    file, index = segment.file, segment.index
+    entry = index.offsets.last_entry_in(start, limit, index.interval_bytes)
+    if entry is not None:
+        try:
+            return last_boundary(file, entry.position, file.size_bytes, limit, entry.offset)
+        except CorruptLogError:
+            # A wrong entry, or damage in the log; whoever reads there will find out.
+            pass
+    return last_boundary(file, start, file.size_bytes, limit)
 
 
 def _end_position(segment: Segment, end_offset: Offset | None) -> int:
@@ -59,7 +71,7 @@ def position_of_time(segment: Segment, timestamp_ms: int, start_offset: Offset) 
     _ = segment.file
     entry = segment.index.times.lookup(timestamp_ms)
     if entry.timestamp_ms >= 0 and not _fits(segment, entry):
-        segment.index_again()
+        segment.mend_index()
         entry = segment.index.times.lookup(timestamp_ms)
     place = segment.find(max(entry.offset, start_offset))
     return segment.size_bytes if place is None else place.position

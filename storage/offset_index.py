@@ -59,8 +59,10 @@ class OffsetIndex:
         self._last_slot = slot
         return IndexEntry(Offset(base_offset + file.keys[slot]), file.values[slot])
 
-    def last_position(self, first_position: int, limit: int, interval_bytes: int) -> int:
-        """Return the last position in `first_position`..`limit` that an entry names, or the first.
+    def last_entry_in(
+        self, first_position: int, limit: int, interval_bytes: int
+    ) -> IndexEntry | None:
+        """Return the last entry that names a position above the first one and up to the limit.
 
         Made for the end of a region whose start was looked up just before: it searches only as
         many entries after that one as can lie within the region.
@@ -72,7 +74,7 @@ class OffsetIndex:
             first = 0
         entry_count = (limit - first_position) // (interval_bytes + 1) + 2
         slot = bisect_right(values, limit, first, min(first + entry_count, len(values))) - 1
-        return max(first_position, values[slot]) if slot >= 0 else first_position
+        return self.entry(slot) if slot >= 0 and values[slot] > first_position else None
 
     def entry(self, slot: int) -> IndexEntry:
         """Return the entry in `slot`; negative slots count from the end."""

@@ -79,11 +79,7 @@ class Segment:
 
     @property
     def file(self) -> LogFile:
-        """The `.log` file; at first use it is opened, with its indexes.
-
-        Raises:
-            CorruptLogError: the end of the log is damaged.
-        """
+        """The `.log` file; at first use it is opened, with its indexes."""
         return self._file or self._open()
 
     @property
@@ -191,8 +187,11 @@ class Segment:
         try:
             return self._find_from(entry, offset)
         except CorruptLogError as error:
+            # Behind the batch that the entry names it is the log that is damaged.
+            if error.position != entry.position:
+                raise
             log.warning("index.damaged", path=str(file.path), error=str(error))
-        self.index_again()
+        self.mend_index()
         return find_batch(file, self.index.offsets.lookup(offset).position, file.size_bytes, offset)
 
     def _find_from(self, entry: IndexEntry, offset: Offset) -> BatchPlace | None:
@@ -210,11 +209,22 @@ class Segment:
         """Read the whole header of a batch that `find` found."""
         return next(walk_headers(self.file, place.position, self.size_bytes))[1]
 
-    def index_again(self) -> None:
-        """Make both indexes again from the log.
+    def mend_index(self) -> None:
+        """Make both indexes again, because one of them does not fit to the log.
 
         Raises:
-            CorruptLogError: the log is damaged.
+            CorruptLogError: the log is damaged. The indexes stay as they are: they are all that
+                leads to the batches behind the damage.
+        """
+        for _ in walk_headers(self.file, 0, self.size_bytes):
+            pass
+        self.index_again()
+
+    def index_again(self) -> None:
+        """Make both indexes from the log alone.
+
+        Raises:
+            CorruptLogError: the log is damaged; the indexes lead to the batches before that.
         """
         was_active = self.is_active
         self.start_indexing()
@@ -280,15 +290,29 @@ class Segment:
         self._file = None
         self.index.release()
 
-    def _open(self) -> LogFile:
+    def resume(self) -> None:
+        """Find the end of the last segment of a log; its files are closed again afterwards.
+
+        Raises:
+            CorruptLogError: the end of the log is damaged; recovery must cut it.
+        """
         self._file = self.files.open_log(self._closed_size_bytes)
         try:
             if not self._open_index():
                 self.index_again()
-        except CorruptLogError:
-            self._file = None
-            raise
-        return self._file
+        finally:
+            self.release()
+
+    def _open(self) -> LogFile:
+        """Open a closed segment. What lies before damage at its end is served."""
+        self._file = file = self.files.open_log(self._closed_size_bytes)
+        try:
+            if not self._open_index():
+                self.index_again()
+        except CorruptLogError as error:
+            self.is_counted = True
+            log.error("log.damaged", path=str(file.path), error=str(error))
+        return file
 
     def _open_index(self) -> bool:
         """Open the indexes and count up to the end; False when they do not fit to the log."""

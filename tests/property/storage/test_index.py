@@ -53,8 +53,9 @@ def test_an_offset_lookup_agrees_with_a_linear_scan(
             below = [entry for entry in entries if entry.offset <= BASE + target][-1:]
             assert index.lookup(Offset(BASE + target)) == (below or [IndexEntry(BASE, 0)])[0]
             # As far apart as the bound of the search needs it.
-            spread = [position for _, position in entries if position <= target]
-            assert index.last_position(0, max(0, target), 0) == (spread or [0])[-1]
+            within = [entry for entry in entries if 0 < entry.position <= target]
+            last = within[-1] if within else None
+            assert index.last_entry_in(0, max(0, target), 0) == last
 
 
 @settings(max_examples=150, deadline=None)

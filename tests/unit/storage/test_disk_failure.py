@@ -209,6 +209,14 @@ def test_a_closed_segment_is_synced_without_being_opened_for_good(tmp_path: Path
     assert open_files() == before
 
 
+def test_a_directory_that_vanishes_is_a_failure(log: Log) -> None:
+    for path in log.directory.iterdir():
+        path.unlink()
+    log.directory.rmdir()
+    with pytest.raises(LogDirOfflineError, match="No such file"):
+        log.flush()
+
+
 def test_batches_are_written_without_a_copy(log: Log) -> None:
     batch = memoryview(batch_of())
     seen: list[object] = []

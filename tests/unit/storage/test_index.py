@@ -57,8 +57,9 @@ def test_the_end_of_a_region_is_found_from_its_start_on(
     for start in range(60):
         offsets.lookup(Offset(BASE + start))
         for end in (start, start + 1, start + 7, 99):
-            expected = min(end, 59) * 100
-            assert offsets.last_position(start * 100, end * 100 + 50, 99) == expected
+            found = offsets.last_entry_in(start * 100, end * 100 + 50, 99)
+            last = min(end, 59)
+            assert found == (entry(BASE + last, last * 100) if last > start else None)
 
 
 def test_the_end_of_a_region_is_found_whatever_was_looked_up_before(
@@ -67,14 +68,14 @@ def test_the_end_of_a_region_is_found_whatever_was_looked_up_before(
     for number in range(1, 60):
         offsets.append(Offset(BASE + number), number * 100)
     offsets.lookup(Offset(BASE + 50))
-    assert offsets.last_position(0, 250, 99) == 200
+    assert offsets.last_entry_in(0, 250, 99) == entry(BASE + 2, 200)
     offsets.truncate_to(Offset(BASE + 20))
-    assert offsets.last_position(0, 250, 99) == 200
+    assert offsets.last_entry_in(0, 250, 99) == entry(BASE + 2, 200)
 
 
 def test_an_empty_index_starts_everything_at_the_head(offsets: OffsetIndex) -> None:
     assert offsets.lookup(Offset(BASE + 5)) == entry(BASE, 0)
-    assert offsets.last_position(0, 10_000, 4_096) == 0
+    assert offsets.last_entry_in(0, 10_000, 4_096) is None
     assert offsets.last_entry() is None
 
 

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset
 from storage.config import LogConfig
+from storage.errors import CorruptLogError
 from storage.log import Log
 from tests.unit.storage.logs import (
     NOW_MS,
@@ -365,8 +366,31 @@ def test_a_damaged_segment_without_index_is_served_up_to_the_damage(directory: P
     first.with_suffix(".index").unlink()
     with capture_logs() as captured:
         log = open_log(directory)
-    assert events(captured, "log.damaged")
+        assert offsets_in(read(log, 0, max_bytes=batches[4].position)) == list(range(8))
+    assert len(events(captured, "log.damaged")) == 1
+    with pytest.raises(CorruptLogError):
+        read(log, 8)
+    assert offsets_in(read(log, 119)) == [118, 119]
     assert log.log_end_offset == 120
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_what_lies_behind_damage_in_a_closed_segment_is_served(
+    directory: Path, was_clean: bool
+) -> None:
+    closed(directory)
+    first = min(directory.glob("*.log"))
+    data = bytearray(first.read_bytes())
+    batches = split(bytes(data))
+    data[batches[4].position + 16] = 9
+    first.write_bytes(data)
+    log = open_log(directory, was_clean=was_clean, recovery_point=120)
+    for offset in (8, 9):
+        with pytest.raises(CorruptLogError):
+            read(log, offset)
+    assert offsets_in(read(log, 0, max_bytes=batches[4].position)) == list(range(8))
+    last = batches[-1]
+    assert offsets_in(read(log, last.base_offset)) == [last.base_offset, last.last_offset]
 
 
 def test_what_a_crash_left_half_done_is_tidied(directory: Path) -> None:

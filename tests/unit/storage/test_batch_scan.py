@@ -1,0 +1,128 @@
+"""Damage within a log is noticed where it is read, and nothing behind it is served."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkawire.ids import Offset
+from storage.batch_scan import find_batch, last_boundary, walk_headers
+from storage.config import LogConfig
+from storage.errors import CorruptLogError, OffsetOverflowError
+from storage.log_file import LogFile
+from storage.segment import Segment
+from tests.unit.storage.logs import NOW_MS, append, fill, offsets_in, open_log, read, replicated
+
+Change = Callable[[bytearray, int], None]
+
+
+def wrong_magic(data: bytearray, position: int) -> None:
+    data[position + 16] = 1
+
+
+def short_length(data: bytearray, position: int) -> None:
+    data[position + 8 : position + 12] = bytes(4)
+
+
+def long_length(data: bytearray, position: int) -> None:
+    data[position + 8] = 0x7F
+
+
+def negative_delta(data: bytearray, position: int) -> None:
+    data[position + 23] = 0xFF
+
+
+def file_of(tmp_path: Path, data: bytes | bytearray) -> LogFile:
+    path = tmp_path / "x.log"
+    path.write_bytes(data)
+    return LogFile(path, len(data))
+
+
+BATCHES = [replicated(number * 3, 3) for number in range(10)]
+SIZE = len(BATCHES[0])
+DATA = b"".join(BATCHES)
+
+
+@pytest.mark.parametrize("change", [wrong_magic, short_length, negative_delta])
+def test_a_scan_stops_at_what_is_no_batch(tmp_path: Path, change: Change) -> None:
+    data = bytearray(DATA)
+    change(data, 4 * SIZE)
+    file = file_of(tmp_path, data)
+    assert find_batch(file, 0, len(data), 11) == (3 * SIZE, SIZE, 9, 11)
+    for offset in (12, 20, 99):
+        with pytest.raises(CorruptLogError, match=f"byte {4 * SIZE}: no batch"):
+            find_batch(file, 0, len(data), offset)
+    with pytest.raises(CorruptLogError, match=f"byte {4 * SIZE}"):
+        list(walk_headers(file, 0, len(data)))
+
+
+@pytest.mark.parametrize("change", [wrong_magic, short_length])
+def test_a_region_does_not_end_behind_damage(tmp_path: Path, change: Change) -> None:
+    data = bytearray(DATA)
+    change(data, 4 * SIZE)
+    file = file_of(tmp_path, data)
+    assert last_boundary(file, 0, len(data), 3 * SIZE + 1) == 3 * SIZE
+    assert last_boundary(file, 0, len(data), 7 * SIZE) == 4 * SIZE
+    with pytest.raises(CorruptLogError, match="no batch"):
+        last_boundary(file, 4 * SIZE, len(data), 7 * SIZE)
+    with pytest.raises(CorruptLogError, match="no batch"):
+        last_boundary(file, 6 * SIZE, len(data), 8 * SIZE, first_last_offset=19)
+
+
+def test_a_batch_that_ends_beyond_the_end_is_not_found(tmp_path: Path) -> None:
+    data = bytearray(DATA)
+    long_length(data, 9 * SIZE)
+    file = file_of(tmp_path, data)
+    with pytest.raises(CorruptLogError, match="the end is at"):
+        find_batch(file, 0, len(data), 28)
+    with pytest.raises(CorruptLogError, match="batch ends at"):
+        list(walk_headers(file, 0, len(data)))
+
+
+@pytest.mark.parametrize("rest", [1, 11, 60])
+def test_half_a_header_is_damage(tmp_path: Path, rest: int) -> None:
+    data = DATA + BATCHES[0][:rest]
+    file = file_of(tmp_path, data)
+    with pytest.raises(CorruptLogError, match="no whole header"):
+        find_batch(file, 0, len(data), 99)
+    assert last_boundary(file, 0, len(data), len(data) + 100) == len(DATA)
+
+
+def test_a_boundary_is_found_across_reads(tmp_path: Path) -> None:
+    data = b"".join(replicated(number, value_bytes=50) for number in range(200))
+    size = len(data) // 200
+    file = file_of(tmp_path, data)
+    for limit in (0, 1, size, 57 * size, 57 * size + size - 1, len(data), len(data) + 1):
+        assert last_boundary(file, 0, len(data), limit) == min(limit // size * size, len(data))
+    for number in range(200):
+        place = find_batch(file, 0, len(data), number)
+        assert place is not None
+        assert (place.position, place.base_offset) == (number * size, number)
+    assert find_batch(file, 0, len(data), 200) is None
+
+
+def test_damage_in_the_log_is_reported_and_the_rest_of_it_served(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    log = open_log(directory, LogConfig(index_interval_bytes=300))
+    fill(log, 30)
+    log.close()
+    path = directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    size = len(data) // 30
+    wrong_magic(data, 9 * size)
+    path.write_bytes(data)
+    log = open_log(directory, LogConfig(index_interval_bytes=300))
+    assert offsets_in(read(log, 0, max_bytes=5 * size)) == [0, 1, 2, 3, 4]
+    assert offsets_in(read(log, 25)) == [25, 26, 27, 28, 29]
+    with pytest.raises(CorruptLogError, match=r"0\.log at byte"):
+        read(log, 9)
+    append(log)
+    assert offsets_in(read(log, 29)) == [29, 30]
+
+
+def test_a_segment_refuses_an_offset_that_its_index_cannot_hold(tmp_path: Path) -> None:
+    segment = Segment.create(tmp_path, Offset(0), LogConfig(), NOW_MS)
+    batch = replicated(2**31)
+    with pytest.raises(OffsetOverflowError, match=r"2147483648 in segment 0"):
+        segment.append(memoryview(batch), Offset(2**31), Offset(2**31), NOW_MS)
+    assert segment.size_bytes == 0

@@ -66,6 +66,7 @@ class Leadership:
         self.leader_epoch = recorded.leader_epoch
         self.partition_epoch = recorded.partition_epoch
         self.state: IsrState = Committed(recorded.isr)
+        self._waits_for_leadership = False
         self.replicas = frozenset(replicas)
         self.log_end_offset = log_end_offset
         self.epoch_start_offset = log_end_offset
@@ -91,8 +92,13 @@ class Leadership:
         return len(self.state.isr) >= self.effective_min_isr
 
     @property
+    def question(self) -> Proposal | None:
+        """What to ask the controller, until it answers; None when there is nothing to ask."""
+        return None if self._waits_for_leadership else self.proposal
+
+    @property
     def proposal(self) -> Proposal | None:
-        """What the controller is to be asked; None when no change is open."""
+        """The change that is open; after some refusals it stays so until the next leadership."""
         if isinstance(self.state, Committed):
             return None
         members = tuple((one, self._epoch_of(one)) for one in sorted(self.state.proposed))
@@ -153,13 +159,13 @@ class Leadership:
         self.partition_epoch = recorded.partition_epoch
         self._advance(now_ms)
 
-    def on_refused(self, asked: Proposal, code: ErrorCode) -> bool:
-        """Take a refusal, and return whether to ask again."""
+    def on_refused(self, asked: Proposal, code: ErrorCode) -> None:
+        """Take a refusal; `question` says whether to ask again."""
         if asked != self.proposal or not isinstance(self.state, PendingExpand | PendingShrink):
-            return False
+            return
         refused = on_refusal(self.state, code)
         self.state = refused.state
-        return refused.ask_again
+        self._waits_for_leadership = not (refused.ask_again or isinstance(self.state, Committed))
 
     def on_limits(self, limits: Limits, now_ms: int) -> None:
         """Adopt changed settings."""

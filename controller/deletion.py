@@ -9,6 +9,7 @@ Source: kafka.controller.TopicDeletionManager of Kafka 3.9.
 
 from collections.abc import Collection, Iterable, Sequence
 
+from controller import reassignment_node
 from controller.cluster import Cluster
 from controller.effects import Delete, Plan, list_children
 from controller.fenced_writes import write_fenced
@@ -137,4 +138,5 @@ def _complete(cluster: Cluster, topic: str) -> Plan[None]:
         [paths.topic_deletion(topic)],
     ):
         yield from write_fenced(cluster, [(Delete(path),) for path in nodes])
+    yield from reassignment_node.forget_requests(cluster, cluster.partitions_of(topic))
     cluster.remove_topic(topic)

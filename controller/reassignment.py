@@ -8,22 +8,21 @@ assignment becomes the target (B). Each step can be repeated by the next control
 Source: kafka.controller.KafkaController.onPartitionReassignment of Kafka 3.9.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from controller import deletion
 from controller.cluster import Cluster
-from controller.effects import Delete, Enqueue, Note, Plan, SetData, read
-from controller.errors import MalformedZnodeError, StateChangeFailedError
-from controller.events import ReassignmentNode
+from controller.effects import Note, Plan, SetData
+from controller.errors import StateChangeFailedError
 from controller.fenced_writes import change_states, write_fenced
 from controller.leader_and_isr import LeaderAndIsr
 from controller.partition_moves import Strategy, elect
-from controller.replica_assignment import ReplicaAssignment, Replicas
+from controller.reassignment_node import forget_requests, requests
+from controller.replica_assignment import ReplicaAssignment
 from controller.replica_moves import mark, to_deletion_started, to_new, to_offline, to_online
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
 from controller.znodes import paths
-from controller.znodes.admin import decode_reassignment, encode_reassignment
 from controller.znodes.topic import TopicAssignment
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
@@ -56,7 +55,7 @@ def on_api_request(
     answers = {one: fault_of(cluster, one, wish) for one, wish in wishes.items()}
     accepted = [one for one, fault in answers.items() if fault is None]
     # What the client asks for now replaces what a tool asked for through the node.
-    yield from _forget_requests(cluster, accepted)
+    yield from forget_requests(cluster, accepted)
     results = {one: fault or ErrorCode.NONE for one, fault in answers.items()}
     for partition in accepted:
         wish = wishes[partition]
@@ -67,7 +66,7 @@ def on_api_request(
 def on_znode(cluster: Cluster) -> Plan[None]:
     """Begin the moves that a tool asks for through the node."""
     for _ in range(MAX_ROUNDS):
-        targets = yield from _requests(cluster)
+        targets = yield from requests(cluster)
         fresh = {
             partition: target
             for partition, target in targets.items()
@@ -81,7 +80,7 @@ def on_znode(cluster: Cluster) -> Plan[None]:
             if result is not ErrorCode.NONE:
                 failed.add(partition)
         if failed:
-            yield from _forget_requests(cluster, failed)
+            yield from forget_requests(cluster, failed)
 
 
 def resume(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Plan[None]:
@@ -135,7 +134,7 @@ def proceed(
     yield from _move_leader(cluster, partition, final)
     yield from _remove(cluster, partition, assignment.removing)
     yield from _write_assignment(cluster, partition.topic)
-    yield from _forget_requests(cluster, (partition,), final.replicas)
+    yield from forget_requests(cluster, (partition,), final.replicas)
     cluster.moving.discard(partition)
     batch.add_update_metadata(cluster.brokers, (partition,))
     yield from batch.send()
@@ -221,46 +220,6 @@ def _write_assignment(cluster: Cluster, topic: str) -> Plan[None]:
     if outcome.refusal is not None:
         text = f"the assignment of {topic} cannot be written: {outcome.refusal.name}"
         raise StateChangeFailedError(text)
-
-
-def _requests(cluster: Cluster) -> Plan[dict[TopicPartition, Replicas]]:
-    """Return what tools ask for; a node that cannot be read is deleted."""
-    [node] = yield from read((paths.REASSIGN_PARTITIONS,), watch=True)
-    if node is None:
-        return {}
-    try:
-        return decode_reassignment(node.data)
-    except MalformedZnodeError:
-        yield from write_fenced(cluster, [(Delete(paths.REASSIGN_PARTITIONS, node.version),)])
-        return {}
-
-
-def _forget_requests(
-    cluster: Cluster, partitions: Collection[TopicPartition], target: Replicas | None = None
-) -> Plan[None]:
-    """Drop the requests of tools for `partitions`: those for `target`, or (None) all."""
-    [node] = yield from read((paths.REASSIGN_PARTITIONS,))
-    if node is None:
-        return
-    try:
-        wanted = decode_reassignment(node.data)
-    except MalformedZnodeError:
-        return
-    left = {
-        one: wish
-        for one, wish in wanted.items()
-        if one not in partitions or (target is not None and wish != target)
-    }
-    if left == wanted:
-        return
-    if left:
-        data = encode_reassignment(left)
-        change = SetData(paths.REASSIGN_PARTITIONS, data, node.version)
-        yield from write_fenced(cluster, [(change,)])
-    else:
-        yield from write_fenced(cluster, [(Delete(paths.REASSIGN_PARTITIONS, node.version),)])
-        # The next request may be there before anybody watches for it.
-        yield Enqueue(ReassignmentNode())
 
 
 def _replicas(partition: TopicPartition, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:

@@ -134,7 +134,8 @@ class Checker:
     def check_isr(self, partition: TopicPartition, isr: Iterable[BrokerId]) -> None:
         """Check that every in-sync replica holds what is committed."""
         committed = self.committed.get(partition, [])
-        if partition in self.unclean or not committed:
+        is_doomed = paths.topic_deletion(partition.topic) in self._coordinator.nodes
+        if partition in self.unclean or is_doomed or not committed:
             return
         for broker in isr:
             log = self._disks[broker].logs.get(partition)

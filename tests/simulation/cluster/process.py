@@ -517,9 +517,9 @@ class Process:
 
     def _propose(self, replica: Replica) -> None:
         leadership = replica.leadership
-        asked = leadership.proposal if leadership is not None else None
+        asked = leadership.question if leadership is not None else None
         now_ms = self.world.clock.now_ms
-        if asked is None or replica.is_parked or self.controller_id is None:
+        if asked is None or self.controller_id is None:
             return
         if asked == replica.asked and now_ms - replica.asked_at_ms < REQUEST_TIMEOUT_MS:
             return
@@ -557,8 +557,7 @@ class Process:
             return
         data = response.topics[0].partitions[0]
         if data.error_code != ErrorCode.NONE:
-            ask_again = leadership.on_refused(asked, ErrorCode(data.error_code))
-            replica.is_parked = leadership.proposal is not None and not ask_again
+            leadership.on_refused(asked, ErrorCode(data.error_code))
         else:
             recorded = Recorded(
                 isr=frozenset(BrokerId(one) for one in data.isr),

@@ -6,6 +6,7 @@ from controller.znodes.controller_node import decode_controller_epoch
 from controller.znodes.partition_state import decode_partition_state
 from controller.znodes.topic import decode_topic
 from kafkawire.ids import TopicPartition
+from tests.simulation.cluster.checker import require
 from tests.simulation.cluster.world import World
 
 
@@ -72,9 +73,12 @@ def _metadata_fault(world: World, partition: TopicPartition, state: LeaderAndIsr
     return None
 
 
-def settle(world: World, limit_ms: int = 15_000) -> None:
+def settle(world: World, limit_ms: int = 12_000) -> None:
     """End all trouble and wait for peace, without producers in between."""
     world.heal()
     world.is_producing = False
+    until = world.clock.now_ms + limit_ms
     world.run(200)
-    world.run_until(lambda: unrest(world) is None, limit_ms)
+    while fault := unrest(world):
+        require(world.clock.now_ms < until, f"10: no peace in {limit_ms} ms: {fault}")
+        world.run(50)

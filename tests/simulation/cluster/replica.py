@@ -38,7 +38,6 @@ class Replica:
         self.leadership: Leadership | None = None
         self.asked: Proposal | None = None
         self.asked_at_ms = 0
-        self.is_parked = False
         self.is_fetching = False
 
     def apply(
@@ -58,7 +57,7 @@ class Replica:
         self.topic_id = topic_id
         self.leader_epoch = LeaderEpoch(state.leader_epoch)
         self.leader = BrokerId(state.leader)
-        self.asked, self.is_parked, self.is_fetching = None, False, False
+        self.asked, self.is_fetching = None, False
         self.leadership = None
         if state.leader == broker_id:
             self.log.begin_epoch(self.leader_epoch)

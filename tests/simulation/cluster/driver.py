@@ -1,0 +1,99 @@
+"""Runs one plan to its end against a coordinator in memory, at once."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from controller.broker_registration import Registered, Sessions, create_top_nodes, register
+from controller.cluster import Cluster
+from controller.config import ControllerConfig
+from controller.effects import Effect, ListChildren, Plan, Read, Write
+from controller.replica_assignment import ReplicaAssignment
+from controller.znodes import paths
+from controller.znodes.controller_node import encode_controller_epoch
+from controller.znodes.registration import Endpoint, Registration
+from controller.znodes.topic import TopicAssignment
+from kafkawire.ids import BrokerId, TopicId, TopicPartition
+from tests.simulation.cluster.coordinator import Coordinator
+
+T = TypeVar("T")
+E = TypeVar("E")
+ORDERS_ID = TopicId(int=7)
+
+
+class Driver:
+    """A session with a coordinator. With `repeats`, the answer to each write's first copy is
+    lost: it is applied twice, and the second answer counts."""
+
+    def __init__(self, coordinator: Coordinator | None = None, *, repeats: bool = False) -> None:
+        self.coordinator = coordinator or Coordinator()
+        self.session = self.coordinator.open_session()
+        self.repeats = repeats
+        self.effects: list[Effect] = []
+        self.before_write: Callable[[], None] = lambda: None
+
+    def run(self, plan: Plan[T]) -> T:
+        """Return what the plan returns; effects without an answer are kept in `effects`."""
+        answer = None
+        while True:
+            try:
+                effect = plan.send(answer)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            answer = None
+            if isinstance(effect, Read | ListChildren | Write):
+                if isinstance(effect, Write):
+                    self.before_write()
+                    if self.repeats:
+                        self.coordinator.perform(self.session, effect)
+                answer = self.coordinator.perform(self.session, effect)
+            else:
+                self.effects.append(effect)
+
+    def take(self, kind: type[E]) -> list[E]:
+        """Return the effects of one kind so far, and forget all."""
+        found: list[E] = [one for one in self.effects if isinstance(one, kind)]
+        self.effects.clear()
+        return found
+
+
+def empty_cluster(*broker_ids: int, repeats: bool = False) -> Driver:
+    """Return the session of an operator with a cluster in which `broker_ids` are registered."""
+    driver = Driver(repeats=repeats)
+    driver.run(create_top_nodes())
+    driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(1))
+    for broker_id in broker_ids:
+        join(driver.coordinator, BrokerId(broker_id))
+    return driver
+
+
+def join(coordinator: Coordinator, broker_id: BrokerId) -> Driver:
+    """Register a broker in a session of its own, and return that."""
+    driver = Driver(coordinator)
+    registration = Registration(
+        broker_id=broker_id, endpoints=(Endpoint("PLAINTEXT", "h", 9092 + broker_id),)
+    )
+    data = registration.encode(timestamp_ms=0)
+    result = driver.run(register(broker_id, data, Sessions(driver.session)))
+    assert isinstance(result, Registered)
+    return driver
+
+
+def picture(config: ControllerConfig | None = None, epoch: int = 1) -> Cluster:
+    """Return an empty picture of the controller that wrote the epoch's node last."""
+    return Cluster(
+        config or ControllerConfig(broker_id=BrokerId(1)), epoch=epoch, epoch_version=epoch - 1
+    )
+
+
+def put_topic(
+    coordinator: Coordinator, *replicas: tuple[int, ...], name: str = "orders"
+) -> list[TopicPartition]:
+    """Write a topic's node, one partition per tuple of brokers, and return the partitions."""
+    assigned = {
+        number: ReplicaAssignment(replicas=tuple(map(BrokerId, one)))
+        for number, one in enumerate(replicas)
+    }
+    topic_id = ORDERS_ID if name == "orders" else TopicId(int=len(name))
+    coordinator.put(paths.topic(name), TopicAssignment(topic_id, assigned).encode())
+    return [TopicPartition(name, number) for number in assigned]

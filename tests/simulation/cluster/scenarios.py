@@ -1,0 +1,95 @@
+"""Small scenarios of the decisions, each of which a planted bug breaks; no time passes in them."""
+
+from broker.leadership import Leadership, Limits, Recorded
+from controller.channel import Channel
+from controller.effects import BrokerRequest
+from controller.failover import take_over
+from controller.fenced_writes import change_states
+from controller.leader_and_isr import LeaderAndIsr
+from controller.znodes import paths
+from controller.znodes.partition_state import decode_partition_state, encode_partition_state
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.update_metadata import UpdateMetadataRequest
+from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, picture, put_topic
+
+B1, B2, B3 = map(BrokerId, (1, 2, 3))
+LIMITS = Limits(min_insync_replicas=1, max_lag_ms=1000)
+
+
+def leadership(
+    *isr: int, end: int = 10, mark: int = 5, limits: Limits = LIMITS, replicas: int = 3
+) -> Leadership:
+    """Return broker 1's leadership of three replicas."""
+    return Leadership(
+        B1,
+        Recorded(isr=frozenset(map(BrokerId, isr)), leader_epoch=LeaderEpoch(4), partition_epoch=9),
+        replicas={BrokerId(number) for number in range(1, replicas + 1)},
+        log_end_offset=Offset(end),
+        high_watermark=Offset(mark),
+        limits=limits,
+        live_epoch=lambda _: -1,
+        now_ms=0,
+    )
+
+
+def late_joiner_waits_for_the_epoch_start() -> None:
+    """T10: the predecessor may have committed up to 10, of which the new leader knows 5."""
+    led = leadership(1, 2)
+    assert not led.on_fetch(B3, Offset(7), now_ms=1)
+    assert led.proposal is None
+    assert led.on_fetch(B3, Offset(10), now_ms=2)
+    assert led.proposal is not None
+
+
+def unclear_refusal_keeps_the_joiner() -> None:
+    """T11: the proposal was recorded, its answer was lost, and its second copy is refused."""
+    led = leadership(1, mark=10)
+    led.on_fetch(B2, Offset(10), now_ms=1)
+    asked = led.proposal
+    assert asked is not None
+    led.on_refused(asked, ErrorCode.INVALID_UPDATE_VERSION)
+    # Later than any lag limit, so that nothing but the open proposal holds the watermark.
+    led.on_append(Offset(12), now_ms=5000)
+    # Broker 2 may be elected any time: what it does not hold is not committed.
+    assert led.high_watermark == 10
+    assert led.question is None, "asking again proves nothing"
+
+
+def no_update_is_lost() -> None:
+    """C7, T8: somebody else shrinks the in-sync set between the read and the write."""
+    driver = empty_cluster(1, 2, 3)
+    [partition] = put_topic(driver.coordinator, (1, 2, 3))
+    cluster = picture()
+    driver.run(take_over(cluster, lambda: ORDERS_ID))
+    _shrink_behind(driver, partition)
+
+    def raise_epoch(_: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:
+        return state.led_by(state.leader)
+
+    changes = driver.run(change_states(cluster, [partition], raise_epoch))
+    assert changes.changed[partition].isr == (B1, B2)
+    node = driver.coordinator.nodes[paths.partition_state(partition)]
+    assert decode_partition_state(node.data, node.version) == changes.changed[partition]
+
+
+def _shrink_behind(driver: Driver, partition: TopicPartition) -> None:
+    path = paths.partition_state(partition)
+    node = driver.coordinator.nodes[path]
+    state = decode_partition_state(node.data, node.version)
+    smaller = LeaderAndIsr(
+        leader=state.leader, leader_epoch=state.leader_epoch, isr=(B1, B2), controller_epoch=1
+    )
+    driver.coordinator.put(path, encode_partition_state(smaller, 1))
+
+
+def requests_are_repeated() -> None:
+    """B10: what was lost on the way is sent again, before anything that came later."""
+    channel = Channel(B1, 5)
+    first, second = (BrokerRequest(B1, 5, UpdateMetadataRequest()) for _ in range(2))
+    channel.put(first)
+    channel.put(second)
+    assert channel.next() is first
+    assert channel.next() is None, "one is in flight"
+    channel.on_failure()
+    assert channel.next() is first

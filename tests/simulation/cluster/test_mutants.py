@@ -1,0 +1,52 @@
+"""The simulation can fail: it finds every planted bug."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.cluster import scenarios
+from tests.simulation.cluster.mutants import MUTANTS
+from tests.simulation.cluster.test_seeds import live
+from tests.simulation.cluster.world import World
+
+SEEDS_PER_MUTANT = 30
+FIRST_SEED = {
+    "any_controller": 7,
+    "any_leader_epoch": 8,
+    "joining_does_not_count": 14,
+    "no_fence": 6,
+    "strangers_do_not_count": 13,
+    "unseen_bounces": 2,
+}
+"""Where to begin, so that it does not take long."""
+BY_SCENARIO: dict[str, Callable[[], None]] = {
+    "any_version": scenarios.no_update_is_lost,
+    "early_join": scenarios.late_joiner_waits_for_the_epoch_start,
+    "lost_requests": scenarios.requests_are_repeated,
+    "refusal_resets": scenarios.unclear_refusal_keeps_the_joiner,
+}
+"""Bugs that need more bad luck than a short life holds."""
+
+
+def is_found_by_a_seed(name: str) -> bool:
+    first = FIRST_SEED.get(name, 0)
+    for seed in range(first, first + SEEDS_PER_MUTANT):
+        try:
+            live(World(seed, min_insync_replicas=1 + seed % 2))
+        except AssertionError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - BY_SCENARIO.keys()))
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name](monkeypatch)
+    assert is_found_by_a_seed(name)
+
+
+@pytest.mark.parametrize("name", sorted(BY_SCENARIO))
+def test_a_planted_bug_is_found_by_its_scenario(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BY_SCENARIO[name]()
+    MUTANTS[name](monkeypatch)
+    with pytest.raises(AssertionError):
+        BY_SCENARIO[name]()

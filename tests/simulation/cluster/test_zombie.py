@@ -1,0 +1,46 @@
+"""A controller that sleeps while another is elected changes nothing when it wakes (T6)."""
+
+import os
+
+import pytest
+
+from controller.znodes import paths
+from kafkawire.ids import TopicPartition
+from tests.simulation.cluster.quiescence import settle, unrest
+from tests.simulation.cluster.world import TOPIC, World
+
+EFFECTS = 90
+STRIDE = 1 if "OTTLA_SIM_SEEDS" in os.environ else 6
+"""Every pause point when time is given, some of them in `make check`."""
+
+
+@pytest.mark.parametrize("effect", range(1, EFFECTS, STRIDE))
+def test_a_zombie_changes_nothing(effect: int) -> None:
+    world = World(3)
+    world.run(300)
+    world.create_topic()
+    world.create_topic("gone", partition_count=1)
+    world.run(500)
+    world.run_until(lambda: is_at_work(world))
+    [zombie] = world.controllers
+    others = [one for one in world.brokers if one != zombie.broker_id]
+
+    # Much to do at once, and the controller falls asleep in the middle of it.
+    zombie.pause_at_effect = zombie.effect_count + effect
+    world.delete_topic("gone")
+    world.reassign(TopicPartition(TOPIC, 0), others)
+    world.elect_preferred()
+    world.kill(others[0], is_seen=True)
+    world.run_until(lambda: zombie.is_paused)
+    world.start(others[0])
+    world.run_until(lambda: any(one is not zombie for one in world.controllers))
+    world.resume(zombie.broker_id)
+    world.run(1000)
+    assert not zombie.planner.is_active
+    settle(world)
+    assert paths.topic("gone") not in world.coordinator.nodes
+
+
+def is_at_work(world: World) -> bool:
+    fault = unrest(world)
+    return fault is None or "differ" in fault or "committed" in fault

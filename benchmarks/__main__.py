@@ -30,7 +30,7 @@ LOADS: Final = {
     "produce": "benchmarks.loads.produce_load",
     "fetch": "benchmarks.loads.fetch_load",
     "librdkafka": "benchmarks.loads.librdkafka_load",
-    "client": "benchmarks.loads.client_load",
+    "client": "benchmarks.client_throughput",
 }
 INTRODUCTION: Final = """# Benchmarks
 

@@ -9,9 +9,10 @@
 The order of renames that makes this table right is the cleaner's duty. Source: Kafka's LogLoader.
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -21,31 +22,46 @@ from storage.layout import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
     SegmentFileName,
     parse_segment_file,
-    segment_file,
 )
 from storage.log_file import LogFile
 
 log = structlog.get_logger()
 
 NOWHERE: Final = 2**63
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
-def tidy(directory: Path) -> dict[Offset, int]:
-    """Leave only whole segments in `directory`; return the sizes of their logs by base offset."""
-    names = _list(directory)
-    with_log = {name.base_offset for name in names if name.suffix == LOG_SUFFIX and not name.state}
+class FoundSegment(NamedTuple):
+    """A segment that a directory holds."""
+
+    base_offset: Offset
+    size_bytes: int
+    has_indexes: bool
+
+
+def tidy(directory: Path) -> list[FoundSegment]:
+    """Leave only whole segments in `directory`; return them, oldest first."""
+    sizes = _sizes(directory)
+    logs = {name.base_offset for name in sizes if name.suffix == LOG_SUFFIX and not name.state}
     # One listing is all that a start after an orderly stop costs.
-    if any(name.state or name.base_offset not in with_log for name in names):
+    if any(name.state or name.base_offset not in logs for name in sizes):
         _tidy(directory)
-        with_log = {name.base_offset for name in _list(directory) if name.suffix == LOG_SUFFIX}
-    return {
-        base_offset: segment_file(directory, base_offset, LOG_SUFFIX).stat().st_size
-        for base_offset in sorted(with_log)
-    }
+        sizes = _sizes(directory)
+    return [
+        FoundSegment(
+            name.base_offset,
+            size,
+            has_indexes=all(name._replace(suffix=each) in sizes for each in INDEX_SUFFIXES),
+        )
+        for name, size in sizes.items()
+        if name.suffix == LOG_SUFFIX
+    ]
 
 
 def _tidy(directory: Path) -> None:
@@ -89,8 +105,18 @@ def _remove_orphans(directory: Path) -> None:
 
 
 def _list(directory: Path) -> list[SegmentFileName]:
-    names = map(parse_segment_file, sorted(path.name for path in directory.iterdir()))
-    return [name for name in names if name is not None and name.suffix in SEGMENT_SUFFIXES]
+    return list(_sizes(directory))
+
+
+def _sizes(directory: Path) -> dict[SegmentFileName, int]:
+    """The files of segments and their sizes, oldest segment first."""
+    sizes: dict[SegmentFileName, int] = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = parse_segment_file(entry.name)
+            if name is not None and name.suffix in SEGMENT_SUFFIXES:
+                sizes[name] = entry.stat().st_size
+    return dict(sorted(sizes.items()))
 
 
 def _remove(names: Iterable[SegmentFileName], directory: Path) -> None:

@@ -14,12 +14,7 @@ from storage import epoch_checkpoint, leftover, recovery
 from storage.batch_scan import walk_headers
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
-from storage.layout import (
-    LEADER_EPOCH_CHECKPOINT,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    segment_file,
-)
+from storage.layout import LEADER_EPOCH_CHECKPOINT
 from storage.leader_epochs import EpochEntry, LeaderEpochs
 from storage.segment import Segment
 from storage.segment_list import SegmentList
@@ -57,9 +52,15 @@ def load_log(
         OSError: the disk failed.
         CorruptLogError: bytes below the recovery point are damaged and were needed.
     """
-    sizes = leftover.tidy(directory)
-    segments = [Segment(directory, base, size, config, now_ms) for base, size in sizes.items()]
-    _check_indexes(segments, recovery_point, was_clean=was_clean)
+    found = leftover.tidy(directory)
+    segments = [
+        Segment(directory, each.base_offset, each.size_bytes, config, now_ms) for each in found
+    ]
+    if was_clean:
+        _check_indexes([segments[n] for n, each in enumerate(found) if not each.has_indexes])
+    else:
+        below = segments[: _first_to_recover(segments, recovery_point)]
+        _check_indexes(below, sample=True)
     epochs = epoch_checkpoint.read_epochs(directory / LEADER_EPOCH_CHECKPOINT)
     stored_epochs = epochs.entries
     discarded: list[Path] = []
@@ -98,30 +99,18 @@ def _first_to_recover(segments: list[Segment], recovery_point: Offset) -> int:
     return slots[-1] if slots else 0
 
 
-def _check_indexes(segments: list[Segment], recovery_point: Offset, *, was_clean: bool) -> None:
-    """Make indexes again that are missing or, after a crash, do not look right."""
-    if not was_clean:
-        segments = segments[: _first_to_recover(segments, recovery_point)]
+def _check_indexes(segments: list[Segment], *, sample: bool = False) -> None:
+    """Make indexes again that are missing or, looked at more closely, do not fit to their log."""
     for segment in segments:
-        if was_clean and _has_indexes(segment):
-            continue
         try:
             # Opening it makes missing indexes again, and those that end in the wrong place.
             _ = segment.file
-            if not was_clean and not recovery.are_indexes_right(segment):
+            if sample and not recovery.are_indexes_right(segment):
                 segment.mend_index()
         except CorruptLogError as error:
             # Nothing is repaired in the middle of a log; what can be found there is served.
             _report_damage(error)
         segment.release()
-
-
-def _has_indexes(segment: Segment) -> bool:
-    directory = segment.files.directory
-    return all(
-        segment_file(directory, segment.base_offset, suffix).exists()
-        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-    )
 
 
 def _resume_last(segments: list[Segment]) -> bool:

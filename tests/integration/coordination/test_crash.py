@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -31,6 +30,7 @@ class Load:
         self.pairs: set[int] = set()
         self.version = -1
         self.number = 0
+        self.has_progressed = asyncio.Event()
 
     async def run(self) -> None:
         """Until the connection breaks."""
@@ -52,6 +52,7 @@ class Load:
                     [ops.create(f"/load/pair-{number}-{half}") for half in ("a", "b")]
                 )
                 self.pairs.add(number)
+                self.has_progressed.set()
             case _:
                 stat = await self.client.set_data("/counter", b"%d" % number)
                 self.version = max(self.version, stat.version)
@@ -78,12 +79,13 @@ async def test_acknowledged_writes_survive_kill_9_under_load(tmp_path: Path, rou
             await client.create("/counter")
             load = Load(client, chance)
             for _ in range(rounds):
+                load.has_progressed.clear()
                 running = asyncio.create_task(load.run())
-                begin_s = time.monotonic()
+                async with asyncio.timeout(DEADLINE_S):
+                    await load.has_progressed.wait()
                 # At a random moment of a running load: the delay is the experiment.
-                await asyncio.sleep(chance.uniform(0.05, 0.4))
+                await asyncio.sleep(chance.uniform(0, 0.3))
                 await asyncio.to_thread(server.kill)
-                assert time.monotonic() > begin_s
                 await running
                 await asyncio.to_thread(server.start)
                 async with asyncio.timeout(DEADLINE_S):

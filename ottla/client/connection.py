@@ -170,23 +170,32 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._mark_closed()
 
-    async def close(self) -> None:
-        """Write what was sent, end the connection, and wait until its socket is closed.
+    def begin_close(self) -> None:
+        """Write what was sent, then end the connection; waiting requests fail now."""
+        if self._transport is None or self._lost_because is not None:
+            self.abort()
+            return
+        self.flush()
+        self._lost_because = _closed_error(self.address)
+        self._fail_pending(self._lost_because)
+        self._transport.close()
 
-        Waiting requests fail; a peer that takes no more bytes is waited for `CLOSE_TIMEOUT_S`.
+    async def close(self) -> None:
+        """Do that, and wait until the socket is closed.
+
+        A peer that takes no more bytes is waited for `CLOSE_TIMEOUT_S`, and not at all when this
+        is cancelled.
         """
-        if self._transport is not None and self._lost_because is None:
-            self.flush()
-            self._lost_because = _closed_error(self.address)
-            self._fail_pending(self._lost_because)
-            self._transport.close()
-        self.abort()
+        self.begin_close()
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await asyncio.shield(self._closed)
         except TimeoutError:
-            assert self._transport is not None
-            self._transport.abort()
+            pass
+        finally:
+            if self._transport is not None:
+                # Of no effect on one that is closed.
+                self._transport.abort()
             await asyncio.shield(self._closed)
 
     # asyncio.BufferedProtocol

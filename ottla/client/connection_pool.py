@@ -100,14 +100,16 @@ class ConnectionPool:
         opening = list(self._opening.values())
         for task in opening:
             task.cancel()
-        if opening:
-            await asyncio.wait(opening)
-        connections = list(self._open.values())
-        self._open.clear()
-        for connection in connections:
-            connection.abort()
-        for connection in connections:
-            await connection.close()
+        try:
+            if opening:
+                await asyncio.wait(opening)
+        finally:
+            # Also when this is cancelled: nobody else will close them.
+            connections = list(self._open.values())
+            self._open.clear()
+            for connection in connections:
+                connection.begin_close()
+            await asyncio.gather(*(connection.close() for connection in connections))
 
     def _opening_task(self, key: _Key, address: Address) -> asyncio.Task[Connection]:
         task = self._opening.get(key)

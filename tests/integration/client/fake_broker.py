@@ -6,6 +6,7 @@ next produce request go wrong that way (`fake_fault`).
 """
 
 import asyncio
+import socket
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -37,6 +38,7 @@ HOST: Final = "127.0.0.1"
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 READ_BYTES: Final = 256 * 1024
 TICK_S: Final = 0.02
+RECEIVE_BUFFER_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,10 @@ class FakeBroker:
     async def start(self) -> None:
         """Listen, on the same port as before if it listened before."""
         self._server = await asyncio.start_server(self._serve, HOST, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        listening = self._server.sockets[0]
+        # Else the kernel takes tens of MB for a broker that reads nothing.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        self.port = listening.getsockname()[1]
 
     async def stop(self) -> None:
         """Stop listening and cut every connection."""

@@ -31,6 +31,7 @@ from ottla.client.errors import (
     ProtocolError,
     UnknownPartitionError,
     UnknownTopicError,
+    UnsupportedVersionError,
 )
 from tests.integration.client.client_support import FAST, until
 from tests.integration.client.fake_broker import FakeCluster
@@ -534,6 +535,18 @@ async def test_a_fetch_that_is_refused_as_a_whole_is_made_again(cluster: FakeClu
     cluster.script(ApiKey.FETCH, RefuseWhole(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
     async with reading(cluster) as consumer:
         assert await values(consumer, 1) == [b"0"]
+
+
+async def test_a_broker_that_lacks_what_is_needed_is_reported(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    cluster.versions[ApiKey.LIST_OFFSETS] = (1, 1)
+    async with reading(cluster, isolation_level="read_committed") as consumer:
+        with pytest.raises(UnsupportedVersionError, match="version 1 only"):
+            await consumer.fetch_batch()
+    cluster.versions |= {ApiKey.LIST_OFFSETS: (4, 7), ApiKey.FETCH: (13, 17)}
+    async with reading(cluster) as consumer:
+        with pytest.raises(UnsupportedVersionError, match="FETCH in versions 13"):
+            await consumer.fetch_batch()
 
 
 async def test_offsets_are_found_when_the_election_is_over(cluster: FakeCluster) -> None:

@@ -246,12 +246,21 @@ async def test_a_broker_that_takes_nothing_holds_up_even_unacknowledged_records(
                 sent += 1
 
         sending = asyncio.ensure_future(send_all())
+        await until(lambda: not is_writable(producer), "a full socket")
         await until(lambda: producer._accumulator.budget.is_exhausted, "a full buffer")
         assert sent < count
         release.set()
         await sending
     await until(lambda: len(log.batches) > 0 and log.next_offset == count, "all records")
     assert [int((value or b"")[:6]) for value in log.values()] == list(range(count))
+
+
+async def test_unacknowledged_records_are_written_before_the_end(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    async with Producer(cluster.bootstrap, acks=0) as producer:
+        for number in range(300):
+            await producer.send("t", b"%06d" % number + b"x" * 50_000)
+    await until(lambda: log.next_offset == 300, "all records")
 
 
 async def test_a_broker_that_takes_nothing_does_not_hold_up_the_end(
@@ -265,8 +274,15 @@ async def test_a_broker_that_takes_nothing_does_not_hold_up_the_end(
     await producer.start()
     for _ in range(300):
         await producer.send("t", b"x" * 50_000)
+    await until(lambda: not is_writable(producer), "a full socket")
     await producer.close(timeout_ms=10)
     release.set()
+
+
+def is_writable(producer: Producer) -> bool:
+    """Whether every connection takes more."""
+    connections = producer._started()._pool._open.values()
+    return all(connection.is_writable for connection in connections)
 
 
 async def test_a_silent_broker_ends_in_a_delivery_timeout(cluster: FakeCluster) -> None:

@@ -1,0 +1,39 @@
+"""The client on asyncio's loop and on uvloop: large and small frames, pressure, clean ends."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+import uvloop
+
+from kafkawire.apis import ApiKey
+from ottla import Consumer, Producer, TopicPartition
+from tests.integration.client.client_support import FAST, no_leak
+from tests.integration.client.fake_broker import fake_cluster
+from tests.integration.client.fake_fault import HangUp
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+async def there_and_back() -> None:
+    values = [bytes([number % 251]) * (number * 37 % 60_000) for number in range(600)]
+    async with fake_cluster() as cluster, no_leak(cluster):
+        cluster.create("t")
+        cluster.script(ApiKey.PRODUCE, HangUp())
+        async with Producer(cluster.bootstrap, buffer_memory_bytes=1_000_000, **FAST) as producer:
+            for value in values:
+                await producer.send("t", value)
+        async with Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            received = []
+            async for record in consumer:
+                received.append(record.value)
+                if len(received) == len(values):
+                    break
+        assert received == values
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_everything_works_on_any_loop(new_loop: LoopFactory) -> None:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(there_and_back())

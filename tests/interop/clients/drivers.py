@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Final
 
 import aiokafka
@@ -27,8 +27,8 @@ CLIENT_TIMEOUT_S: Final = 120.0
 POLL_BATCH: Final = 10_000
 KCAT_HEADER_SEPARATOR: Final = ","
 
-Write = Callable[[str, str, str, Iterable[Sample]], Awaitable[None]]
-Read = Callable[[str, str, int], Awaitable[list[Received]]]
+Write = Callable[[str, str, str, Iterable[Sample]], Coroutine[None, None, None]]
+Read = Callable[[str, str, int], Coroutine[None, None, list[Received]]]
 
 
 async def write_ottla(address: str, topic: str, codec: str, records: Iterable[Sample]) -> None:
@@ -153,7 +153,7 @@ async def read_confluent(address: str, topic: str, count: int) -> list[Received]
         assert messages, f"only {len(received)} of {count} came"
         for message in messages:
             assert message.error() is None, message.error()
-            headers = tuple((name, _bytes(v) or b"") for name, v in message.headers() or ())
+            headers = tuple((str(h[0]), _bytes(h[1]) or b"") for h in message.headers() or ())
             received.append(
                 Received(
                     message.offset() or 0,

@@ -89,7 +89,7 @@ class RecordingProxy:
         request = decode(ProduceRequest, frame[start:], header.api_version)
         for topic in request.topic_data:
             for partition in topic.partition_data:
-                assert partition.records is not None
+                assert isinstance(partition.records, memoryview)
                 self.batches.append(bytes(partition.records))
 
 
@@ -115,7 +115,7 @@ async def fetch_everything(port: int, topic: str) -> bytes:
     _, start = decode_response_header(ApiKey.FETCH, FETCH_VERSION, frame)
     response = decode(FetchResponse, frame[start:], FETCH_VERSION)
     records = response.responses[0].partitions[0].records
-    assert records is not None
+    assert isinstance(records, memoryview)
     return bytes(records)
 
 

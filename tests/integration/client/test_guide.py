@@ -1,0 +1,37 @@
+"""Every program in docs/client.md runs, in its order, and prints what the page says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import BrokerProcess
+
+PAGE = Path(__file__).parents[3] / "docs" / "client.md"
+EXAMPLE = re.compile(r"```python\n(?P<program>.*?)```\n```text\n(?P<output>.*?)```", re.DOTALL)
+TIMEOUT_S = 60
+
+
+def test_every_program_prints_what_the_page_says(broker_process: BrokerProcess) -> None:
+    text = PAGE.read_text()
+    examples = list(EXAMPLE.finditer(text))
+    assert len(examples) == text.count("```python"), "a program without its output"
+    for example in examples:
+        program = example["program"].replace("localhost:9092", broker_process.bootstrap)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.stdout == example["output"], done.stderr
+
+
+@pytest.mark.parametrize("name", re.findall(r"\| `(\w+Error)`", PAGE.read_text()))
+def test_every_error_on_the_page_exists(name: str) -> None:
+    from ottla.client import errors
+
+    assert issubclass(getattr(errors, name), errors.OttlaError)

@@ -12,7 +12,7 @@ from controller.znodes import paths
 from controller.znodes.controller_node import decode_controller_epoch
 from controller.znodes.partition_state import decode_partition_state
 from controller.znodes.topic import decode_topic
-from kafkawire.ids import BrokerId, Offset, TopicPartition
+from kafkawire.ids import BrokerId, TopicPartition
 from tests.simulation.cluster.coordinator import Coordinator
 from tests.simulation.cluster.fake_log import FakeLog, Record
 from tests.simulation.cluster.process import Disk
@@ -39,7 +39,6 @@ class Checker:
         self._coordinator = coordinator
         self._disks = disks
         self._writers: dict[tuple[TopicPartition, object, int], BrokerId] = {}
-        self._marks: dict[tuple[int, int], Offset] = {}
         coordinator.observers.append(self._on_node)
 
     # Nodes
@@ -101,15 +100,24 @@ class Checker:
         require(replica.high_watermark <= log.end, f"3: {partition} on {broker_id}: above the end")
         if self._disks[broker_id].logs.get(partition) is not log or self._is_stale(replica):
             return
-        if replica.leadership is not None:
-            key = (id(replica), int(replica.leadership.leader_epoch))
-            before = self._marks.get(key, Offset(0))
-            mark = replica.leadership.high_watermark
-            require(mark >= before, f"3: the watermark of {partition} went back to {mark}")
-            self._marks[key] = mark
+        self._check_progress(broker_id, replica)
         if partition not in self.unclean:
             self._check_committed(broker_id, replica)
         self._check_matching(partition)
+
+    def _check_progress(self, broker_id: BrokerId, replica: Replica) -> None:
+        """Check that neither the leadership nor, within it, the leader's watermark goes back."""
+        epoch = -1 if replica.leader_epoch is None else int(replica.leader_epoch)
+        require(
+            epoch >= replica.checked_epoch,
+            f"4: {broker_id} went back to epoch {epoch} of {replica.partition}",
+        )
+        if replica.leadership is not None:
+            mark = replica.leadership.high_watermark
+            has_gone_back = epoch == replica.checked_epoch and mark < replica.checked_mark
+            require(not has_gone_back, f"3: the watermark of {replica.partition} went back")
+            replica.checked_mark = mark
+        replica.checked_epoch = epoch
 
     def _is_stale(self, replica: Replica) -> bool:
         """Whether a replica belongs to a topic that is gone."""

@@ -39,6 +39,8 @@ class Replica:
         self.asked: Proposal | None = None
         self.asked_at_ms = 0
         self.is_fetching = False
+        self.checked_epoch = -1
+        self.checked_mark = Offset(0)
 
     def apply(
         self,

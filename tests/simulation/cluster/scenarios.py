@@ -10,8 +10,11 @@ from controller.znodes import paths
 from controller.znodes.partition_state import decode_partition_state, encode_partition_state
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.leader_and_isr import LeaderAndIsrPartitionState
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
 from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, picture, put_topic
+from tests.simulation.cluster.fake_log import FakeLog
+from tests.simulation.cluster.replica import Replica
 
 B1, B2, B3 = map(BrokerId, (1, 2, 3))
 LIMITS = Limits(min_insync_replicas=1, max_lag_ms=1000)
@@ -93,3 +96,19 @@ def requests_are_repeated() -> None:
     assert channel.next() is None, "one is in flight"
     channel.on_failure()
     assert channel.next() is first
+
+
+def members_outside_the_assignment_count() -> None:
+    """A reassignment's last step: 2 and 3 are recorded as in sync, and no replicas any more."""
+    led = leadership(1, 2, 3, mark=10, replicas=1)
+    led.on_append(Offset(12), now_ms=5000)
+    assert led.high_watermark == 10, "2 or 3 could be elected still"
+
+
+def old_news_changes_nothing() -> None:
+    """T9: a LeaderAndIsr comes after a newer one."""
+    replica = Replica(TopicPartition("orders", 0), FakeLog(), Offset(0))
+    for epoch in (5, 4, 5):
+        state = LeaderAndIsrPartitionState(leader=2, leader_epoch=epoch, isr=(2,), replicas=(1, 2))
+        replica.apply(B1, state, ORDERS_ID, LIMITS, lambda _: -1, 0)
+        assert replica.leader_epoch == 5

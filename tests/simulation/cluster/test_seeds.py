@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from tests.simulation.cluster.network import Faults
 from tests.simulation.cluster.quiescence import settle
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.cluster.world import World
@@ -15,10 +16,15 @@ SEED_COUNT = int(os.environ.get("OTTLA_SIM_SEEDS", "20"))
 LIFE_MS = 5_000
 
 
-def live(world: World) -> Trouble:
+def live(world: World, *, is_harsh: bool = False) -> Trouble:
+    if is_harsh:
+        world.network.faults = Faults(lose=0.05, repeat=0.15, slow=0.15)
     world.run(300)
     world.create_topic()
+    # So that no life is without commits and elections.
+    world.run_until(lambda: len(world.checker.committed) == 2)
     trouble = Trouble(world)
+    trouble.kill_leader()
     world.run(LIFE_MS)
     settle(world)
     return trouble
@@ -27,14 +33,14 @@ def live(world: World) -> Trouble:
 @pytest.mark.parametrize("seed", range(SEED_COUNT), ids=lambda seed: f"seed{seed}")
 def test_no_committed_record_is_lost(seed: int) -> None:
     world = World(seed, min_insync_replicas=1 + seed % 2)
-    trouble = live(world)
-    assert sum(map(len, world.checker.committed.values())) > 20, "too little was committed"
-    assert world.checker.elections > 3, "too few elections"
+    trouble = live(world, is_harsh=seed % 3 == 0)
+    assert world.checker.committed, "nothing was committed, so nothing could be lost"
+    assert world.checker.elections > 0, "no leader changed"
     assert len(trouble.happened) > 5, "too little trouble"
 
 
 @pytest.mark.parametrize("seed", range(SEED_COUNT // 2), ids=lambda seed: f"seed{seed}")
 def test_replicas_agree_even_after_unclean_elections(seed: int) -> None:
     world = World(seed, min_insync_replicas=1, unclean_default=True)
-    live(world)
-    assert world.checker.elections > 3, "too few elections"
+    live(world, is_harsh=seed % 3 == 0)
+    assert world.checker.elections > 0, "no leader changed"

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from controller.assignment import Dice, assign_replicas
 from controller.replica_assignment import ReplicaAssignment
 from controller.znodes import paths
+from controller.znodes.partition_state import decode_partition_state
 from controller.znodes.topic import TopicAssignment, decode_topic
-from kafkawire.ids import BrokerId
+from kafkawire.ids import BrokerId, TopicPartition
 from tests.simulation.cluster.process import COORDINATOR
 from tests.simulation.cluster.world import TOPIC, World
 
@@ -51,6 +52,14 @@ class Trouble:
         if controllers and self.world.chance(0.4):
             return self.world.dice.choice(controllers).broker_id
         return self.world.dice.choice(self.world.brokers)
+
+    def kill_leader(self) -> None:
+        """Kill the leader of a partition; that is seen at once."""
+        partition = TopicPartition(TOPIC, 0)
+        node = self.world.coordinator.nodes[paths.partition_state(partition)]
+        leader = decode_partition_state(node.data, node.version).leader
+        self.world.kill(leader, is_seen=True)
+        self._after(lambda: self.world.start(leader))
 
     def kill(self) -> None:
         """Kill a broker and start it again, sometimes faster than its death is noticed."""

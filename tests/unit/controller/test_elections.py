@@ -1,0 +1,114 @@
+"""Who leads next, for every reason to elect."""
+
+import pytest
+
+from controller import elections
+from controller.errors import StateChangeFailedError
+from controller.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
+from controller.replica_assignment import Replicas
+from kafkawire.ids import BrokerId, LeaderEpoch
+
+ALL: Replicas = (BrokerId(1), BrokerId(2), BrokerId(3))
+
+
+def ids(*numbers: int) -> Replicas:
+    return tuple(BrokerId(number) for number in numbers)
+
+
+def state(leader: int, *isr: int) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        leader=BrokerId(leader),
+        leader_epoch=LeaderEpoch(7),
+        isr=ids(*isr),
+        partition_epoch=3,
+        controller_epoch=1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("isr", "online", "unclean", "expected"),
+    [
+        pytest.param(ids(1, 2, 3), ids(1, 2, 3), False, (1, ids(1, 2, 3)), id="preferred"),
+        pytest.param(ids(1, 2, 3), ids(2, 3), False, (2, ids(2, 3)), id="next in sync"),
+        pytest.param(ids(3, 1), ids(2, 3), False, (3, ids(3)), id="order of the assignment"),
+        pytest.param(ids(1), ids(2, 3), False, None, id="nobody in sync"),
+        pytest.param(ids(1), ids(2, 3), True, (2, ids(2)), id="unclean: first alive"),
+        pytest.param(ids(1), (), True, None, id="nobody alive"),
+    ],
+)
+def test_an_offline_partition(
+    isr: Replicas, online: Replicas, unclean: bool, expected: tuple[int, Replicas] | None
+) -> None:
+    before = state(-1, *isr)
+    if expected is None:
+        with pytest.raises(StateChangeFailedError):
+            elections.elect_offline(ALL, before, online, allow_unclean=unclean)
+        return
+    after = elections.elect_offline(ALL, before, online, allow_unclean=unclean)
+    assert (after.leader, after.isr, after.leader_epoch) == (*expected, 8)
+    is_lossy = expected[0] not in isr
+    assert (after.recovery_state is LeaderRecoveryState.RECOVERING) is is_lossy
+
+
+def test_a_new_partition_is_in_sync_with_nothing() -> None:
+    first = elections.initial_state(ALL, ids(2, 3), controller_epoch=4)
+    assert (first.leader, first.isr, first.leader_epoch) == (2, ids(2, 3), 0)
+    with pytest.raises(StateChangeFailedError):
+        elections.initial_state(ALL, (), controller_epoch=4)
+
+
+def test_a_reassigned_partition_is_led_from_its_target() -> None:
+    after = elections.elect_reassigned(ids(3, 2), state(1, 1, 2, 3), ids(1, 2, 3))
+    assert (after.leader, after.isr) == (3, ids(1, 2, 3))
+    with pytest.raises(StateChangeFailedError):
+        elections.elect_reassigned(ids(3), state(1, 1, 2), ids(1, 2, 3))
+
+
+def test_the_preferred_replica_leads_only_if_it_is_alive_and_in_sync() -> None:
+    assert elections.elect_preferred(ALL, state(2, 1, 2), ALL).leader == 1
+    for isr, online in ((ids(2), ALL), (ids(1, 2), ids(2, 3))):
+        with pytest.raises(StateChangeFailedError):
+            elections.elect_preferred(ALL, state(2, *isr), online)
+
+
+def test_a_broker_that_stops_leaves_leadership_and_in_sync_set() -> None:
+    after = elections.elect_for_shutdown(ALL, state(1, 1, 2, 3), ALL, {BrokerId(1)})
+    assert (after.leader, after.isr) == (2, ids(2, 3))
+    with pytest.raises(StateChangeFailedError):
+        elections.elect_for_shutdown(ALL, state(1, 1), ALL, {BrokerId(1)})
+
+
+@pytest.mark.parametrize(
+    ("before", "gone", "expected"),
+    [
+        pytest.param(state(1, 1, 2), ids(2), (1, ids(1)), id="a follower"),
+        pytest.param(state(1, 1, 2), ids(1), (NO_LEADER, ids(2)), id="the leader"),
+        pytest.param(state(1, 1), ids(1), (NO_LEADER, ids(1)), id="the last member stays"),
+        pytest.param(state(1, 1, 2), ids(3), None, id="a stranger"),
+        pytest.param(state(-1, 1), ids(1), None, id="stays as it is"),
+    ],
+)
+def test_replicas_leave(
+    before: LeaderAndIsr, gone: Replicas, expected: tuple[int, Replicas] | None
+) -> None:
+    after = elections.without_replicas(before, gone)
+    assert (after and (after.leader, after.isr)) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "online", "expected"),
+    [
+        pytest.param(state(1, 1, 2, 3), ids(1, 2), (1, ids(1, 2)), id="a follower died"),
+        pytest.param(state(1, 1, 2, 3), ids(2, 3), (2, ids(2, 3)), id="the leader died"),
+        pytest.param(state(1, 1, 2), ids(3), (NO_LEADER, ids(1, 2)), id="all in sync died"),
+        pytest.param(state(-1, 1, 2), ids(3), None, id="dead already"),
+        pytest.param(state(-1, 1, 2), ids(2), (2, ids(2)), id="one returned"),
+        pytest.param(state(1, 1, 2), ALL, None, id="nothing happened"),
+    ],
+)
+def test_repair_is_one_change(
+    before: LeaderAndIsr, online: Replicas, expected: tuple[int, Replicas] | None
+) -> None:
+    after = elections.repair(ALL, before, online)
+    assert (after and (after.leader, after.isr)) == expected
+    assert after is None or after.leader_epoch == 8

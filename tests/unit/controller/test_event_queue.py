@@ -1,0 +1,55 @@
+"""What waits for the controller."""
+
+from controller import events as e
+from controller.event_queue import EventQueue
+from controller.znodes import paths
+from kafkawire.ids import BrokerId
+
+
+def test_events_come_in_order_and_like_ones_once() -> None:
+    queue: EventQueue[int] = EventQueue()
+    assert queue.put(e.BrokerChange(), 1)
+    assert queue.put(e.TopicChange(), 2)
+    assert not queue.put(e.BrokerChange(), 3)
+    assert queue.take() == (e.BrokerChange(), 1)
+    assert queue.put(e.BrokerChange(), 4), "what is being processed may have read too early"
+    assert [queue.take()[1] for _ in range(len(queue))] == [2, 4]
+
+
+def test_what_asks_for_an_answer_is_never_dropped() -> None:
+    queue: EventQueue[int] = EventQueue()
+    asked = e.ControlledShutdownAsked(BrokerId(1), 5)
+    assert [queue.put(asked, number) for number in (1, 2)] == [True, True]
+
+
+def test_expiry_comes_before_everything() -> None:
+    queue: EventQueue[int] = EventQueue()
+    queue.put(e.BrokerChange(), 1)
+    assert queue.expire(9) == [(e.BrokerChange(), 1)]
+    assert queue.take() == (e.Expire(), 9)
+    assert queue.put(e.BrokerChange(), 2)
+
+
+def test_watches_become_events() -> None:
+    assert e.event_of_children(paths.BROKER_IDS) == e.BrokerChange()
+    assert e.event_of_children("/elsewhere") is None
+    assert e.event_of_node(paths.CONTROLLER, is_deleted=True) == e.Reelect()
+    assert e.event_of_node(paths.CONTROLLER, is_deleted=False) == e.ControllerChange()
+    changed = {
+        path: e.event_of_node(path, is_deleted=False)
+        for path in (
+            paths.broker(7),
+            paths.topic("t"),
+            paths.REASSIGN_PARTITIONS,
+            paths.PREFERRED_ELECTION,
+            "/config/topics/t",
+        )
+    }
+    assert list(changed.values()) == [
+        e.BrokerModification(BrokerId(7)),
+        e.PartitionModification("t"),
+        e.ReassignmentNode(),
+        e.PreferredElectionNode(),
+        None,
+    ]
+    assert e.event_of_node(paths.topic("t"), is_deleted=True) is None

@@ -190,15 +190,22 @@ class IndexFile:
 
     def sync(self) -> None:
         """Return when every entry is on disk; the one method that any thread may call."""
-        self.write_pending()
-        os.fdatasync(self.fileno())
+        with self._lock:
+            self._write_pending()
+            # The owner may close its own descriptor meanwhile.
+            descriptor = os.dup(self.fileno())
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def release(self) -> None:
         """Close the descriptor and be read-only; the next use opens the file again."""
-        self._is_writable = False
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        with self._lock:
+            self._is_writable = False
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _write_pending(self) -> None:
         # Values are appended after keys, so that their number is that of the whole entries.

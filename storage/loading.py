@@ -11,7 +11,6 @@ import structlog
 
 from kafkawire.ids import Offset
 from storage import epoch_checkpoint, leftover, recovery
-from storage.batch_scan import walk_headers
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.layout import LEADER_EPOCH_CHECKPOINT
@@ -70,7 +69,7 @@ def load_log(
     if segments and segments[-1].next_offset < log_start_offset:
         discarded += _discard(segments, 0, f"the log begins at {log_start_offset} only")
         epochs.clear()
-    if not epochs.entries and segments and _has_epochs(segments[0]):
+    if not epochs.entries and recovery.have_epochs(segments):
         epochs = recovery.read_epochs(segments)
     if not segments:
         segments.append(Segment.create(directory, log_start_offset, config, now_ms))
@@ -161,11 +160,3 @@ def _discard(segments: list[Segment], first: int, reason: str) -> list[Path]:
         files += segment.files.mark_deleted()
     del segments[first:]
     return files
-
-
-def _has_epochs(segment: Segment) -> bool:
-    """Whether the first batch tells a leader epoch, so that a missing history can be rebuilt."""
-    if segment.size_bytes == 0:
-        return False
-    _, header = next(walk_headers(segment.file, 0, segment.size_bytes))
-    return header.leader_epoch >= 0

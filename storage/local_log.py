@@ -110,7 +110,8 @@ class LocalLog:
         closed = self._active
         closed.close()
         self._clock_ms = now_ms
-        self._begin_segment(base_offset)
+        self._active = self._create_segment(base_offset)
+        self.segments.add(self._active)
         log.info(
             "segment.rolled",
             path=str(self.directory),
@@ -120,10 +121,9 @@ class LocalLog:
         )
         return self._active
 
-    def _begin_segment(self, base_offset: Offset) -> None:
-        self._active = Segment.create(self.directory, base_offset, self.config, self._clock_ms)
-        self.segments.add(self._active)
+    def _create_segment(self, base_offset: Offset) -> Segment:
         self._empty_region = None
+        return Segment.create(self.directory, base_offset, self.config, self._clock_ms)
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop all batches that hold `offset` or a later one; `log_end_offset` tells the result."""
@@ -136,8 +136,11 @@ class LocalLog:
 
     def restart_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
-        self._delete(self.segments.remove_above(-1))
-        self._begin_segment(offset)
+        # In this order: the old files may have the new one's name, and another thread that
+        # syncs must never find the list empty.
+        self._delete(list(self.segments))
+        self._active = self._create_segment(offset)
+        self.segments.replace(self._active)
         self._end_at(offset)
 
     def _end_at(self, offset: Offset) -> None:

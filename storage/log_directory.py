@@ -18,7 +18,7 @@ from storage.clean_shutdown import take_marker, write_marker
 from storage.config import LogConfig
 from storage.directory_health import DirectoryHealth, offline_on_failure
 from storage.directory_lock import DirectoryLock
-from storage.errors import CorruptCheckpointError
+from storage.errors import CorruptCheckpointError, CorruptLogError
 from storage.layout import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
@@ -84,7 +84,7 @@ class LogDirectory:
     ) -> Iterator[Log]:
         """Open every log in the directory, recovering it if the last stop was not orderly.
 
-        A log whose directory does not say whose it is, is left alone and reported.
+        A log that cannot be opened because of damage is left alone and reported.
         """
         self.is_loaded = True
         for partition in self._partitions():
@@ -97,7 +97,7 @@ class LogDirectory:
                     log_start_offset=self._log_starts.get(partition, Offset(0)),
                     was_clean=self.last_shutdown.was_clean,
                 )
-            except CorruptCheckpointError as error:
+            except (CorruptCheckpointError, CorruptLogError) as error:
                 self.is_loaded = False
                 log.error("log.not_loaded", partition=str(partition), error=str(error))
 

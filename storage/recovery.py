@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
+import structlog
+
 from kafkawire.ids import LeaderEpoch, Offset
 from storage.batch_scan import find_batch, walk_headers, walk_valid
 from storage.errors import CorruptLogError
@@ -16,6 +18,8 @@ from storage.index_file import IndexFile
 from storage.leader_epochs import LeaderEpochs
 from storage.offset_index import MAX_RELATIVE_OFFSET
 from storage.segment import Segment
+
+log = structlog.get_logger()
 
 SAMPLED_ENTRIES: Final = 1024
 
@@ -46,19 +50,33 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, limit: Offset | None
     return cut_bytes
 
 
+def have_epochs(segments: Iterable[Segment]) -> bool:
+    """Whether the first batch tells a leader epoch, so that a lost history can be told again."""
+    first = next((segment for segment in segments if segment.size_bytes), None)
+    if first is None:
+        return False
+    try:
+        _, header = next(walk_headers(first.file, 0, first.size_bytes))
+    except CorruptLogError:
+        return True
+    finally:
+        first.release()
+    return header.leader_epoch >= 0
+
+
 def read_epochs(segments: Iterable[Segment]) -> LeaderEpochs:
-    """Tell the leader epochs from the batches alone.
+    """Tell the leader epochs from the batches alone, as far as those can be read.
 
     Epochs without a batch of their own are not found; nothing depends on those.
-
-    Raises:
-        CorruptLogError: a log is damaged.
     """
     epochs = LeaderEpochs()
     for segment in segments:
-        for _, header in walk_headers(segment.file, 0, segment.size_bytes):
-            if header.leader_epoch > epochs.latest:
-                epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        try:
+            for _, header in walk_headers(segment.file, 0, segment.size_bytes):
+                if header.leader_epoch > epochs.latest:
+                    epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        except CorruptLogError as error:
+            log.error("log.damaged", path=str(error.path), error=str(error))
         segment.release()
     return epochs
 

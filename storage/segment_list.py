@@ -40,6 +40,10 @@ class SegmentList:
         """Take a segment in."""
         insort(self._segments, segment, key=_base_offset)
 
+    def replace(self, segment: Segment) -> None:
+        """Hold only this segment from now on."""
+        self._segments = [segment]
+
     def from_offset(self, offset: int) -> list[Segment]:
         """Return the segment whose range holds `offset`, or the first one, and all after it."""
         slot = bisect_right(self._segments, offset, key=_base_offset) - 1

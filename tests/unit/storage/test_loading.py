@@ -24,6 +24,7 @@ from tests.unit.storage.logs import (
     open_log,
     read,
     read_all,
+    replicated,
     split,
 )
 
@@ -328,6 +329,30 @@ def test_lost_epochs_are_told_by_the_batches_epoch_0_included(
         assert epoch_entries(log) == epochs
     log.close()
     assert path.read_text() == "0\n3\n0 0\n1 50\n2 100\n"
+
+
+@pytest.mark.parametrize("damaged_batch", [0, 4])
+def test_lost_epochs_are_told_as_far_as_the_log_can_be_read(
+    directory: Path, damaged_batch: int
+) -> None:
+    written(directory).close()
+    (directory / "leader-epoch-checkpoint").unlink()
+    first = min(directory.glob("*.log"))
+    data = bytearray(first.read_bytes())
+    data[split(bytes(data))[damaged_batch].position + 16] = 9
+    first.write_bytes(data)
+    with capture_logs() as captured:
+        log = open_log(directory)
+    assert events(captured, "log.damaged")
+    expected = [(0, 0), (1, 50), (2, 100)]
+    assert epoch_entries(log) == ([(0, 32)] if damaged_batch == 0 else expected[:1]) + expected[1:]
+
+
+def test_a_log_without_any_epoch_has_no_history(directory: Path) -> None:
+    log = open_log(directory)
+    log.append_as_follower(memoryview(replicated(0, 3, epoch=-1)), NOW_MS)
+    log.close()
+    assert epoch_entries(open_log(directory)) == []
 
 
 def test_epochs_beyond_the_recovered_end_are_dropped(directory: Path) -> None:

@@ -8,9 +8,10 @@ are in memory, because reading them from the disk would hold up the whole loop.
 from __future__ import annotations
 
 import os
-from typing import Final, Protocol
+from typing import Final
 
 from broker.network_limits import KIB, MIB
+from broker.response import Region
 
 # How far ahead it is asked, and read, what is not in memory.
 WINDOW_BYTES: Final = 2 * MIB
@@ -20,29 +21,6 @@ ONE_PROBE_BYTES: Final = 64 * KIB
 
 # Linux tells without waiting; elsewhere all is taken to be in memory.
 _NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
-
-
-class OpenFile(Protocol):
-    """A file that can be read as long as it is referenced, also when it is deleted meanwhile."""
-
-    def fileno(self) -> int:
-        """Its descriptor."""
-
-
-class Region(Protocol):
-    """A range of a file that is part of a response."""
-
-    @property
-    def file(self) -> OpenFile:
-        """Where the bytes are."""
-
-    @property
-    def position(self) -> int:
-        """First byte."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Number of bytes, as promised to the client."""
 
 
 class TruncatedRegionError(Exception):

@@ -20,7 +20,7 @@ from broker.file_range import TruncatedRegionError
 from broker.frame_receiver import FrameReceiver
 from broker.network import Network
 from broker.reply import Reply
-from broker.request_channel import NOT_HANDLED, Request
+from broker.request import NOT_HANDLED, Request
 from broker.response_batch import ResponseBatch
 from broker.response_queue import ResponseQueue
 from broker.response_sender import ResponseSender

@@ -12,95 +12,26 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from broker.network_limits import MIB, NetworkLimits
 from broker.network_metrics import NetworkMetrics
 from broker.reply import Reply
+from broker.request import Request, ServedConnection
 from kafkawire.apis import ApiKey
-from kafkawire.headers import RequestHeader
+
+__all__ = ["Request", "RequestChannel", "ServedConnection"]
 
 # What the controller tells a broker: it must not wait behind clients.
 CONTROL_PLANE_APIS: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
-# The reply of a request that no handler has seen.
-NOT_HANDLED: Final = Reply()
 # Request bytes handled in one turn of the loop, so that timers and sockets get theirs.
 BATCH_BYTES: Final = 8 * MIB
 
 log = structlog.get_logger(__name__)
-
-
-class Connection(Protocol):
-    """The connection that a request came by, as handlers see it."""
-
-    @property
-    def listener_name(self) -> str:
-        """Name of the listener that accepted it."""
-
-    @property
-    def client_host(self) -> str:
-        """Address of the client."""
-
-
-class ServedConnection(Connection, Protocol):
-    """What the channel needs from a connection."""
-
-    is_control_plane: bool
-    is_ready: bool
-    """Whether it waits for its turn to send: set and cleared by the channel only."""
-
-    def on_pending(self, reply: Reply) -> None:
-        """Wait for a reply that its handler could not complete at once."""
-
-    def send_ready(self) -> None:
-        """Send what is complete, in request order."""
-
-    def on_room(self) -> None:
-        """Go on submitting: it was refused before."""
-
-    def drop(self, reason: str) -> None:
-        """Close at once, for something went wrong."""
-
-
-class Request:
-    """One request of one connection.
-
-    `body` is a writable view into the receive buffer, after the header: valid only until the
-    handler returns. `message` is the decoded body, set by the router.
-    """
-
-    __slots__ = ("body", "connection", "header", "message", "received_at_s", "release", "reply")
-
-    def __init__(
-        self,
-        connection: ServedConnection,
-        header: RequestHeader,
-        body: memoryview,
-        received_at_s: float,
-        release: Callable[[], None] | None = None,
-    ) -> None:
-        self.connection = connection
-        self.header = header
-        self.body = body
-        self.received_at_s = received_at_s
-        self.message: object = None
-        # Of the network layer: its reply, and who gets the buffer back.
-        self.reply = NOT_HANDLED
-        self.release = release
-
-    @property
-    def listener_name(self) -> str:
-        """Name of the listener that it came by."""
-        return self.connection.listener_name
-
-    @property
-    def client_host(self) -> str:
-        """Address of the client that sent it."""
-        return self.connection.client_host
 
 
 class RequestChannel:

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
-from broker.file_range import Region
 from broker.reply import EncodedMessage
 from kafkawire.apis import response_header_version
 from kafkawire.headers import RequestHeader, encode_response_parts
+
+
+class OpenFile(Protocol):
+    """A file that can be read as long as it is referenced, also when it is deleted meanwhile."""
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+
+
+class Region(Protocol):
+    """A range of a file that is part of a response."""
+
+    @property
+    def file(self) -> OpenFile:
+        """Where the bytes are."""
+
+    @property
+    def position(self) -> int:
+        """First byte."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Number of bytes, as promised to the client."""
+
 
 Data = bytes | bytearray | memoryview
 Part = Data | Region

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from broker.request_channel import Request
+from broker.request import Request
 
 
 class ResponseQueue(deque[Request]):

@@ -1,9 +1,9 @@
 """Checks a `.index` file against its segment. Decision: no I/O.
 
 An entry says: offsets from mine on are found by scanning from my position. Two shapes satisfy it.
-Ours (and Kafka's from 4.0) names the last offset of the batch that starts at the position. Kafka up
-to 3.9 wrote one entry per append, so that a follower's entry, or the cleaner's, names an offset in
-a later batch of the same append. Source: KAFKA-806.
+Ours (and Kafka's from 3.9.1) names the last offset of the batch that starts at the position. Kafka
+up to 3.9.0 wrote one entry per append, so that a follower's entry, or the cleaner's, names an
+offset in a later batch of the same append. Source: KAFKA-806.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ottla.cli.logs.index_entries import OFFSET_ENTRY, read_entries
 from ottla.cli.logs.picture import SegmentPicture
 
 PER_BATCH: Final = "one entry per batch"
-PER_APPEND: Final = "one entry per append (Kafka up to 3.9)"
+PER_APPEND: Final = "one entry per append (Kafka up to 3.9.0)"
 
 
 @dataclass(frozen=True, slots=True)

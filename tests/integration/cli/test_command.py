@@ -1,5 +1,6 @@
 """The command itself: help, versions, speed of its start, and the broker that it runs."""
 
+import importlib.metadata
 import json
 import os
 import re
@@ -70,6 +71,16 @@ def cpu_seconds_of_help() -> float:
     subprocess.run(command, env=plain, stdout=subprocess.DEVNULL, check=True, timeout=TIMEOUT_S)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_a_tree_that_is_not_installed_has_no_version(
+    run_ottla: RunOttla, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_installed(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", not_installed)
+    assert run_ottla("version").stdout.startswith("ottla from source, ")
 
 
 def test_the_version_is_told_for_people_and_programs(run_ottla: RunOttla) -> None:

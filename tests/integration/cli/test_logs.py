@@ -184,6 +184,22 @@ def test_a_torn_tail_is_a_finding_unless_it_is_the_end_of_the_log(log_directory:
     assert verify(log_directory) == [Damage.ZERO_TAIL]
 
 
+def test_the_torn_end_of_a_crashed_log_is_told_without_alarm(
+    run_ottla: RunOttla, log_directory: Path
+) -> None:
+    with segment(log_directory, 2).open("ab") as file:
+        file.write(build_batch(LOG_END_OFFSET)[:-5])
+    verified = run_ottla("logs", "verify", log_directory)
+    assert verified.returncode == 0
+    assert verified.stdout.startswith(f"  {segment(log_directory, 2)}: torn_tail at ")
+
+
+def test_a_directory_with_a_name_of_its_own_can_be_verified(log_directory: Path) -> None:
+    copy = (log_directory / "orders-0").rename(log_directory / "copy of orders")
+    [result] = verify_directory(copy, with_records=True)
+    assert (result.findings, result.name) == ([], "copy of orders")
+
+
 def test_a_tail_below_the_recovery_point_is_a_finding(log_directory: Path) -> None:
     path = segment(log_directory, 2)
     path.write_bytes(path.read_bytes()[:-5])

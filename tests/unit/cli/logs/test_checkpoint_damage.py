@@ -29,6 +29,11 @@ def test_a_healthy_offset_checkpoint_shows_its_lines() -> None:
     ]
 
 
+@pytest.mark.parametrize("file", [OFFSETS, EPOCHS])
+def test_a_checkpoint_that_was_never_written_is_healthy(file: str) -> None:
+    assert dump("", file) == ([], [])
+
+
 def test_a_healthy_epoch_checkpoint_shows_its_lines() -> None:
     rows, findings = dump("0\n2\n0 0\n4 250\n", EPOCHS)
     assert findings == []
@@ -41,7 +46,7 @@ def test_a_healthy_epoch_checkpoint_shows_its_lines() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("", [(Damage.BAD_VERSION, 1)], id="empty"),
+        pytest.param("\n", [(Damage.BAD_VERSION, 1)], id="an empty line"),
         pytest.param("1\n0\n", [(Damage.BAD_VERSION, 1)], id="a version to come"),
         pytest.param("0\n", [(Damage.WRONG_COUNT, 2)], id="no count"),
         pytest.param("0\n2\na 0 1\n", [(Damage.WRONG_COUNT, 2)], id="a line is missing"),

@@ -15,7 +15,7 @@ from broker.recompression import recompress, target_codec
 from broker.replication import Replication
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from kafkawire.records import BatchHeader, validate_produced
+from kafkawire.records import HAS_COMPILED_SCANNER, BatchHeader, validate_produced
 from storage.config import LogConfig
 from storage.config_key import LONG_MAX
 from storage.log import AppendInfo, Log
@@ -209,5 +209,6 @@ class Replica:
             timestamp_type=config.message_timestamp_type,
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            per_record=config.is_compacted or limits_timestamps,
+            # Kafka looks at each record always; without the compiled scanner that costs too much.
+            per_record=HAS_COMPILED_SCANNER or config.is_compacted or limits_timestamps,
         )

@@ -25,6 +25,7 @@ from kafkawire.records_header import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD_BYTES,
     MAGIC,
+    NO_TIMESTAMP,
     BatchHeader,
     BytesLike,
     TimestampType,
@@ -127,18 +128,23 @@ def _check_records(
     except CorruptBatchError as error:
         # Not CORRUPT_MESSAGE: the checksum is right, so sending the batch again would not help.
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from error
+    earliest_ms, latest_ms, first_without_key, first_out_of_place = survey
+    needs_key, times_ms = rules
     if (
-        survey.first_out_of_place >= 0
-        or (rules.needs_key and survey.first_without_key >= 0)
-        or not rules.may_have_time(survey.earliest_timestamp_ms)
-        or not rules.may_have_time(survey.latest_timestamp_ms)
+        first_out_of_place >= 0
+        or (needs_key and first_without_key >= 0)
+        or (
+            times_ms is not None
+            and latest_ms != NO_TIMESTAMP
+            and not times_ms[0] <= earliest_ms <= latest_ms <= times_ms[1]
+        )
     ):
         if header.record_count > _EXPLAINED_RECORDS_LIMIT:
             refuse_survey(survey, rules)
         refuse_records(_read_deltas(section, header), rules)
-    if rules.times_ms is None or survey.latest_timestamp_ms == header.max_timestamp_ms:
+    if times_ms is None or latest_ms == header.max_timestamp_ms:
         return header
-    set_max_timestamp(batch, survey.latest_timestamp_ms)
+    set_max_timestamp(batch, latest_ms)
     return read_header(batch)
 
 

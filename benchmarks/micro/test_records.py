@@ -13,7 +13,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-import aiokafka.record.default_records as aiokafka  # type: ignore[import-untyped]
+import aiokafka.record.default_records as aiokafka
 import pytest
 
 from kafkawire import records_loops

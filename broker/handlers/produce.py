@@ -14,7 +14,7 @@ from broker.metadata_cache import INTERNAL_TOPICS
 from broker.purgatory import Purgatory
 from broker.replica import ACKS_ALL
 from broker.replica_manager import ReplicaManager
-from broker.reply import Reply
+from broker.reply import EncodedMessage, Reply
 from broker.request_channel import Request
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
@@ -27,6 +27,7 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kafkawire.produce_accepted import Accepted, encode_accepted
 from kafkawire.records import RecordsRejectedError, read_header
 
 ACKS_NONE: Final = 0
@@ -41,6 +42,9 @@ TRANSACTIONS_NOT_SERVED: Final = "transactions are not served yet"
 log = structlog.get_logger(__name__)
 
 Awaited = dict[TopicPartition, tuple[Offset, PartitionProduceResponse]]
+Pending = dict[TopicPartition, Offset]
+Refused = dict[TopicPartition, ApiError]
+TopicAccepted = tuple[str, list[Accepted]]
 
 
 class ProduceHandler:
@@ -58,49 +62,55 @@ class ProduceHandler:
 
     def handle(self, request: Request, message: ProduceRequest) -> Reply:
         """Return a reply that is complete unless acks=all has to wait for followers."""
-        acks = message.acks
-        refusal = _refusal(request.header.api_version, message)
-        awaited: Awaited = {}
-        if refusal is None:
-            topics = self._append_all(request, message, awaited)
-        else:
-            topics = _reject_all(message, refusal)
-        if acks == ACKS_NONE:
-            return _close_or_none(topics)
-        response = ProduceResponse(responses=topics)
-        if not awaited:
-            return Reply(response)
-        delayed = DelayedProduce(response, awaited, self._replicas)
-        self._purgatory.hold(delayed, list(awaited), message.timeout_ms)
-        return delayed.reply
+        version, acks = request.header.api_version, message.acks
+        refusal = _refusal(version, message)
+        if refusal is not None:
+            return _answer(_reject_all(message, refusal), acks)
+        refused: Refused = {}
+        pending: Pending = {}
+        accepted = self._append_all(request, message, refused, pending)
+        if not refused and not pending and acks != ACKS_NONE:
+            return Reply(EncodedMessage(encode_accepted(accepted, version)))
+        topics = _answers(accepted, refused)
+        return self._hold(topics, pending, message) if pending else _answer(topics, acks)
 
     def _append_all(
-        self, request: Request, message: ProduceRequest, awaited: Awaited
-    ) -> list[TopicProduceResponse]:
-        """Append every batch; note in `awaited` what acks=all has to wait for."""
+        self, request: Request, message: ProduceRequest, refused: Refused, pending: Pending
+    ) -> list[TopicAccepted]:
+        """Append every batch; note what was refused, and what acks=all has to wait for."""
         # One loop, in which a bare tuple finds the replica: see benchmarks.micro.test_handlers.
         replicas, acks, now_ms = self._replicas, message.acks, self._now_ms()
-        topics = []
+        topics: list[TopicAccepted] = []
         for topic in message.topic_data:
-            name, answers = topic.name, []
+            name = topic.name
+            rows: list[Accepted] = []
             for data in topic.partition_data:
                 key = (name, data.index)
                 try:
                     info = replicas.append(key, _batch(request, name, data), acks, now_ms)
                 except ApiError as error:
-                    answers.append(_rejected(error, TopicPartition(*key)))
+                    refused[TopicPartition(*key)] = error
                     continue
-                answer = PartitionProduceResponse(
-                    index=data.index,
-                    base_offset=info.base_offset,
-                    log_append_time_ms=info.log_append_time_ms,
-                    log_start_offset=info.log_start_offset,
-                )
-                answers.append(answer)
-                if acks == ACKS_ALL and not replicas.is_committed(key, info.last_offset):
-                    awaited[TopicPartition(*key)] = (info.last_offset, answer)
-            topics.append(TopicProduceResponse(name=name, partition_responses=answers))
+                base_offset, last_offset, time_ms, start_offset = info
+                rows.append(Accepted(data.index, base_offset, time_ms, start_offset))
+                if acks == ACKS_ALL and not replicas.is_committed(key, last_offset):
+                    pending[TopicPartition(*key)] = last_offset
+            topics.append((name, rows))
         return topics
+
+    def _hold(
+        self, topics: list[TopicProduceResponse], pending: Pending, message: ProduceRequest
+    ) -> Reply:
+        """Answer when all that was appended is committed, or time is over."""
+        awaited = {
+            key: (pending[key], answer)
+            for topic in topics
+            for answer in topic.partition_responses
+            if (key := TopicPartition(topic.name, answer.index)) in pending
+        }
+        delayed = DelayedProduce(ProduceResponse(responses=topics), awaited, self._replicas)
+        self._purgatory.hold(delayed, list(awaited), message.timeout_ms)
+        return delayed.reply
 
 
 class DelayedProduce:
@@ -191,6 +201,26 @@ def _reject_all(message: ProduceRequest, error: ApiError) -> list[TopicProduceRe
     ]
 
 
+def _answers(accepted: list[TopicAccepted], refused: Refused) -> list[TopicProduceResponse]:
+    """Return the answers to all batches, those that were refused last in each topic."""
+    return [
+        TopicProduceResponse(
+            name=name,
+            partition_responses=[
+                PartitionProduceResponse(
+                    index=row.partition,
+                    base_offset=row.base_offset,
+                    log_append_time_ms=row.log_append_time_ms,
+                    log_start_offset=row.log_start_offset,
+                )
+                for row in rows
+            ]
+            + [_rejected(error, key) for key, error in refused.items() if key.topic == name],
+        )
+        for name, rows in accepted
+    ]
+
+
 def _rejected(error: ApiError, partition: TopicPartition) -> PartitionProduceResponse:
     log.info("produce.rejected", partition=str(partition), error=str(error))
     return PartitionProduceResponse(
@@ -211,8 +241,10 @@ def _record_errors(error: ApiError) -> list[BatchIndexAndErrorMessage]:
     ]
 
 
-def _close_or_none(topics: list[TopicProduceResponse]) -> Reply:
+def _answer(topics: list[TopicProduceResponse], acks: int) -> Reply:
     """With acks=0 no answer is expected; only a closed connection can tell of a failure."""
+    if acks != ACKS_NONE:
+        return Reply(ProduceResponse(responses=topics))
     found = {answer.error_code for topic in topics for answer in topic.partition_responses}
     errors = [code.name for code in ErrorCode if code in found and code is not ErrorCode.NONE]
     if errors:

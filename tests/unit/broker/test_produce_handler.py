@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.handlers.produce import ProduceHandler
-from broker.reply import Reply
+from broker.reply import EncodedMessage, Reply
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.produce import (
@@ -41,8 +41,11 @@ def produce(world: World, *, acks: int = -1, timeout_ms: int = 60_000) -> Reply:
 
 def answer(reply: Reply) -> tuple[int, int]:
     """Return the error and the base offset of the one partition."""
-    assert isinstance(reply.message, ProduceResponse)
-    found = reply.message.responses[0].partition_responses[0]
+    message = reply.message
+    if isinstance(message, EncodedMessage):
+        message = decode(ProduceResponse, message.body, 9)
+    assert isinstance(message, ProduceResponse)
+    found = message.responses[0].partition_responses[0]
     return found.error_code, found.base_offset
 
 

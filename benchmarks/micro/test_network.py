@@ -1,13 +1,15 @@
 """The network layer alone, against an echo and a bare sendfile. Kind: edge.
 
-`python -m benchmarks.micro.network` prints the table; server on one core, generator on another.
+`python -m benchmarks.micro.test_network` prints the table; server on one core, generator on
+another. As a test each case runs once with a few requests.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,14 +27,10 @@ from kafkawire.messages.produce import (
     TopicProduceData,
 )
 
-ROUNDS: Final = 5
 CONNECTIONS: Final = 10
 IN_FLIGHT: Final = 5
 REQUEST_BYTES: Final = 1024
-REQUESTS: Final = 8_000
-ROUND_TRIPS: Final = 5_000
 FILE_BYTES: Final = 256 * 1024 * 1024
-FETCHES: Final = 1_000
 FETCHES_IN_FLIGHT: Final = 2
 PRODUCE_VERSION: Final = 7
 FETCH_VERSION: Final = 11
@@ -40,16 +38,30 @@ SIZE_AND_CORRELATION_ID_BYTES: Final = 8
 ANSWER_BYTES: Final = SIZE_AND_CORRELATION_ID_BYTES + len(PRODUCE_ANSWER.body)
 
 
-def measure(directory: Path) -> Iterator[Figure]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is sent."""
+
+    rounds: int
+    requests: int
+    round_trips: int
+    fetches: int
+
+
+FULL: Final = Scale(rounds=5, requests=8_000, round_trips=5_000, fetches=1_000)
+SMALL: Final = Scale(rounds=1, requests=20, round_trips=20, fetches=10)
+
+
+def measure(directory: Path, scale: Scale = FULL) -> Iterator[Figure]:
     """Yield CPU per request and round trip beside an echo, and fetches beside bare sendfile."""
     file = directory / "data"
     file.write_bytes(bytes(FILE_BYTES))
     with _server("benchmarks.micro.network_server", str(file)) as ours:
         with _server("benchmarks.loads.reference_server", kind="echo") as echo:
-            yield from _requests(ours, echo)
-            yield from _round_trips(ours, echo)
+            yield from _requests(ours, echo, scale)
+            yield _round_trips(ours, echo, scale)
         with _server("benchmarks.loads.reference_server", str(file), kind="sendfile") as bare:
-            yield from _fetches(ours, bare)
+            yield from _fetches(ours, bare, scale)
 
 
 def _server(module: str, *arguments: str, kind: str = "") -> ServerProcess:
@@ -64,13 +76,14 @@ def _produce_frame() -> bytes:
     return encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, 1, "bench", message)
 
 
-def _requests(ours: ServerProcess, echo: ServerProcess) -> Iterator[Figure]:
+def _requests(ours: ServerProcess, echo: ServerProcess, scale: Scale) -> Iterator[Figure]:
     frame = _produce_frame()
-    for in_flight, goal in ((1, 1.6), (IN_FLIGHT, None)):
+    for in_flight in (1, IN_FLIGHT):
+        load = partial(_cpu_us, frame=frame, in_flight=in_flight, count=scale.requests)
         paired = alternate(
-            partial(_cpu_us, ours, frame, ANSWER_BYTES, in_flight),
-            partial(_cpu_us, echo, frame, len(frame), in_flight),
-            rounds=ROUNDS,
+            partial(load, ours, answer_bytes=ANSWER_BYTES),
+            partial(load, echo, answer_bytes=len(frame)),
+            rounds=scale.rounds,
         )
         yield Figure(
             name="1 KiB requests, CPU per request",
@@ -79,18 +92,20 @@ def _requests(ours: ServerProcess, echo: ServerProcess) -> Iterator[Figure]:
             reference_name="uvloop echo",
             reference=paired.reference,
             better="lower",
-            goal=goal,
+            goal=1.6,
             note=f"{CONNECTIONS} connections x {in_flight} in flight",
         )
 
 
-def _cpu_us(server: ServerProcess, frame: bytes, answer_bytes: int, in_flight: int) -> float:
+def _cpu_us(
+    server: ServerProcess, *, frame: bytes, answer_bytes: int, in_flight: int, count: int
+) -> float:
     before_s = server.cpu_s()
     result = run_pipeline(
         HOST,
         server.port,
         [frame],
-        request_count=REQUESTS,
+        request_count=count,
         connection_count=CONNECTIONS,
         in_flight=in_flight,
         answer_bytes=answer_bytes,
@@ -98,14 +113,19 @@ def _cpu_us(server: ServerProcess, frame: bytes, answer_bytes: int, in_flight: i
     return (server.cpu_s() - before_s) * 1e6 / result.request_count
 
 
-def _round_trips(ours: ServerProcess, echo: ServerProcess) -> Iterator[Figure]:
+def _round_trips(ours: ServerProcess, echo: ServerProcess, scale: Scale) -> Figure:
     frame = _produce_frame()
+
+    def median_us(server: ServerProcess, answer_bytes: int) -> float:
+        times = measure_round_trips(HOST, server.port, frame, answer_bytes, scale.round_trips)
+        return percentile(times, 0.5)
+
     paired = alternate(
-        lambda: _median_us(ours, frame, ANSWER_BYTES),
-        lambda: _median_us(echo, frame, len(frame)),
-        rounds=ROUNDS,
+        partial(median_us, ours, ANSWER_BYTES),
+        partial(median_us, echo, len(frame)),
+        rounds=scale.rounds,
     )
-    yield Figure(
+    return Figure(
         name="1 KiB request, round trip p50",
         unit="us",
         value=paired.ours,
@@ -116,18 +136,14 @@ def _round_trips(ours: ServerProcess, echo: ServerProcess) -> Iterator[Figure]:
     )
 
 
-def _median_us(server: ServerProcess, frame: bytes, answer_bytes: int) -> float:
-    return percentile(measure_round_trips(HOST, server.port, frame, answer_bytes, ROUND_TRIPS), 0.5)
-
-
-def _fetches(ours: ServerProcess, bare: ServerProcess) -> Iterator[Figure]:
+def _fetches(ours: ServerProcess, bare: ServerProcess, scale: Scale) -> Iterator[Figure]:
     frame = encode_request(ApiKey.FETCH, FETCH_VERSION, 1, "bench", FetchRequest())
     ours_s_per_gb: list[float] = []
     bare_s_per_gb: list[float] = []
     paired = alternate(
-        lambda: _fetch_mb_s(ours, frame, None, ours_s_per_gb),
-        lambda: _fetch_mb_s(bare, b".", FETCH_BYTES, bare_s_per_gb),
-        rounds=ROUNDS,
+        lambda: _fetch_mb_s(ours, frame, None, scale.fetches, ours_s_per_gb),
+        lambda: _fetch_mb_s(bare, b".", FETCH_BYTES, scale.fetches, bare_s_per_gb),
+        rounds=scale.rounds,
     )
     yield Figure(
         name="fetches of 1 MiB",
@@ -150,14 +166,18 @@ def _fetches(ours: ServerProcess, bare: ServerProcess) -> Iterator[Figure]:
 
 
 def _fetch_mb_s(
-    server: ServerProcess, frame: bytes, answer_bytes: int | None, cpu_s_per_gb: list[float]
+    server: ServerProcess,
+    frame: bytes,
+    answer_bytes: int | None,
+    count: int,
+    cpu_s_per_gb: list[float],
 ) -> float:
     before_s = server.cpu_s()
     result = run_pipeline(
         HOST,
         server.port,
         [frame],
-        request_count=FETCHES,
+        request_count=count,
         connection_count=1,
         in_flight=FETCHES_IN_FLIGHT,
         answer_bytes=answer_bytes,
@@ -166,16 +186,20 @@ def _fetch_mb_s(
     return result.received_bytes / result.elapsed_s / 1e6
 
 
-def main(arguments: Sequence[str]) -> int:
+def test_every_figure_is_measured(tmp_path: Path) -> None:
+    figures = list(measure(tmp_path, SMALL))
+    assert len(figures) == 5
+    assert all(figure.value > 0 for figure in figures)
+
+
+def main() -> int:
     """Measure, print, and return 0 when every goal was met."""
     pin(0, GENERATOR_CORE)
-    with tempfile.TemporaryDirectory(
-        prefix="ottla-network-", dir=arguments[0] if arguments else None
-    ) as directory:
+    with tempfile.TemporaryDirectory(prefix="ottla-network-") as directory:
         figures = list(measure(Path(directory)))
     sys.stdout.write(to_markdown(figures))
     return 0 if all(figure.is_met is not False for figure in figures) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -2,8 +2,10 @@
 
 Three numbers fence them: the controller epoch (an older controller is refused), the broker epoch (a
 request for an earlier life of this broker is refused), and per partition the leader epoch (what is
-not newer than what was applied is left out). So requests may come late, twice or in any order, and
-the result is that of the newest.
+not newer than what was applied is left out). UpdateMetadata has no such number of its own: a copy
+that was under way on a connection which the controller has given up must not undo what came over
+the next one, so the connection counts too. Then requests may come late or twice, and the result is
+that of the newest.
 
 Source: KIP-380, KIP-570, KIP-516; kafka.server.ReplicaManager of Kafka 3.9.
 """
@@ -23,19 +25,28 @@ DELETED_LEADER_EPOCH: Final = -2
 class ControlFence:
     """What this broker has seen of controllers; `broker_epoch` changes when it registers anew."""
 
-    __slots__ = ("broker_epoch", "controller_epoch")
+    __slots__ = ("_connection", "broker_epoch", "controller_epoch")
 
     def __init__(self, broker_epoch: int) -> None:
         self.broker_epoch = broker_epoch
         self.controller_epoch = 0
+        self._connection = 0
 
-    def refuse(self, controller_epoch: int, broker_epoch: int) -> ErrorCode | None:
-        """Return why a request is refused as a whole; None adopts its controller epoch."""
+    def refuse(
+        self, controller_epoch: int, broker_epoch: int, connection: int = 0
+    ) -> ErrorCode | None:
+        """Return why a request is refused as a whole; None adopts its controller epoch.
+
+        `connection` numbers this broker's connections in the order in which they were accepted.
+        """
         if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        if controller_epoch == self.controller_epoch and connection < self._connection:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
         self.controller_epoch = controller_epoch
+        self._connection = connection
         return None
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from controller import deletion
 from controller.cluster import Cluster
-from controller.effects import Note, Plan, SetData
-from controller.errors import StateChangeFailedError
-from controller.fenced_writes import change_states, write_fenced
+from controller.effects import Note, Plan, Refusal, SetData, read
+from controller.errors import MalformedZnodeError, StateChangeFailedError
+from controller.fenced_writes import MAX_ATTEMPTS, change_states, write_fenced
 from controller.leader_and_isr import LeaderAndIsr
 from controller.partition_moves import Strategy, elect
 from controller.reassignment_node import forget_requests, requests
@@ -23,7 +23,7 @@ from controller.replica_moves import mark, to_deletion_started, to_new, to_offli
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
 from controller.znodes import paths
-from controller.znodes.topic import TopicAssignment
+from controller.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 
@@ -133,7 +133,7 @@ def proceed(
     cluster.assign(partition, final)
     yield from _move_leader(cluster, partition, final)
     yield from _remove(cluster, partition, assignment.removing)
-    yield from _write_assignment(cluster, partition.topic)
+    yield from _write_assignment(cluster, partition)
     yield from forget_requests(cluster, (partition,), final.replicas)
     cluster.moving.discard(partition)
     batch.add_update_metadata(cluster.brokers, (partition,))
@@ -148,7 +148,7 @@ def _record(
     current = cluster.assignment(partition)
     if current != assignment:
         cluster.assign(partition, assignment)
-        yield from _write_assignment(cluster, partition.topic)
+        yield from _write_assignment(cluster, partition)
         dropped = [one for one in current.replicas if one not in assignment.replicas]
         yield from _remove(cluster, partition, dropped)
     cluster.moving.add(partition)
@@ -213,13 +213,25 @@ def _remove(cluster: Cluster, partition: TopicPartition, gone: Sequence[BrokerId
     mark(cluster, replicas, ReplicaState.NON_EXISTENT)
 
 
-def _write_assignment(cluster: Cluster, topic: str) -> Plan[None]:
-    partitions = {one.partition: cluster.assignment(one) for one in cluster.partitions_of(topic)}
-    data = TopicAssignment(cluster.topic_ids.get(topic), partitions).encode()
-    [outcome] = yield from write_fenced(cluster, [(SetData(paths.topic(topic), data, -1),)])
-    if outcome.refusal is not None:
-        text = f"the assignment of {topic} cannot be written: {outcome.refusal.name}"
-        raise StateChangeFailedError(text)
+def _write_assignment(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
+    """Write one partition's assignment; partitions that a tool adds meanwhile are kept."""
+    path = paths.topic(partition.topic)
+    for _ in range(MAX_ATTEMPTS):
+        [node] = yield from read((path,))
+        if node is None:
+            break
+        try:
+            topic = decode_topic(node.data)
+        except MalformedZnodeError:
+            break
+        partitions = {**topic.partitions, partition.partition: cluster.assignment(partition)}
+        data = TopicAssignment(topic.topic_id, partitions).encode()
+        [outcome] = yield from write_fenced(cluster, [(SetData(path, data, node.version),)])
+        if outcome.refusal is None:
+            return
+        if outcome.refusal is not Refusal.BAD_VERSION:
+            break
+    raise StateChangeFailedError(f"the assignment of {partition} cannot be written")
 
 
 def _replicas(partition: TopicPartition, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:

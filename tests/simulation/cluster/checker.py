@@ -77,7 +77,7 @@ class Checker:
     def _on_changed_state(
         self, partition: TopicPartition, before: LeaderAndIsr, after: LeaderAndIsr
     ) -> None:
-        self.elections += before.leader != after.leader
+        self.elections += before.leader_epoch != after.leader_epoch
         grows = after.leader_epoch >= before.leader_epoch
         moved = before.leader != after.leader
         require(

@@ -50,7 +50,7 @@ def any_version(patch: pytest.MonkeyPatch) -> None:
 def any_controller(patch: pytest.MonkeyPatch) -> None:
     """Brokers obey controllers of the past (T6)."""
 
-    def obey(_: ControlFence, __: int, ___: int) -> None:
+    def obey(*_: object) -> None:
         return None
 
     def apply_all(*_: object) -> None:

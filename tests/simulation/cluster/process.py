@@ -98,6 +98,9 @@ class Surroundings(Protocol):
     def new_topic_id(self) -> uuid.UUID:
         """Return an id that no topic has."""
 
+    def next_number(self) -> int:
+        """Return a number that is larger than all before."""
+
     def on_change(self, broker_id: BrokerId, replica: Replica) -> None:
         """Check a replica that may have changed."""
 
@@ -125,6 +128,8 @@ class Process:
         self.is_planning = False
         self.reign = 0
         self.channels: dict[BrokerId, Channel] = {}
+        self.connections: dict[BrokerId, int] = {}
+        self.heard: set[int] = set()
         self.session = world.coordinator.open_session()
         self.fence: ControlFence | None = None
         self.controller_id: BrokerId | None = None
@@ -255,6 +260,7 @@ class Process:
                 self._close(registration.broker_id)
                 channel = Channel(registration.broker_id, epoch)
                 self.channels[registration.broker_id] = channel
+                self._reconnect(registration.broker_id)
             case Disconnect(brokers):
                 self.reign += brokers is None
                 for broker in list(self.channels) if brokers is None else brokers:
@@ -307,6 +313,9 @@ class Process:
 
         attempt()
 
+    def _reconnect(self, broker: BrokerId) -> None:
+        self.connections[broker] = self.world.next_number()
+
     def _send(self, request: BrokerRequest) -> None:
         channel = self.channels.get(request.broker_id)
         if channel is not None:
@@ -333,11 +342,18 @@ class Process:
             if is_open:
                 is_open = False
                 channel.on_failure()
+                self._reconnect(channel.broker_id)
                 self.later(RETRY_BACKOFF_MS, lambda: self._pump(channel))
 
-        self._call(
-            channel.broker_id, lambda one, reply: one.on_control(request.message, reply), finish
-        )
+        connection, number = self.connections[channel.broker_id], self.world.next_number()
+
+        def serve(broker: Process, reply: Reply) -> None:
+            # What a network repeats on one connection is read once.
+            if number not in broker.heard:
+                broker.heard.add(number)
+                broker.on_control(request.message, reply, connection)
+
+        self._call(channel.broker_id, serve, finish)
         self.later(REQUEST_TIMEOUT_MS, give_up)
 
     def _call(
@@ -358,11 +374,11 @@ class Process:
 
     # The broker
 
-    def on_control(self, message: ControlRequest, reply: Reply) -> None:
+    def on_control(self, message: ControlRequest, reply: Reply, connection: int = 0) -> None:
         """Obey a controller, or refuse it."""
         if self.fence is None:
             return
-        code = self.fence.refuse(message.controller_epoch, message.broker_epoch)
+        code = self.fence.refuse(message.controller_epoch, message.broker_epoch, connection)
         if code is None:
             self.controller_id = BrokerId(message.controller_id)
         match message:

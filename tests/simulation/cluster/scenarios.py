@@ -112,3 +112,24 @@ def old_news_changes_nothing() -> None:
         state = LeaderAndIsrPartitionState(leader=2, leader_epoch=epoch, isr=(2,), replicas=(1, 2))
         replica.apply(B1, state, ORDERS_ID, LIMITS, lambda _: -1, 0)
         assert replica.leader_epoch == 5
+
+
+def a_joiner_counts_before_it_is_recorded() -> None:
+    """T11: the controller may have recorded the joiner already, and may elect it."""
+    led = leadership(1, mark=10)
+    led.on_fetch(B2, Offset(10), now_ms=1)
+    led.on_append(Offset(12), now_ms=5000)
+    assert led.high_watermark == 10
+
+
+def a_diverging_fetch_teaches_nothing() -> None:
+    """T3: a follower is as far as the leader, with other records."""
+    leader = Replica(TopicPartition("orders", 0), FakeLog(), Offset(0))
+    state = LeaderAndIsrPartitionState(
+        leader=1, leader_epoch=5, isr=(1, 2), replicas=(1, 2), partition_epoch=1
+    )
+    leader.apply(B1, state, ORDERS_ID, LIMITS, lambda _: -1, 0)
+    leader.append(1, now_ms=1)
+    answer = leader.on_fetch(B2, LeaderEpoch(5), Offset(1), LeaderEpoch(3), -1, 2)
+    assert answer.diverging is not None
+    assert leader.high_watermark == 0

@@ -13,14 +13,14 @@ SEEDS_PER_MUTANT = 30
 FIRST_SEED = {
     "any_controller": 31,
     "cut_at_the_watermark": 9,
-    "diverging_fetch_counts": 14,
-    "joining_does_not_count": 8,
     "unseen_bounces": 5,
 }
 """Where to begin, so that it does not take long."""
 BY_SCENARIO: dict[str, Callable[[], None]] = {
     "any_leader_epoch": scenarios.old_news_changes_nothing,
     "any_version": scenarios.no_update_is_lost,
+    "diverging_fetch_counts": scenarios.a_diverging_fetch_teaches_nothing,
+    "joining_does_not_count": scenarios.a_joiner_counts_before_it_is_recorded,
     "early_join": scenarios.late_joiner_waits_for_the_epoch_start,
     "lost_requests": scenarios.requests_are_repeated,
     "strangers_do_not_count": scenarios.members_outside_the_assignment_count,

@@ -35,7 +35,7 @@ def test_no_committed_record_is_lost(seed: int) -> None:
     world = World(seed, min_insync_replicas=1 + seed % 2)
     trouble = live(world, is_harsh=seed % 3 == 0)
     assert world.checker.committed, "nothing was committed, so nothing could be lost"
-    assert world.checker.elections > 0, "no leader changed"
+    assert world.checker.elections > 0, "no leadership changed"
     assert len(trouble.happened) > 5, "too little trouble"
 
 
@@ -43,4 +43,4 @@ def test_no_committed_record_is_lost(seed: int) -> None:
 def test_replicas_agree_even_after_unclean_elections(seed: int) -> None:
     world = World(seed, min_insync_replicas=1, unclean_default=True)
     live(world, is_harsh=seed % 3 == 0)
-    assert world.checker.elections > 0, "no leader changed"
+    assert world.checker.elections > 0, "no leadership changed"

@@ -49,6 +49,7 @@ class World:
         self.appended = 0
         self.is_producing = True
         self._seen: dict[int, int] = {}
+        self._last_number = 0
         for broker in self.brokers:
             self.start(broker)
         self._heartbeat()
@@ -72,6 +73,11 @@ class World:
     def new_topic_id(self) -> uuid.UUID:
         """Return an id that no topic has."""
         return uuid.UUID(int=self.dice.getrandbits(128))
+
+    def next_number(self) -> int:
+        """Return a number that is larger than all before."""
+        self._last_number += 1
+        return self._last_number
 
     def on_change(self, broker_id: BrokerId, replica: Replica) -> None:
         """Check a replica that may have changed."""

@@ -15,6 +15,14 @@ def test_a_newer_controller_is_adopted() -> None:
     assert fence.refuse(4, 9) is ErrorCode.STALE_BROKER_EPOCH
 
 
+def test_a_connection_that_was_given_up_is_heard_no_more() -> None:
+    fence = ControlFence(10)
+    assert fence.refuse(3, 10, connection=5) is None
+    assert fence.refuse(3, 10, connection=7) is None
+    assert fence.refuse(3, 10, connection=5) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert fence.refuse(4, 10, connection=6) is None, "of another controller"
+
+
 def test_a_leadership_must_be_newer_and_of_the_same_topic() -> None:
     assert refuse_leadership(LeaderEpoch(2), ID, 3, ID) is None
     assert refuse_leadership(LeaderEpoch(2), ID, 2, ID) is ErrorCode.STALE_CONTROLLER_EPOCH

@@ -76,6 +76,7 @@ def test_flushing_in_another_thread_disturbs_nothing(tmp_path: Path, seed: int) 
                 break
     assert background.errors == []
     assert background.rounds > 3, "the thread hardly ran, so it proved nothing"
+    append(log, epoch=log.leader_epochs.latest + 1)
     log.flush()
     assert log.recovery_point == log.log_end_offset
     stored = read_all(log)

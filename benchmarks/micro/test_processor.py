@@ -89,7 +89,7 @@ class Bench:
             limits=limits,
             metrics=channel.metrics,
             clock=time.perf_counter,
-            read_ahead=lambda read, on_end: None,
+            read_ahead=lambda _read, _on_end: None,
         )
         self.transport = Transport()
         self.processor = Processor(network, Owner(), "BENCH", is_control_plane=False)

@@ -1,14 +1,7 @@
-"""Kafka's own dump tool reads what we wrote, and finds nothing to complain about.
+"""Kafka's own dump tool reads what we wrote, and finds nothing to complain about."""
 
-Needs Java 11 or newer, and `OTTLA_KAFKA_JARS`: a folder with the jars of kafka_2.13 3.9 and what it
-depends on, as `mvn dependency:copy-dependencies` puts them for `kafka_jars.xml`.
-"""
-
-import os
 import random
 import re
-import shutil
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,38 +11,22 @@ from kafkawire.compression import Codec
 from kafkawire.ids import Offset
 from storage.config import LogConfig
 from storage.log import Log
+from tests.interop.storage.kafka_jars import needs_jars, run_java
 from tests.unit.storage.logs import NOW_MS, append, open_log, replicated
 
-JARS = os.environ.get("OTTLA_KAFKA_JARS", "")
-TIMEOUT_S = 120
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500)
 COMPLAINTS = re.compile(
     r"Mismatches in|Found timestamp mismatch|Found out of order|could not be found|"
     r"Non-consecutive offsets|Exception|isvalid: false",
 )
 
-pytestmark = [
-    pytest.mark.skipif(
-        not list(Path(JARS or "/nowhere").glob("kafka_2.13-*.jar")),
-        reason="OTTLA_KAFKA_JARS names no folder with Kafka's jars",
-    ),
-    pytest.mark.skipif(shutil.which("java") is None, reason="there is no java"),
-]
+pytestmark = needs_jars
 
 
 def dump(files: Iterable[Path], *options: str) -> str:
     """Run `kafka-dump-log`; return what it says, errors included."""
     names = ",".join(map(str, files))
-    command = ["java", "-Xmx256m", "-cp", f"{JARS}/*", "kafka.tools.DumpLogSegments"]
-    result = subprocess.run(
-        [*command, *options, "--files", names],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout + result.stderr
+    return run_java("kafka.tools.DumpLogSegments", *options, "--files", names)
 
 
 def files_of(log: Log, *suffixes: str) -> list[Path]:

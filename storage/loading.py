@@ -137,7 +137,7 @@ def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: Offs
         if cut_bytes:
             log.warning(
                 "log.cut",
-                path=str(segment.files.directory),
+                partition=segment.files.directory.name,
                 base_offset=segment.base_offset,
                 end_offset=segment.next_offset,
                 cut_bytes=cut_bytes,
@@ -152,7 +152,7 @@ def _discard(segments: list[Segment], first: int, reason: str) -> list[Path]:
     for segment in segments[first:]:
         log.warning(
             "segment.discarded",
-            path=str(segment.files.directory),
+            partition=segment.files.directory.name,
             base_offset=segment.base_offset,
             size_bytes=segment.size_bytes,
             reason=reason,

@@ -114,7 +114,7 @@ class LocalLog:
         self.segments.add(self._active)
         log.info(
             "segment.rolled",
-            path=str(self.directory),
+            partition=self.directory.name,
             base_offset=base_offset,
             closed_base_offset=closed.base_offset,
             closed_size_bytes=closed.size_bytes,
@@ -159,7 +159,7 @@ class LocalLog:
             self.deleted_files.add(segment.files.mark_deleted())
             log.info(
                 "segment.deleted",
-                path=str(self.directory),
+                partition=self.directory.name,
                 base_offset=segment.base_offset,
                 size_bytes=segment.size_bytes,
             )

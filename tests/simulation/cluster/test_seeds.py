@@ -35,12 +35,18 @@ def test_no_committed_record_is_lost(seed: int) -> None:
     world = World(seed, min_insync_replicas=1 + seed % 2)
     trouble = live(world, is_harsh=seed % 3 == 0)
     assert world.checker.committed, "nothing was committed, so nothing could be lost"
-    assert world.checker.elections > 0, "no leadership changed"
     assert len(trouble.happened) > 5, "too little trouble"
 
 
 @pytest.mark.parametrize("seed", range(SEED_COUNT // 2), ids=lambda seed: f"seed{seed}")
 def test_replicas_agree_even_after_unclean_elections(seed: int) -> None:
     world = World(seed, min_insync_replicas=1, unclean_default=True)
-    live(world, is_harsh=seed % 3 == 0)
-    assert world.checker.elections > 0, "no leadership changed"
+    trouble = live(world, is_harsh=seed % 3 == 0)
+    assert len(trouble.happened) > 5, "too little trouble"
+
+
+def test_lives_are_not_dull() -> None:
+    worlds = [World(seed) for seed in range(4)]
+    for world in worlds:
+        live(world)
+    assert sum(world.checker.elections for world in worlds) > 10

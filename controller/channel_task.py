@@ -1,0 +1,75 @@
+"""Sends what waits in one channel (edge): one request at a time, until the channel is closed."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from controller.channel import RETRY_BACKOFF_MS, Channel, ControlResponse
+from controller.effects import BrokerRequest, ControlRequest
+from controller.events import Event
+
+
+class BrokerConnection(Protocol):
+    """One connection to a broker, that a node opens for the controller."""
+
+    async def request(self, message: ControlRequest) -> ControlResponse:
+        """Send a request and return its answer.
+
+        Raises:
+            OSError: the connection is of no use any more; also TimeoutError.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give the connection up, so that nothing which it still carries is obeyed."""
+        ...
+
+
+Dial = Callable[[], BrokerConnection]
+
+
+class ChannelTask:
+    """A channel and the task that empties it."""
+
+    def __init__(self, channel: Channel, dial: Dial, on_event: Callable[[Event], object]) -> None:
+        self._channel = channel
+        self._dial = dial
+        self._on_event = on_event
+        self._news = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name=f"channel-{channel.broker_id}")
+
+    def put(self, request: BrokerRequest) -> None:
+        """Queue a request."""
+        self._channel.put(request)
+        self._news.set()
+
+    def close(self) -> asyncio.Task[None]:
+        """Drop everything; the task that is returned ends soon."""
+        self._channel.close()
+        self._task.cancel()
+        return self._task
+
+    async def _run(self) -> None:
+        connection: BrokerConnection | None = None
+        try:
+            while True:
+                request = self._channel.next()
+                if request is None:
+                    self._news.clear()
+                    await self._news.wait()
+                    continue
+                connection = connection or self._dial()
+                try:
+                    response = await connection.request(request.message)
+                except OSError:
+                    self._channel.on_failure()
+                    await connection.close()
+                    connection = None
+                    await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+                    continue
+                event = self._channel.on_response(response)
+                if event is not None:
+                    self._on_event(event)
+        finally:
+            if connection is not None:
+                await connection.close()

@@ -1,0 +1,193 @@
+"""The controller component of a broker, running (edge): one event after the other.
+
+It performs what the plans ask for and keeps their timers and channels. When the session is over its
+owner calls `expire` and waits, before it begins a new one: nothing of the old reign goes on then.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from controller import events as e
+from controller.channel import Channel
+from controller.channel_task import BrokerConnection, ChannelTask
+from controller.config import ControllerConfig
+from controller.coordinator_edge import CoordinatorEdge
+from controller.effects import (
+    Answer,
+    Connect,
+    Disconnect,
+    Effect,
+    Enqueue,
+    ListChildren,
+    Note,
+    Plan,
+    Read,
+    Send,
+    Write,
+)
+from controller.event_queue import EventQueue
+from controller.plan import Planner, Result
+from controller.topics import NewTopicId
+from controller.znodes.registration import Registration
+from coordination.client import Client
+from coordination.errors import SessionExpiredError
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
+
+log = structlog.get_logger()
+
+DialBroker = Callable[[Registration], BrokerConnection]
+
+
+class Controller:
+    """Stands for election, and controls the cluster while it reigns."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        client: Client,
+        *,
+        dial: DialBroker,
+        new_topic_id: NewTopicId,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._planner = Planner(config, new_topic_id)
+        self._edge = CoordinatorEdge(client, self.put)
+        self._dial = dial
+        self._now_ms = now_ms
+        self._queue: EventQueue[asyncio.Future[Result]] = EventQueue()
+        self._news = asyncio.Event()
+        self._channels: dict[BrokerId, ChannelTask] = {}
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker believes to be the controller."""
+        return self._planner.is_active
+
+    @property
+    def controller_id(self) -> BrokerId | None:
+        """Who is controller, as far as this broker knows."""
+        return self._planner.controller_id
+
+    def start(self) -> None:
+        """Begin, once this broker is registered."""
+        self._task = asyncio.create_task(self._run(), name="controller")
+        self.put(e.Reelect())
+
+    def put(self, event: e.Event) -> "asyncio.Future[Result]":
+        """Let `event` be processed; the future holds the answer to one that asks."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        if not self._queue.put(event, future):
+            future.set_result(None)
+        self._news.set()
+        return future
+
+    async def expire(self) -> None:
+        """Cease to be controller because the session is over; then everything waiting is void."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        for _, dropped in self._queue.expire(future):
+            if not dropped.done():
+                dropped.set_result(ErrorCode.NOT_CONTROLLER)
+        self._news.set()
+        await future
+
+    async def run_to_end(self) -> None:
+        """Wait until the component has ended.
+
+        Raises:
+            Exception: a plan failed, which is a bug: the node must end its session.
+        """
+        assert self._task is not None, "start first"
+        await self._task
+
+    async def stop(self) -> None:
+        """Let another be controller, and end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            await self._perform_all(self._planner.give_up())
+        except SessionExpiredError:
+            log.info("controller.session_lost")
+        self._disconnect(None)
+
+    async def _run(self) -> None:
+        while True:
+            while not len(self._queue):
+                self._news.clear()
+                await self._news.wait()
+            event, future = self._queue.take()
+            result: Result = ErrorCode.NOT_CONTROLLER
+            try:
+                result = await self._perform_all(self._planner.plan(event, self._now_ms()))
+            except SessionExpiredError:
+                # Our owner is told too, and calls `expire`.
+                log.info("controller.session_lost", event_name=type(event).__name__)
+            finally:
+                if not future.done():
+                    future.set_result(result)
+
+    async def _perform_all(self, plan: Plan[Result] | Plan[None]) -> Result:
+        answer: Answer = None
+        while True:
+            try:
+                effect = plan.send(answer)
+            except StopIteration as stop:
+                result: Result = stop.value
+                return result
+            if isinstance(effect, Read | ListChildren | Write):
+                answer = await self._edge.perform(effect)
+            else:
+                answer = None
+                self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Send(requests):
+                for request in requests:
+                    channel = self._channels.get(request.broker_id)
+                    if channel is not None:
+                        channel.put(request)
+            case Connect(registration, epoch):
+                self._disconnect((registration.broker_id,))
+                self._channels[registration.broker_id] = ChannelTask(
+                    Channel(registration.broker_id, epoch),
+                    lambda: self._dial(registration),
+                    self.put,
+                )
+            case Disconnect(brokers):
+                if brokers is None:
+                    self._drop_timers()
+                self._disconnect(brokers)
+            case Enqueue(event, delay_ms):
+                self._enqueue(event, delay_ms)
+            case Note(name, fields):
+                log.info(name, **fields)
+            case _:
+                raise AssertionError(f"{effect} is performed elsewhere")
+
+    def _enqueue(self, event: e.Event, delay_ms: int) -> None:
+        if not delay_ms:
+            self.put(event)
+            return
+
+        def due() -> None:
+            self._timers.discard(timer)
+            self.put(event)
+
+        timer = asyncio.get_running_loop().call_later(delay_ms / 1000, due)
+        self._timers.add(timer)
+
+    def _drop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _disconnect(self, brokers: tuple[BrokerId, ...] | None) -> None:
+        for broker in list(self._channels) if brokers is None else brokers:
+            if broker in self._channels:
+                self._channels.pop(broker).close()

@@ -1,0 +1,167 @@
+"""Performs the controller's reads and writes over a session (edge).
+
+What was lost on the way is repeated until it is answered: reads change nothing, and the plans know
+their own writes again. It ends only with the session.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from controller import events as e
+from controller.effects import (
+    Answer,
+    Check,
+    Children,
+    Create,
+    Delete,
+    ListChildren,
+    Node,
+    Nodes,
+    Op,
+    Outcome,
+    Outcomes,
+    Read,
+    Refusal,
+    SetData,
+    Transaction,
+    Write,
+)
+from coordination import multi
+from coordination.client import Client, SessionState, WatchEvent
+from coordination.client import ops as client_ops
+from coordination.errors import (
+    ConnectionLossError,
+    ErrorCode,
+    MultiError,
+    NoNodeError,
+    SessionExpiredError,
+)
+from coordination.messages import EventType, Stat
+
+RETRY_BACKOFF_S: Final = 0.02
+_OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
+_REFUSALS: Final = {
+    ErrorCode.BAD_VERSION: Refusal.BAD_VERSION,
+    ErrorCode.NO_NODE: Refusal.NO_NODE,
+    ErrorCode.NODE_EXISTS: Refusal.NODE_EXISTS,
+    ErrorCode.NOT_EMPTY: Refusal.NOT_EMPTY,
+}
+_T = TypeVar("_T")
+
+
+class CoordinatorEdge:
+    """One client's side of the plans; watches come out as events."""
+
+    def __init__(self, client: Client, on_event: Callable[[e.Event], object]) -> None:
+        self._client = client
+        self._on_event = on_event
+
+    async def perform(self, effect: Read | ListChildren | Write) -> Answer:
+        """Return the answer to an effect.
+
+        Raises:
+            SessionExpiredError: nothing can be said about it any more.
+        """
+        match effect:
+            case Read(paths, watch):
+                reads = [self._read(path, is_watched=watch) for path in paths]
+                return Nodes(tuple(await asyncio.gather(*reads)))
+            case ListChildren(path, watch):
+                return Children(tuple(await self._children(path, is_watched=watch)))
+            case Write(transactions):
+                return Outcomes(tuple(await self._write(transactions)))
+
+    async def _read(self, path: str, *, is_watched: bool) -> Node | None:
+        watch = self._on_watch if is_watched else None
+
+        async def attempt() -> Node | None:
+            while True:
+                try:
+                    return _node(*(await self._client.get_data(path, watch)))
+                except NoNodeError:
+                    # Watch for its creation; it may have come meanwhile.
+                    if watch is None or await self._client.exists(path, watch) is None:
+                        return None
+
+        return await self._until_answered(attempt)
+
+    async def _children(self, path: str, *, is_watched: bool) -> list[str]:
+        watch = self._on_watch if is_watched else None
+
+        async def attempt() -> list[str]:
+            try:
+                return await self._client.get_children(path, watch)
+            except NoNodeError:
+                return []
+
+        return await self._until_answered(attempt)
+
+    async def _write(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        """Apply transactions, many in flight; the lost ones again, in their order."""
+        outcomes: dict[int, Outcome] = {}
+
+        async def attempt() -> None:
+            left = [number for number in range(len(transactions)) if number not in outcomes]
+            futures = [
+                self._client.multi([_op(op) for op in transactions[number]]) for number in left
+            ]
+            results = await asyncio.gather(*futures, return_exceptions=True)
+            lost: BaseException | None = None
+            for number, result in zip(left, results, strict=True):
+                if isinstance(result, MultiError):
+                    outcomes[number] = _refused(result)
+                elif isinstance(result, BaseException):
+                    lost = result
+                else:
+                    outcomes[number] = Outcome(tuple(_version(one) for one in result))
+            if lost is not None:
+                raise lost
+
+        await self._until_answered(attempt)
+        return [outcomes[number] for number in range(len(transactions))]
+
+    async def _until_answered(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
+        while True:
+            try:
+                return await attempt()
+            except ConnectionLossError:
+                if self._client.state in _OVER:
+                    raise SessionExpiredError(ErrorCode.SESSION_EXPIRED) from None
+                await asyncio.sleep(RETRY_BACKOFF_S)
+
+    def _on_watch(self, fired: WatchEvent) -> None:
+        if fired.type is EventType.NODE_CHILDREN_CHANGED:
+            event = e.event_of_children(fired.path)
+        else:
+            is_deleted = fired.type is EventType.NODE_DELETED
+            event = e.event_of_node(fired.path, is_deleted=is_deleted)
+        if event is not None:
+            self._on_event(event)
+
+
+def _node(data: bytes | None, stat: Stat) -> Node:
+    return Node(data, stat.version, stat.czxid, stat.ephemeral_owner)
+
+
+def _op(op: Op) -> multi.Op:
+    match op:
+        case Create(path, data, ephemeral):
+            return client_ops.create(path, data, ephemeral=ephemeral)
+        case SetData(path, data, version):
+            return client_ops.set_data(path, data, version)
+        case Delete(path, version):
+            return client_ops.delete(path, version)
+        case Check(path, version):
+            return client_ops.check(path, version)
+
+
+def _version(result: multi.Result) -> int:
+    """Return the version that a write left; only SetData tells one."""
+    stat = getattr(result.response, "stat", None)
+    return stat.version if isinstance(stat, Stat) else 0
+
+
+def _refused(error: MultiError) -> Outcome:
+    refusal = _REFUSALS.get(error.code, Refusal.OTHER)
+    return Outcome((), refusal, error.index)

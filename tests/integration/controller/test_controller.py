@@ -1,0 +1,218 @@
+"""Controllers over a real coordinator; the brokers that they talk to are only ears."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from controller import events as e
+from controller.broker_registration import Registered, Sessions, create_top_nodes, register
+from controller.channel import ControlResponse
+from controller.config import ControllerConfig
+from controller.controller import Controller
+from controller.coordinator_edge import CoordinatorEdge
+from controller.effects import ControlRequest, ListChildren, Plan, Read, Write
+from controller.replica_assignment import ReplicaAssignment
+from controller.znodes import paths
+from controller.znodes.controller_node import decode_controller_epoch
+from controller.znodes.partition_state import decode_partition_state
+from controller.znodes.registration import Endpoint, Registration
+from controller.znodes.topic import TopicAssignment
+from coordination.client import Client
+from coordination.errors import NoNodeError
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkawire.schema import decode, encode
+from tests.integration.coordination.process import Coordinator, kill_all
+
+DEADLINE_S = 10.0
+T0 = TopicPartition("orders", 0)
+IDS = [BrokerId(number) for number in (1, 2, 3)]
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    started = Coordinator(tmp_path / "coordinator")
+    yield started
+    kill_all([started])
+
+
+class Ears:
+    """A broker that takes every request as it comes off the wire, and says yes."""
+
+    def __init__(self) -> None:
+        self.heard: list[ControlRequest] = []
+
+    async def request(self, message: ControlRequest) -> ControlResponse:
+        match message:
+            case LeaderAndIsrRequest():
+                self.heard.append(decode(LeaderAndIsrRequest, encode(message, 7), 7))
+                return LeaderAndIsrResponse()
+            case UpdateMetadataRequest():
+                self.heard.append(decode(UpdateMetadataRequest, encode(message, 8), 8))
+                return UpdateMetadataResponse()
+            case StopReplicaRequest():
+                self.heard.append(decode(StopReplicaRequest, encode(message, 4), 4))
+                return StopReplicaResponse()
+
+    async def close(self) -> None:
+        return None
+
+
+class Node:
+    """A session, a registration and a controller component."""
+
+    def __init__(self, broker_id: BrokerId, address: str, ears: dict[BrokerId, Ears]) -> None:
+        self.broker_id = broker_id
+        self.client = Client(address, session_timeout_ms=4000)
+        self.controller = Controller(
+            ControllerConfig(broker_id=broker_id),
+            self.client,
+            dial=lambda registration: ears[registration.broker_id],
+            new_topic_id=uuid.uuid4,
+            now_ms=lambda: 0,
+        )
+
+    async def start(self) -> None:
+        await self.client.connect()
+        edge = CoordinatorEdge(self.client, lambda _: None)
+        await run(edge, create_top_nodes())
+        registration = Registration(
+            broker_id=self.broker_id, endpoints=(Endpoint("PLAINTEXT", "h", 1),)
+        )
+        sessions = Sessions(self.client.session_id)
+        plan = register(self.broker_id, registration.encode(timestamp_ms=0), sessions)
+        assert isinstance(await run(edge, plan), Registered)
+        self.controller.start()
+
+    async def die(self) -> None:
+        """End the session, and with it everything that it holds."""
+        await self.client.close()
+
+
+async def run(edge: CoordinatorEdge, plan: Plan[object]) -> object:
+    answer = None
+    while True:
+        try:
+            effect = plan.send(answer)
+        except StopIteration as stop:
+            return stop.value
+        assert isinstance(effect, Read | ListChildren | Write)
+        answer = await edge.perform(effect)
+
+
+async def turn() -> None:
+    """Let others run for a moment."""
+    loop = asyncio.get_running_loop()
+    moment = loop.create_future()
+    loop.call_later(0.005, moment.set_result, None)
+    await moment
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        await turn()
+
+
+@asynccontextmanager
+async def cluster(address: str) -> AsyncIterator[tuple[list[Node], dict[BrokerId, Ears]]]:
+    ears = {broker: Ears() for broker in IDS}
+    nodes = [Node(broker, address, ears) for broker in IDS]
+    for node in nodes:
+        await node.start()
+    try:
+        yield nodes, ears
+    finally:
+        for node in nodes:
+            await node.controller.stop()
+            await node.client.close()
+
+
+async def create_topic(client: Client, partition_count: int) -> None:
+    assigned = {
+        number: ReplicaAssignment(replicas=tuple(IDS[number % 3 :] + IDS[: number % 3]))
+        for number in range(partition_count)
+    }
+    await client.create(paths.topic("orders"), TopicAssignment(uuid.uuid4(), assigned).encode())
+
+
+def active(nodes: list[Node]) -> list[Node]:
+    return [node for node in nodes if node.controller.is_active]
+
+
+def led(ears: dict[BrokerId, Ears], broker: BrokerId) -> dict[int, int]:
+    """Return the leader of each partition as a broker has heard last."""
+    return {
+        state.partition_index: state.leader
+        for message in ears[broker].heard
+        if isinstance(message, UpdateMetadataRequest)
+        for topic in message.topic_states
+        for state in topic.partition_states
+    }
+
+
+async def test_one_is_elected_and_gives_a_topic_its_leaders(coordinator: Coordinator) -> None:
+    async with cluster(coordinator.address) as (nodes, ears):
+        await until(lambda: len(active(nodes)) == 1)
+        await create_topic(nodes[0].client, partition_count=150)
+        await until(lambda: all(len(led(ears, broker)) == 150 for broker in IDS))
+        state, stat = await nodes[0].client.get_data(paths.partition_state(T0))
+        found = decode_partition_state(state, stat.version)
+        assert (found.leader, found.isr, found.controller_epoch) == (1, (1, 2, 3), 1)
+        [controller] = active(nodes)
+        refused = next(node for node in nodes if node is not controller).controller
+        asked = e.ElectLeadersAsked(None)
+        assert await refused.put(asked) is ErrorCode.NOT_CONTROLLER
+        answers = await controller.controller.put(asked)
+        assert isinstance(answers, dict)
+        assert set(answers.values()) == {ErrorCode.ELECTION_NOT_NEEDED}
+
+
+async def test_another_takes_over_with_all_that_the_dead_one_led(coordinator: Coordinator) -> None:
+    async with cluster(coordinator.address) as (nodes, ears):
+        await until(lambda: len(active(nodes)) == 1)
+        await create_topic(nodes[0].client, partition_count=30)
+        await until(lambda: all(len(led(ears, broker)) == 30 for broker in IDS))
+        [dead] = active(nodes)
+        survivors = [node for node in nodes if node is not dead]
+        await dead.die()
+        await until(lambda: len(active(survivors)) == 1)
+        [heir] = active(survivors)
+        await until(lambda: dead.broker_id not in led(ears, heir.broker_id).values())
+        data, _ = await heir.client.get_data(paths.CONTROLLER_EPOCH)
+        assert decode_controller_epoch(data) == 2
+        last = ears[heir.broker_id].heard[-1]
+        assert last.controller_epoch == 2
+
+
+async def test_a_deleted_topic_leaves_no_nodes(coordinator: Coordinator) -> None:
+    async with cluster(coordinator.address) as (nodes, ears):
+        await until(lambda: len(active(nodes)) == 1)
+        await create_topic(nodes[0].client, partition_count=3)
+        await until(lambda: all(len(led(ears, broker)) == 3 for broker in IDS))
+        client = nodes[0].client
+        await client.create(paths.topic_deletion("orders"))
+        deadline = time.monotonic() + DEADLINE_S
+        while await client.exists(paths.topic_deletion("orders")) is not None:
+            assert time.monotonic() < deadline
+            await turn()
+        with pytest.raises(NoNodeError):
+            await client.get_data(paths.topic("orders"))
+        stops = [one for one in ears[IDS[0]].heard if isinstance(one, StopReplicaRequest)]
+        assert [
+            [
+                state.delete_partition
+                for topic in one.topic_states
+                for state in topic.partition_states
+            ]
+            for one in stops
+        ] == [[False] * 3, [True] * 3]

@@ -26,7 +26,7 @@ DISTINCT_VALUES: Final = 512
 TIMEOUT_S: Final = 120.0
 CONFLUENT_BATCH: Final = 10_000
 POLL_S: Final = 0.01
-MAX_RECORDS: Final = 5_000
+MAX_RECORDS: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,9 @@ from ottla.client.offset_lookup import (
 from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionState
 from ottla.client.record import ConsumerRecord
 
-TURN_RECORDS: Final = 1_000
-"""After handing over that many records without waiting, other tasks get a turn."""
+CURSORS_PER_TURN: Final = 2
+"""After reading that many without waiting, other tasks get a turn, and the next answer is received:
+else the broker would wait until all that it sent before is read."""
 
 
 class Consumer:
@@ -89,6 +90,7 @@ class Consumer:
         self._waiters: set[asyncio.Future[None]] = set()
         self._cluster: Cluster | None = None
         self._fetcher: Fetcher
+        self._next_turn = CURSORS_PER_TURN
         self._is_closed = False
 
     async def start(self) -> None:
@@ -216,15 +218,10 @@ class Consumer:
             OffsetOutOfRangeError, CorruptRecordsError: the position cannot be read.
             BrokerError: a broker refuses; reading again tries again.
         """
-        handed_count = 0
         while (cursor := await self._wait_for_cursor()) is not None:
-            handed_count += cursor.left_count
             # One loop step per record and nothing else: the position is asked of the iterator.
             for record in cursor.iterator:
                 yield record
-            if handed_count >= TURN_RECORDS:
-                handed_count = 0
-                await asyncio.sleep(0)
 
     async def fetch_batch(
         self, max_records: int = 500, timeout_ms: float | None = None
@@ -300,7 +297,8 @@ class Consumer:
             if self._buffer.has_room:
                 self._buffer.has_room = False
                 self._fetcher.run()
-                # The request only leaves when the event loop gets a turn.
+            if self._buffer.cursor_count >= self._next_turn:
+                self._next_turn = self._buffer.cursor_count + CURSORS_PER_TURN
                 await asyncio.sleep(0)
             elif cursor is not None:
                 return cursor

@@ -66,6 +66,8 @@ class FetchBuffer:
         self.size_bytes = 0
         self.has_room = False
         """Reading has made room for another fetch; whoever acts on it clears it."""
+        self.cursor_count = 0
+        """How many cursors were made."""
         self._check_crcs = config.check_crcs
         self._reads_committed = config.isolation_level == "read_committed"
         self._partition_limit_bytes = config.max_partition_fetch_bytes
@@ -136,6 +138,7 @@ class FetchBuffer:
                 self._parked.setdefault(block.state, deque()).append(self._blocks.popleft())
             elif (cursor := self._read(block)) is not None:
                 self._cursor = cursor
+                self.cursor_count += 1
                 return cursor
         if not quietly:
             self._raise_failure()

@@ -1,0 +1,532 @@
+"""What the controller does about each event, against a coordinator in memory."""
+
+import pytest
+
+from controller import events as e
+from controller.broker_registration import cluster_id, generate_broker_id, update
+from controller.config import ControllerConfig
+from controller.effects import Enqueue, Note, Send
+from controller.errors import ControllerMovedError
+from controller.fenced_writes import write_fenced
+from controller.leader_and_isr import LeaderAndIsr
+from controller.plan import Planner
+from controller.replica_assignment import ReplicaAssignment
+from controller.znodes import paths
+from controller.znodes.admin import encode_reassignment
+from controller.znodes.cluster import ProducerIdBlock
+from controller.znodes.controller_node import encode_controller, encode_controller_epoch
+from controller.znodes.notification import encode_log_dir_event, encode_partitions
+from controller.znodes.partition_state import decode_partition_state, encode_partition_state
+from controller.znodes.registration import Endpoint, Registration
+from controller.znodes.topic import decode_topic
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkawire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from kafkawire.messages.controlled_shutdown import ControlledShutdownResponse
+from kafkawire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from kafkawire.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+from kafkawire.messages.update_metadata import UpdateMetadataRequest
+from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, join, put_topic
+
+B1, B2, B3 = map(BrokerId, (1, 2, 3))
+T0 = TopicPartition("orders", 0)
+NEW_ID = TopicId(int=99)
+
+
+class Reign:
+    """The controller of three brokers, broker 1, with one topic."""
+
+    def __init__(self, *replicas: tuple[int, ...], delete_topic_enable: bool = True) -> None:
+        self.driver = empty_cluster(1)
+        self.sessions = {broker: join(self.driver.coordinator, broker) for broker in (B2, B3)}
+        put_topic(self.driver.coordinator, *(replicas or ((1, 2, 3),)))
+        config = ControllerConfig(broker_id=B1, delete_topic_enable=delete_topic_enable)
+        self.planner = Planner(config, lambda: NEW_ID)
+        self.do(e.Reelect())
+        self.driver.effects.clear()
+
+    def do(self, event: e.Event) -> object:
+        return self.driver.run(self.planner.plan(event, 0))
+
+    def state(self, partition: TopicPartition = T0) -> LeaderAndIsr:
+        node = self.driver.coordinator.nodes[paths.partition_state(partition)]
+        return decode_partition_state(node.data, node.version)
+
+    def end(self, broker: BrokerId) -> None:
+        self.driver.coordinator.end_session(self.sessions[broker].session)
+
+    def sent(self, kind: type) -> list[tuple[BrokerId, object]]:
+        return [
+            (one.broker_id, one.message)
+            for sent in self.driver.take(Send)
+            for one in sent.requests
+            if isinstance(one.message, kind)
+        ]
+
+    def epoch(self, broker: BrokerId) -> int:
+        return self.driver.coordinator.nodes[paths.broker(broker)].czxid
+
+    def propose(self, isr: list[int], version: int = 3, **fields: int) -> ErrorCode:
+        """Ask for an in-sync set as broker 1 does, and return the partition's code."""
+        known = {
+            "partition_index": 0,
+            "leader_epoch": self.state().leader_epoch,
+            "partition_epoch": self.state().partition_epoch,
+            "leader_recovery_state": 0,
+        }
+        data = RequestPartitionData(
+            **{**known, **fields},
+            new_isr=isr,
+            new_isr_with_epochs=[BrokerState(broker_id=one) for one in isr],
+        )
+        topic = RequestTopicData(topic_name="orders", topic_id=ORDERS_ID, partitions=[data])
+        request = AlterPartitionRequest(broker_id=1, broker_epoch=self.epoch(B1), topics=[topic])
+        response = self.do(e.AlterPartitionAsked(request, version))
+        assert isinstance(response, AlterPartitionResponse)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+def test_who_is_not_controller_answers_nothing() -> None:
+    planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
+    driver = empty_cluster(1)
+    driver.coordinator.put(paths.CONTROLLER, encode_controller(B2, 0))
+    for event in (e.ElectLeadersAsked(None), e.BrokerChange(), e.ProducerIdsAsked(B1, 1)):
+        assert driver.run(planner.plan(event, 0)) is ErrorCode.NOT_CONTROLLER
+    driver.run(planner.plan(e.Reelect(), 0))
+    assert (planner.controller_id, planner.is_active) == (B2, False)
+
+
+def test_the_first_controller_of_a_cluster_writes_epoch_1() -> None:
+    driver = empty_cluster(1)
+    driver.coordinator.remove(paths.CONTROLLER_EPOCH)
+    planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
+    driver.run(planner.plan(e.Reelect(), 0))
+    assert driver.coordinator.nodes[paths.CONTROLLER_EPOCH].data == b"1"
+
+
+def test_a_controller_whose_epoch_is_over_resigns_at_its_first_write() -> None:
+    reign = Reign()
+    reign.driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(9))
+    assert reign.do(e.ElectLeadersAsked([T0])) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
+    reign.end(B2)
+    assert reign.do(e.BrokerChange()) is ErrorCode.NOT_CONTROLLER
+    assert not reign.planner.is_active
+    assert [one.event for one in reign.driver.take(Enqueue)] == [e.Reelect()]
+
+
+def test_a_controller_that_gives_up_lets_another_be_elected() -> None:
+    reign = Reign()
+    reign.driver.run(reign.planner.give_up())
+    assert paths.CONTROLLER not in reign.driver.coordinator.nodes
+    assert not reign.planner.is_active
+
+
+def test_a_controller_that_sees_another_resigns() -> None:
+    reign = Reign()
+    reign.driver.coordinator.put(paths.CONTROLLER, encode_controller(B2, 0))
+    reign.do(e.ControllerChange())
+    assert (reign.planner.is_active, reign.planner.controller_id) == (False, B2)
+    assert [one.event for one in reign.driver.take(Note)] == ["controller.resigned"]
+
+
+def test_a_controller_node_of_our_own_that_we_do_not_reign_by_is_cleared() -> None:
+    reign = Reign()
+    reign.do(e.Expire())
+    reign.do(e.Reelect())
+    assert reign.planner.cluster is not None
+    assert reign.planner.cluster.epoch == 3
+
+
+def test_a_dead_leader_is_replaced_in_one_write() -> None:
+    reign = Reign((2, 3, 1), (1, 2, 3))
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    assert (reign.state().leader, reign.state().isr, reign.state().leader_epoch) == (3, (3, 1), 1)
+    second = reign.state(TopicPartition("orders", 1))
+    assert (second.leader, second.isr) == (1, (1, 3))
+    told = [broker for broker, _ in reign.sent(LeaderAndIsrRequest)]
+    assert told == [1, 3]
+
+
+def test_a_write_that_another_controller_made_impossible_stops_everything() -> None:
+    reign = Reign()
+    assert reign.planner.cluster is not None
+    reign.driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(5))
+    with pytest.raises(ControllerMovedError):
+        reign.driver.run(write_fenced(reign.planner.cluster, [(), ()]))
+
+
+def test_in_sync_sets_that_can_be_recorded() -> None:
+    reign = Reign()
+    before = reign.state().partition_epoch
+    assert reign.propose([1, 2]) is ErrorCode.NONE
+    assert (reign.state().isr, reign.state().partition_epoch) == ((1, 2), before + 1)
+    assert reign.propose([1, 2], partition_epoch=before) is ErrorCode.NONE, "a lost answer"
+    assert reign.state().partition_epoch == before + 1
+    assert reign.propose([1, 2, 3], version=1) is ErrorCode.NONE
+
+
+def test_in_sync_sets_that_cannot_be_recorded() -> None:
+    reign = Reign()
+    assert reign.propose([1], partition_epoch=99) is ErrorCode.NOT_CONTROLLER
+    assert reign.propose([1], leader_epoch=-1) is ErrorCode.FENCED_LEADER_EPOCH
+    assert reign.propose([2]) is ErrorCode.INVALID_REQUEST
+    assert reign.propose([1, 2], leader_recovery_state=1) is ErrorCode.INVALID_REQUEST
+    assert reign.propose([1, 2, 9]) is ErrorCode.INELIGIBLE_REPLICA
+    assert reign.propose([1, 2, 9], version=1) is ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert reign.propose([1, 2]) is ErrorCode.NONE
+    assert reign.propose([1], partition_epoch=0) is ErrorCode.INVALID_UPDATE_VERSION
+    assert reign.propose([1], partition_index=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_in_sync_sets_of_strangers() -> None:
+    reign = Reign()
+    stale = AlterPartitionRequest(broker_id=1, broker_epoch=reign.epoch(B1) - 1)
+    response = reign.do(e.AlterPartitionAsked(stale, 3))
+    assert isinstance(response, AlterPartitionResponse)
+    assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+    unknown = RequestTopicData(topic_id=NEW_ID, partitions=[RequestPartitionData()])
+    asked = AlterPartitionRequest(broker_id=1, broker_epoch=reign.epoch(B1), topics=[unknown])
+    response = reign.do(e.AlterPartitionAsked(asked, 3))
+    assert isinstance(response, AlterPartitionResponse)
+    code = response.topics[0].partitions[0].error_code
+    assert code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_in_sync_sets_that_leaders_have_written_themselves() -> None:
+    reign = Reign()
+    path = paths.partition_state(T0)
+    shrunk = LeaderAndIsr(leader=B1, isr=(B1, B2), controller_epoch=1)
+    reign.driver.coordinator.put(path, encode_partition_state(shrunk, 1))
+    reign.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
+    reign.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}2", b"nonsense")
+    reign.do(e.IsrChange())
+    assert reign.planner.cluster is not None
+    assert reign.planner.cluster.leaderships[T0].isr == (1, 2)
+    assert reign.driver.coordinator.children(paths.ISR_CHANGES) == []
+    assert len(reign.sent(UpdateMetadataRequest)) == 3
+
+
+def test_a_broker_that_stops_is_relieved() -> None:
+    reign = Reign((2, 3, 1), (1, 2, 3), (2,))
+    response = reign.do(e.ControlledShutdownAsked(B2, reign.epoch(B2)))
+    assert isinstance(response, ControlledShutdownResponse)
+    assert list(response.remaining_partitions) == []
+    assert (reign.state().leader, reign.state().isr) == (3, (3, 1))
+    assert reign.state(TopicPartition("orders", 1)).isr == (1, 3)
+    alone = reign.state(TopicPartition("orders", 2))
+    assert alone.leader == 2, "nobody else has it"
+    assert reign.sent(StopReplicaRequest) != []
+
+
+def test_a_broker_whose_partition_nobody_can_take_is_told_so() -> None:
+    reign = Reign((2, 3))
+    reign.end(B3)
+    reign.do(e.BrokerChange())
+    response = reign.do(e.ControlledShutdownAsked(B2, -1))
+    assert isinstance(response, ControlledShutdownResponse)
+    assert [one.topic_name for one in response.remaining_partitions] == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("broker", "epoch", "code"),
+    [(9, 1, ErrorCode.BROKER_NOT_AVAILABLE), (2, 0, ErrorCode.STALE_BROKER_EPOCH)],
+)
+def test_a_shutdown_that_is_refused(broker: int, epoch: int, code: ErrorCode) -> None:
+    response = Reign().do(e.ControlledShutdownAsked(BrokerId(broker), epoch))
+    assert isinstance(response, ControlledShutdownResponse)
+    assert response.error_code == code
+
+
+def test_blocks_of_producer_ids() -> None:
+    reign = Reign()
+    first, second = (reign.do(e.ProducerIdsAsked(B2, reign.epoch(B2))) for _ in range(2))
+    assert isinstance(first, ProducerIdBlock)
+    assert isinstance(second, ProducerIdBlock)
+    assert (first.first, first.last, second.first) == (0, 999, 1000)
+    assert reign.do(e.ProducerIdsAsked(B2, 0)) is ErrorCode.STALE_BROKER_EPOCH
+    unknown = e.ProducerIdsAsked(BrokerId(9), 0)
+    assert reign.do(unknown) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    reign.driver.coordinator.put(paths.PRODUCER_ID_BLOCK, b"nonsense")
+    asked = e.ProducerIdsAsked(B2, reign.epoch(B2))
+    assert reign.do(asked) is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_moves_that_are_refused() -> None:
+    reign = Reign((1, 2))
+    wishes: dict[TopicPartition, tuple[BrokerId, ...] | None] = {
+        T0: (B1, BrokerId(9)),
+        TopicPartition("orders", 5): (B1,),
+        TopicPartition("gone", 0): None,
+    }
+    assert reign.do(e.ReassignmentAsked(wishes)) == {
+        T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        TopicPartition("orders", 5): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        TopicPartition("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    for wish in ((), (B1, B1), (BrokerId(-1),)):
+        code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert reign.do(e.ReassignmentAsked({T0: wish})) == {T0: code}
+    code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert reign.do(e.ReassignmentAsked({T0: None})) == {T0: code}
+
+
+def assignment(reign: Reign) -> ReplicaAssignment:
+    return decode_topic(reign.driver.coordinator.nodes[paths.topic("orders")].data).partitions[0]
+
+
+def test_a_move_waits_for_its_target_and_ends_there() -> None:
+    reign = Reign((1, 2))
+    assert reign.do(e.ReassignmentAsked({T0: (B3, B1)})) == {T0: ErrorCode.NONE}
+    moving = ReplicaAssignment(replicas=(B3, B1, B2), adding=(B3,), removing=(B2,))
+    assert assignment(reign) == moving
+    assert reign.do(e.ReassignmentsListed()) == {T0: moving}
+    assert reign.do(e.ReassignmentsListed([])) == {}
+    new = [
+        (broker, state.is_new)
+        for broker, message in reign.sent(LeaderAndIsrRequest)
+        if isinstance(message, LeaderAndIsrRequest)
+        for topic in message.topic_states
+        for state in topic.partition_states
+    ]
+    assert new == [(1, False), (2, False), (3, True)]
+    assert reign.propose([1, 2, 3]) is ErrorCode.NONE
+    assert assignment(reign) == ReplicaAssignment(replicas=(B3, B1))
+    assert (reign.state().leader, set(reign.state().isr)) == (1, {1, 3})
+    assert reign.do(e.ReassignmentsListed()) == {}
+
+
+def test_a_move_can_be_taken_back() -> None:
+    reign = Reign((1, 2))
+    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
+    assert reign.do(e.ReassignmentAsked({T0: None})) == {T0: ErrorCode.NONE}
+    assert assignment(reign) == ReplicaAssignment(replicas=(B1, B2))
+    deleted = [broker for broker, _ in reign.sent(StopReplicaRequest)]
+    assert set(deleted) == {B3}
+
+
+def test_moves_asked_for_by_a_tool() -> None:
+    reign = Reign((1, 2), (2, 1))
+    wishes = {T0: (B2, B1), TopicPartition("gone", 0): (B1,)}
+    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wishes))
+    reign.do(e.ReassignmentNode())
+    assert assignment(reign).replicas == (2, 1)
+    assert paths.REASSIGN_PARTITIONS not in reign.driver.coordinator.nodes
+    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
+    reign.do(e.ReassignmentNode())
+    assert paths.REASSIGN_PARTITIONS not in reign.driver.coordinator.nodes
+
+
+def test_elections_that_are_asked_for() -> None:
+    reign = Reign((2, 1, 3))
+    reign.do(e.ControlledShutdownAsked(B2, reign.epoch(B2)))
+    assert reign.do(e.ElectLeadersAsked(None)) == {T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+    unclean = e.ElectLeadersAsked([T0, TopicPartition("gone", 0)], is_unclean=True)
+    assert reign.do(unclean) == {
+        T0: ErrorCode.ELECTION_NOT_NEEDED,
+        TopicPartition("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def test_an_unclean_election_is_an_operators_wish() -> None:
+    reign = Reign((2, 1))
+    assert reign.do(e.ControlledShutdownAsked(B2, -1)) is not None
+    reign = Reign((2, 3))
+    path = paths.partition_state(T0)
+    alone = LeaderAndIsr(leader=B2, isr=(B2,), controller_epoch=1)
+    reign.driver.coordinator.put(path, encode_partition_state(alone, 1))
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    assert reign.state().leader == -1
+    assert reign.do(e.ElectLeadersAsked([T0], is_unclean=True)) == {T0: ErrorCode.NONE}
+    assert (reign.state().leader, reign.state().recovery_state) == (3, 1)
+
+
+def test_leaders_return_to_where_they_should_be() -> None:
+    reign = Reign((2, 1), (2, 1))
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    assert reign.state().leader == 1
+    reign.sessions[B2] = join(reign.driver.coordinator, B2)
+    reign.do(e.BrokerChange())
+    assert reign.propose([1, 2]) is ErrorCode.NONE
+    reign.driver.effects.clear()
+    reign.do(e.RebalanceDue())
+    assert (reign.state().leader, reign.state(TopicPartition("orders", 1)).leader) == (2, 1)
+    assert [one.delay_ms for one in reign.driver.take(Enqueue)] == [300_000]
+
+
+def test_preferred_elections_asked_for_by_a_tool() -> None:
+    reign = Reign((2, 1))
+    for data in (encode_partitions([T0]), b"nonsense"):
+        reign.driver.coordinator.put(paths.PREFERRED_ELECTION, data)
+        reign.do(e.PreferredElectionNode())
+        assert paths.PREFERRED_ELECTION not in reign.driver.coordinator.nodes
+
+
+def test_a_failed_disk_moves_what_lay_on_it() -> None:
+    reign = Reign((2, 3, 1))
+    event = encode_log_dir_event(B2)
+    reign.driver.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", event)
+    reign.do(e.LogDirEvent())
+    assert [broker for broker, _ in reign.sent(LeaderAndIsrRequest)] == [B2]
+    errors = [LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)]
+    lost = LeaderAndIsrResponse(
+        topics=[LeaderAndIsrTopicError(topic_id=ORDERS_ID, partition_errors=errors)]
+    )
+    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2) - 1, lost))
+    assert reign.state().leader == 2, "of a former life"
+    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), lost))
+    assert (reign.state().leader, reign.state().isr) == (3, (3, 1))
+    refused = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    reign.driver.effects.clear()
+    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), refused))
+    assert [one.event for one in reign.driver.take(Note)] == ["request.refused"]
+
+
+def test_a_broker_that_moves_house_is_announced() -> None:
+    reign = Reign()
+    moved = Registration(broker_id=B2, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 1),))
+    reign.driver.run(update(B2, moved.encode(timestamp_ms=0)))
+    reign.do(e.BrokerModification(B2))
+    assert len(reign.sent(UpdateMetadataRequest)) == 3
+    reign.do(e.BrokerModification(B2))
+    assert reign.sent(UpdateMetadataRequest) == []
+    reign.driver.run(update(B2, b"nonsense"))
+    reign.do(e.BrokerModification(B2))
+    reign.do(e.BrokerChange())
+    assert {one.event for one in reign.driver.take(Note)} == {"broker.ignored"}
+
+
+def test_partitions_that_are_added_get_leaders_and_the_old_ones_stay() -> None:
+    reign = Reign((1, 2))
+    node = reign.driver.coordinator.nodes[paths.topic("orders")]
+    topic = decode_topic(node.data)
+    before = reign.state()
+    put_topic(reign.driver.coordinator, (1, 2), (3, 1))
+    reign.do(e.PartitionModification("orders"))
+    assert reign.state(TopicPartition("orders", 1)).leader == 3
+    assert reign.state() == before
+    assert topic.topic_id == ORDERS_ID
+    reign.do(e.PartitionModification("unknown"))
+    reign.driver.coordinator.put(paths.topic("orders"), b"nonsense")
+    reign.do(e.PartitionModification("orders"))
+    assert reign.state() == before
+
+
+def test_a_topic_of_an_old_tool_gets_an_id() -> None:
+    reign = Reign()
+    reign.driver.coordinator.put(paths.topic("old"), b'{"version":1,"partitions":{"0":[1]}}')
+    reign.driver.coordinator.put(paths.topic("bad"), b"nonsense")
+    reign.do(e.TopicChange())
+    node = reign.driver.coordinator.nodes[paths.topic("old")]
+    assert decode_topic(node.data).topic_id == NEW_ID
+    assert reign.state(TopicPartition("old", 0)).leader == 1
+    reign.driver.coordinator.remove(paths.partition_state(TopicPartition("old", 0)))
+    reign.driver.coordinator.remove(paths.partition(TopicPartition("old", 0)))
+    reign.driver.coordinator.remove(paths.partitions("old"))
+    reign.driver.coordinator.remove(paths.topic("old"))
+    reign.do(e.TopicChange())
+    assert reign.planner.cluster is not None
+    assert "old" not in reign.planner.cluster.topics
+
+
+def delete(reign: Reign) -> None:
+    reign.driver.coordinator.put(paths.topic_deletion("orders"))
+    reign.do(e.TopicDeletion())
+
+
+def test_a_topic_goes_when_every_broker_has_deleted_it() -> None:
+    reign = Reign((1, 2))
+    delete(reign)
+    kinds = [
+        (
+            broker,
+            [state.delete_partition for t in message.topic_states for state in t.partition_states],
+        )
+        for broker, message in reign.sent(StopReplicaRequest)
+        if isinstance(message, StopReplicaRequest)
+    ]
+    assert kinds == [(1, [False]), (2, [False]), (1, [True]), (2, [True])]
+    for broker in (B1, B2):
+        assert paths.topic("orders") in reign.driver.coordinator.nodes
+        answer = e.StopReplicaAnswered(broker, reign.epoch(broker), StopReplicaResponse(), [T0])
+        reign.do(answer)
+    assert paths.topic("orders") not in reign.driver.coordinator.nodes
+    assert paths.topic_deletion("orders") not in reign.driver.coordinator.nodes
+
+
+def test_a_deletion_that_a_broker_refuses_is_halted() -> None:
+    reign = Reign((1, 2))
+    delete(reign)
+    error = StopReplicaPartitionError(topic_name="orders", error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    failed = StopReplicaResponse(partition_errors=[error])
+    reign.do(e.StopReplicaAnswered(B2, reign.epoch(B2) - 1, failed, [T0]))
+    reign.do(e.StopReplicaAnswered(B2, reign.epoch(B2), failed, [T0]))
+    refused = StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    reign.do(e.StopReplicaAnswered(B1, reign.epoch(B1), refused, [T0]))
+    assert paths.topic("orders") in reign.driver.coordinator.nodes
+    assert reign.planner.cluster is not None
+    assert reign.planner.cluster.deletions.halted == {"orders"}
+
+
+def test_partitions_cannot_be_added_to_a_topic_on_its_way_out() -> None:
+    reign = Reign((1, 2))
+    delete(reign)
+    put_topic(reign.driver.coordinator, (1, 2), (3, 1))
+    reign.do(e.PartitionModification("orders"))
+    topic = decode_topic(reign.driver.coordinator.nodes[paths.topic("orders")].data)
+    assert list(topic.partitions) == [0]
+
+
+def test_deletions_may_be_switched_off() -> None:
+    reign = Reign((1, 2), delete_topic_enable=False)
+    delete(reign)
+    assert reign.driver.coordinator.children(paths.DELETE_TOPICS) == []
+    assert paths.topic("orders") in reign.driver.coordinator.nodes
+
+
+def test_a_state_of_a_later_controller_is_left_alone() -> None:
+    reign = Reign((2, 1))
+    later = LeaderAndIsr(leader=B1, leader_epoch=LeaderEpoch(8), isr=(B1,), controller_epoch=50)
+    path = paths.partition_state(T0)
+    reign.driver.coordinator.put(path, encode_partition_state(later, 50))
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    assert reign.state().controller_epoch == 50
+
+
+@pytest.mark.parametrize("is_readable", [False, True])
+def test_a_state_that_is_gone_or_broken_fails_its_partition_only(is_readable: bool) -> None:
+    reign = Reign((2, 1), (2, 1))
+    path = paths.partition_state(T0)
+    if is_readable:
+        reign.driver.coordinator.remove(path)
+    else:
+        reign.driver.coordinator.put(path, b"nonsense")
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    assert reign.state(TopicPartition("orders", 1)).leader == 1
+
+
+def test_the_cluster_gets_its_id_once_and_brokers_get_theirs() -> None:
+    driver = empty_cluster()
+    assert driver.run(cluster_id("first")) == "first"
+    assert Driver(driver.coordinator).run(cluster_id("second")) == "first"
+    ids = [driver.run(generate_broker_id(1000)) for _ in range(3)]
+    assert ids == [1001, 1002, 1003]

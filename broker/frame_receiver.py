@@ -87,9 +87,9 @@ class FrameReceiver:
         self.release_frame: Callable[[], None] | None = None
 
     @property
-    def is_assembling(self) -> bool:
-        """Whether memory is reserved for a frame of which the end has not arrived."""
-        return self._assembly is not None
+    def holds_memory(self) -> bool:
+        """Whether a part of a frame has arrived, or frames that were not taken."""
+        return self._assembly is not None or self._start < self._end
 
     def get_buffer(self) -> memoryview:
         """Return where to read to; never empty. Nothing changes until `receive`."""

@@ -98,6 +98,7 @@ class Processor(asyncio.BufferedProtocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, unless there are too many connections."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
@@ -116,21 +117,26 @@ class Processor(asyncio.BufferedProtocol):
         self._sender.start()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return where to read to."""
         return self._receiver.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
+        """Submit what was read."""
         self._metrics.bytes_in += nbytes
         room = self._room()
         self._submit(self._receiver.receive(nbytes, room), room)
 
     def pause_writing(self) -> None:
+        """Hold back responses: the socket is full."""
         self._sender.on_full()
 
     def resume_writing(self) -> None:
+        """Go on with the responses."""
         self._sender.on_drained()
         self._channel.mark_ready(self)
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        """Give everything back, and tell those who work on answers."""
         if not self._is_open:
             return
         self._is_open = False
@@ -204,7 +210,7 @@ class Processor(asyncio.BufferedProtocol):
 
     def drop_if_stalled(self, max_age_s: float) -> None:
         """Close if a request is half received for so long; called when memory is short."""
-        if self._receiver.is_assembling:
+        if self._receiver.holds_memory:
             self.drop_if_idle(max_age_s)
 
     # Input.

@@ -28,8 +28,8 @@ class ReceiveMemory:
 
     @property
     def is_contended(self) -> bool:
-        """Whether somebody waits."""
-        return bool(self._waiters)
+        """Whether somebody waits, or what is kept leaves too little room for others."""
+        return bool(self._waiters) or self.kept_bytes > self.limit_bytes // 2
 
     def call_when_wakeable(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when `wake` may have something to do.

@@ -28,8 +28,10 @@ __all__ = ["Request", "RequestChannel", "ServedConnection"]
 CONTROL_PLANE_APIS: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
-# Request bytes handled in one turn of the loop, so that timers and sockets get theirs.
+# Request bytes handled, and response bytes sent, in one turn of the loop: some milliseconds' work,
+# so that timers and sockets get their turn.
 BATCH_BYTES: Final = 8 * MIB
+SEND_BYTES: Final = 32 * MIB
 
 log = structlog.get_logger(__name__)
 
@@ -135,16 +137,24 @@ class RequestChannel:
 
     def _do_turn(self) -> None:
         self._handle_batch()
-        for _ in range(len(self._ready)):
-            self._current = connection = self._ready.popleft()
-            connection.is_ready = False
-            connection.send_ready()
+        self._send_batch()
         if not self._requests and not self._control_requests:
             for callback in self._on_empty:
                 callback()
         while self._waiting and self.free_count > 0:
             self._current = connection = self._waiting.popleft()
             connection.on_room()
+
+    def _send_batch(self) -> None:
+        metrics, ready = self.metrics, self._ready
+        end_bytes = metrics.bytes_out + SEND_BYTES
+        # Those that become ready again meanwhile come in the next turn.
+        for _ in range(len(ready)):
+            self._current = connection = ready.popleft()
+            connection.is_ready = False
+            connection.send_ready()
+            if metrics.bytes_out > end_bytes:
+                break
 
     def _handle_batch(self) -> None:
         control_requests, requests, handle = self._control_requests, self._requests, self._handle

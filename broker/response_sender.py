@@ -38,6 +38,7 @@ class ResponseSender:
     """The output of one connection."""
 
     __slots__ = (
+        "_has_socket",
         "_is_full",
         "_is_warming",
         "_metrics",
@@ -64,6 +65,8 @@ class ResponseSender:
         # What is left to give to the transport.
         self.parts: deque[Data | FileRange] = deque()
         self._socket_descriptor = _plain_socket_descriptor(transport)
+        # A simulated loop has no sockets, and no threads to leave the disk to.
+        self._has_socket = transport.get_extra_info("socket") is not None
         self._is_full = False
         self._is_warming = False
         # Whether to wait for either of them.
@@ -106,7 +109,7 @@ class ResponseSender:
         bytes_left = TURN_BYTES
         while self.parts and not self.is_blocked and bytes_left > 0:
             head = self.parts[0]
-            if isinstance(head, FileRange) and head.is_cold():
+            if isinstance(head, FileRange) and self._is_cold(head):
                 self._warm_up(head)
             elif isinstance(head, FileRange) and self._is_sent_as_file(head):
                 bytes_left -= self._send_file(head, bytes_left)
@@ -119,6 +122,9 @@ class ResponseSender:
 
     def _is_sent_as_file(self, part: FileRange) -> bool:
         return self._socket_descriptor >= 0 and part.size_bytes >= SENDFILE_MIN_BYTES
+
+    def _is_cold(self, part: FileRange) -> bool:
+        return self._has_socket and part.is_cold()
 
     def _send_file(self, head: FileRange, limit_bytes: int) -> int:
         """Send from a file; leave a piece to the transport if the socket is full."""
@@ -145,7 +151,7 @@ class ResponseSender:
             if not isinstance(head, FileRange):
                 chunk = head
                 parts.popleft()
-            elif self._is_sent_as_file(head) or head.is_cold():
+            elif self._is_sent_as_file(head) or self._is_cold(head):
                 break
             else:
                 chunk = head.read(WRITE_BATCH_BYTES - size_bytes)

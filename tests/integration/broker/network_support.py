@@ -94,6 +94,11 @@ class Client:
         except ConnectionError:
             return True
 
+    def abort(self) -> None:
+        """Close at once, if it is not closed; asyncio's transports do not take it twice."""
+        if not self.writer.transport.is_closing():
+            self.writer.transport.abort()
+
     async def close(self) -> None:
         self.writer.close()
         with contextlib.suppress(ConnectionError):
@@ -137,7 +142,7 @@ async def serving(
     finally:
         async with asyncio.timeout(CLEAN_UP_S):
             for client in served.clients:
-                client.writer.transport.abort()
+                client.abort()
             await server.close()
     assert server.connection_count == 0
     assert channel.metrics.connections_open == 0

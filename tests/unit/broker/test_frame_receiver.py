@@ -82,12 +82,12 @@ def test_a_large_frame_is_assembled_in_a_buffer_of_its_own() -> None:
     source = Input()
     body = bytes(range(256)) * (LARGE_FRAME_BYTES // 128)
     source.read(sized(body)[:1000])
-    assert source.receiver.is_assembling
+    assert source.receiver.holds_memory
     assert source.memory.reserved_bytes == 4 + len(body)
     assert source.memory.kept_bytes == 0
     source.read_all(sized(body)[1000:])
     assert source.bodies == [body]
-    assert not source.receiver.is_assembling
+    assert not source.receiver.holds_memory
 
 
 def test_a_read_never_goes_beyond_the_end_of_a_large_frame() -> None:
@@ -216,7 +216,6 @@ def test_without_memory_the_head_of_a_large_frame_waits() -> None:
     body = b"x" * (2 * LARGE_FRAME_BYTES)
     source.read(sized(body)[:100])
     assert source.receiver.wanted_bytes == 4 + len(body)
-    assert not source.receiver.is_assembling
     assert source.memory.kept_bytes == 100
     source.memory.release(MAX_FRAME_BYTES)
     source.parse()

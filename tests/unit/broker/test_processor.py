@@ -199,6 +199,20 @@ def test_garbage_waits_for_the_replies_before_it() -> None:
     assert is_closed(client)
 
 
+def test_one_event_tells_of_a_connection_however_it_ends() -> None:
+    """Bad input, while a response cannot leave; then it is idle as well."""
+    world = World(handle=lambda _request: Reply(answer(bytes(1000))))
+    client = world.connect()
+    client.transport.room = 10
+    with nothing_left(world), capture_logs() as logs:
+        client.send(request_frame(1) + struct.pack(">i", -1))
+        world.loop.run()
+        world.loop.now_s += IDLE_S + 1
+        client.processor.drop_if_idle(IDLE_S)
+    assert len(dropped(logs)) == 1
+    assert world.channel.metrics.connections_dropped == 1
+
+
 def test_what_cannot_be_kept_closes_the_connection() -> None:
     world = World(NetworkLimits(socket_request_max_bytes=100, queued_max_request_bytes=100))
     clients = [world.connect() for _ in range(3)]
@@ -526,16 +540,18 @@ def test_a_client_that_never_reads_is_idle() -> None:
         assert idle_out(world, client, IDLE_S + 1)
 
 
-def test_only_a_half_received_large_request_is_stalled() -> None:
+@pytest.mark.parametrize("size", [4, 2 * LARGE_FRAME_BYTES], ids=["small", "large"])
+def test_only_a_half_received_request_is_stalled(size: int) -> None:
     world = World()
-    small, large = world.connect(), world.connect()
-    small.send(request_frame(1, b"body")[:-1])
-    large.send(request_frame(1, bytes(2 * LARGE_FRAME_BYTES))[:-1])
+    quiet, half = world.connect(), world.connect()
+    quiet.send(request_frame(1, bytes(size)))
+    half.send(request_frame(1, bytes(size))[:-1])
+    world.loop.run()
     world.loop.now_s += IDLE_S + 1
     with capture_logs():
-        for client in (small, large):
+        for client in (quiet, half):
             client.processor.drop_if_stalled(IDLE_S)
-    assert (is_closed(small), is_closed(large)) == (False, True)
+    assert (is_closed(quiet), is_closed(half)) == (False, True)
 
 
 def test_finishing_answers_what_was_read_and_closes() -> None:

@@ -94,6 +94,14 @@ def test_what_was_read_is_kept_up_to_the_limit() -> None:
     assert memory.kept_bytes == 100
 
 
+def test_memory_is_contended_before_nothing_more_can_be_kept() -> None:
+    memory = ReceiveMemory(100)
+    memory.keep(50)
+    assert not memory.is_contended
+    memory.keep(1)
+    assert memory.is_contended
+
+
 def test_giving_back_more_than_was_taken_is_a_bug() -> None:
     memory = ReceiveMemory(100)
     with pytest.raises(AssertionError, match="than reserved"):

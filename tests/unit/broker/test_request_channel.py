@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from broker.network_limits import NetworkLimits
 from broker.reply import Reply
-from broker.request_channel import BATCH_BYTES, Request, RequestChannel
+from broker.request_channel import BATCH_BYTES, SEND_BYTES, Request, RequestChannel
 from kafkawire.apis import ApiKey
 from tests.unit.broker.network_fakes import FakeLoop, make_request
 
@@ -222,6 +222,22 @@ def test_a_connection_that_has_more_to_send_comes_again_in_the_next_turn(world: 
     for count in (1, 2, 3, 3):
         world.loop.run_turn()
         assert connection.send_count == count
+
+
+def test_large_responses_are_spread_over_turns(world: World) -> None:
+    connections = [FakeConnection(world.channel) for _ in range(4)]
+
+    def send() -> None:
+        world.channel.metrics.bytes_out += SEND_BYTES
+
+    for connection in connections:
+        connection.on_send = send
+        world.channel.submit(make_request(connection))
+    seen = []
+    for _ in range(3):
+        world.loop.run_turn()
+        seen.append([connection.send_count for connection in connections])
+    assert seen == [[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]]
 
 
 def test_a_step_for_one_connection_is_guarded_and_goes_on(world: World) -> None:

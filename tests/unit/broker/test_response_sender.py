@@ -194,7 +194,9 @@ def test_a_client_that_does_not_read_costs_one_batch(output: Output, file: Buffe
     assert len(output.transport.held) <= REMAINDER_BYTES
 
 
-@pytest.mark.parametrize("extra", [{}, {"sslcontext": object()}], ids=["no socket", "TLS"])
+@pytest.mark.parametrize(
+    "extra", [{}, {"socket": object(), "sslcontext": object()}], ids=["no socket", "TLS"]
+)
 def test_without_a_plain_socket_files_are_copied_in_batches(
     extra: dict[str, object], file: BufferedReader
 ) -> None:
@@ -264,6 +266,17 @@ def test_a_thread_reads_what_is_not_in_memory_before_it_is_sent(
     assert received == b"header" + region.content + b"tail"
     windows = 1 + (size_bytes - 1) // WINDOW_BYTES
     assert output.warm_count == output.metrics.cold_reads == windows
+
+
+def test_without_a_socket_nothing_is_left_to_threads(
+    copying: Output, file: BufferedReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a simulated loop, which must run the same way each time."""
+    monkeypatch.setattr(FileRange, "is_cold", lambda _each: True)
+    region = Region(file, 0, 100)
+    copying.sender.send([region])
+    assert copying.receive_all() == region.content
+    assert copying.reading_ahead == []
 
 
 class EndlessSocket:

@@ -20,6 +20,7 @@ from kafkawire.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from ottla.client.alarm import Alarm
 from ottla.client.backoff import Backoff
 from ottla.client.config import Address, ClientConfig
 from ottla.client.connection import Connection
@@ -79,7 +80,7 @@ class Cluster:
         self._refresh_waiters: list[asyncio.Future[None]] = []
         self._is_refreshing = False
         self._refresh_failure_count = 0
-        self._next_refresh: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._loop, self._begin_refresh)
         self._refreshed_at_s = -inf
         self._is_closed = False
 
@@ -98,8 +99,7 @@ class Cluster:
     async def close(self) -> None:
         """End all connections and background work."""
         self._is_closed = True
-        if self._next_refresh is not None:
-            self._next_refresh.cancel()
+        self._alarm.cancel()
         try:
             await self._tasks.cancel_all()
         finally:
@@ -138,8 +138,8 @@ class Cluster:
         due_s = self._refreshed_at_s + self.backoff.delay_s(1)
         if due_s <= self._loop.time():
             self._begin_refresh()
-        elif self._next_refresh is None or self._next_refresh.when() > due_s:
-            self._schedule_refresh(due_s)
+        else:
+            self._alarm.ring_by(due_s)
 
     async def topic(
         self, name: str, timeout_s: float, patience_s: float = UNKNOWN_PATIENCE_S
@@ -264,6 +264,8 @@ class Cluster:
         self._after_refresh(failure)
 
     def _after_refresh(self, failure: OttlaError | None) -> None:
+        if self._is_closed:
+            return
         self._refreshed_at_s = self._loop.time()
         if failure is None:
             self._refresh_failure_count = 0
@@ -272,17 +274,11 @@ class Cluster:
             log.warning("metadata.refresh_failed error=%s", failure)
             self._refresh_failure_count += 1
             delay_s = self.backoff.delay_s(self._refresh_failure_count)
-        self._schedule_refresh(self._refreshed_at_s + delay_s)
+        self._alarm.cancel()
+        self._alarm.ring_by(self._refreshed_at_s + delay_s)
         self.on_change()
         if self._refresh_waiters:
             self._begin_refresh()
-
-    def _schedule_refresh(self, at_s: float) -> None:
-        if self._next_refresh is not None:
-            self._next_refresh.cancel()
-            self._next_refresh = None
-        if not self._is_closed:
-            self._next_refresh = self._loop.call_at(at_s, self._begin_refresh)
 
     def _metadata_request(self) -> MetadataRequest:
         return MetadataRequest(

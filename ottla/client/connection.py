@@ -15,6 +15,7 @@ from kafkawire.apis import APIS, Api, ApiKey
 from kafkawire.errors import DecodeError, EncodeError, ErrorCode, WireError
 from kafkawire.headers import decode_response_header, encode_request_parts
 from kafkawire.schema import decode
+from ottla.client.alarm import Alarm
 from ottla.client.config import Address, ClientConfig
 from ottla.client.errors import (
     ConnectionLostError,
@@ -77,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
         self._outgoing: list[Any] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(loop, self._on_time)
         self._correlation_id = 0
         self._lost_because: OttlaError | None = None
         self._closed: asyncio.Future[None] = loop.create_future()
@@ -143,8 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending.append(
             _Pending(correlation_id, api, used_version, deadline_s, on_answer, on_failure)
         )
-        if self._timer is None or self._timer.when() > deadline_s:
-            self._set_timer(deadline_s)
+        self._alarm.ring_by(deadline_s)
 
     def send_unanswered(self, message: object, response_type: type) -> None:
         """Send `message`, to which the broker gives no answer (Produce with acks=0).
@@ -278,19 +278,13 @@ class Connection(asyncio.BufferedProtocol):
         self._pending.popleft()
         waiting.on_answer(message)
 
-    def _set_timer(self, at_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(at_s, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
+    def _on_time(self) -> None:
         if not self._pending:
             return
         now_s = self._loop.time()
         earliest_s = min(waiting.deadline_s for waiting in self._pending)
         if earliest_s > now_s:
-            self._set_timer(earliest_s)
+            self._alarm.ring_by(earliest_s)
             return
         # Answers come in order, so one that is late holds up all behind it: give up on all.
         late = next(waiting for waiting in self._pending if waiting.deadline_s == earliest_s)
@@ -304,9 +298,7 @@ class Connection(asyncio.BufferedProtocol):
     def _fail_pending(self, error: OttlaError) -> None:
         pending, self._pending = self._pending, deque()
         self._outgoing.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.cancel()
         for waiting in pending:
             waiting.on_failure(error)
 

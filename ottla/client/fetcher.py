@@ -14,12 +14,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Final
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from ottla.client.alarm import Alarm
 from ottla.client.block import Block
 from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
@@ -84,7 +84,7 @@ class Fetcher:
         self._under_way: dict[Lane, _Fetch] = {}
         self._is_scheduled = False
         self._is_stopped = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._loop, self.run)
 
     def assign(self, states: Iterable[PartitionState]) -> None:
         """Fetch for these partitions from now on, and for no others."""
@@ -105,7 +105,7 @@ class Fetcher:
     async def stop(self) -> None:
         """Ask for nothing more."""
         self._is_stopped = True
-        self._set_timer(inf)
+        self._alarm.cancel()
         await self._lookups.cancel_all()
 
     # A pass
@@ -125,7 +125,7 @@ class Fetcher:
             self._look_up(plan.lookups)
         if plan.is_leaderless:
             self._cluster.request_refresh()
-        self._set_timer(plan.look_again_at_s)
+        self._alarm.ring_by(plan.look_again_at_s)
 
     def _free_lane(self, leader: BrokerId) -> Lane | None:
         for purpose in LANES:
@@ -273,10 +273,3 @@ class Fetcher:
             else:
                 state.jump(answer.offset)
         self.run()
-
-    def _set_timer(self, at_s: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at_s < inf:
-            self._timer = self._loop.call_at(at_s, self.run)

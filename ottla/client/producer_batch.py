@@ -38,6 +38,7 @@ class ProducerBatch:
         "is_closed",
         "is_done",
         "is_full",
+        "last_error",
         "on_done",
         "reserved_bytes",
         "retry_at_s",
@@ -74,6 +75,8 @@ class ProducerBatch:
         self.on_done: list[Callable[[], None]] = []
         self.attempt_count = 0
         self.retry_at_s = created_at_s
+        self.last_error: OttlaError | None = None
+        """Why it has to be sent again."""
         self.tried_epoch: LeaderEpoch = NO_EPOCH
         """The leader epoch under which it was last sent: under a new one it need not wait."""
         self._payload: bytearray | None = None

@@ -9,7 +9,6 @@ request's answer, or its failure, gives the batch back or settles it.
 import asyncio
 import logging
 from collections.abc import Sequence
-from math import inf
 from typing import Final, TypeAlias
 
 from kafkawire.apis import ApiKey
@@ -24,6 +23,7 @@ from kafkawire.messages.produce import (
     TopicProduceData,
 )
 from ottla.client.accumulator import Accumulator
+from ottla.client.alarm import Alarm
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.connection import Connection
@@ -59,7 +59,7 @@ class Sender:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._loop, self.run)
         self._is_stopped = False
 
     def wake(self) -> None:
@@ -82,13 +82,12 @@ class Sender:
                 self._send_due(connection, queues)
         if due.leaderless:
             self._cluster.request_refresh()
-        self._set_timer(min(due.look_again_at_s, self._accumulator.next_expiry_s()))
+        self._alarm.ring_by(min(due.look_again_at_s, self._accumulator.next_expiry_s()))
 
     def stop(self, error: OttlaError) -> None:
         """Send nothing more; whatever is not acknowledged fails with `error`."""
         self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         for batch in self._accumulator.drop_all():
             batch.fail(error)
 
@@ -97,18 +96,6 @@ class Sender:
     def _on_wake(self) -> None:
         self._is_scheduled = False
         self.run()
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self.run()
-
-    def _set_timer(self, at_s: float) -> None:
-        """Come back at `at_s` or earlier: coming too early costs less than a timer per pass."""
-        if at_s == inf or (self._timer is not None and self._timer.when() <= at_s):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(at_s, self._on_timer)
 
     def _send_due(self, connection: Connection, queues: Sequence[PartitionQueue]) -> None:
         """Send as many requests as it takes for `queues`, or as the connection may have."""
@@ -214,6 +201,7 @@ class Sender:
             self._cluster.request_refresh()
         now_s = self._loop.time()
         retry_at_s = now_s + self._cluster.backoff.delay_s(batch.attempt_count)
+        batch.last_error = error
         verdict = judge(error, batch, self._config, retry_at_s)
         if verdict is Verdict.RETRY:
             log.info("batch.retried partition=%s error=%s", batch.topic_partition, error)
@@ -223,7 +211,7 @@ class Sender:
             self._accumulator.split(batch, now_s)
         else:
             self._accumulator.done(batch)
-            expired = self._timed_out(batch, error) if verdict is Verdict.EXPIRE else None
+            expired = self._timed_out(batch) if verdict is Verdict.EXPIRE else None
             self._fail(batch, expired or error, record_errors)
 
     def _expire(self, now_s: float) -> None:
@@ -244,9 +232,8 @@ class Sender:
         )
         batch.fail(error, record_errors)
 
-    def _timed_out(
-        self, batch: ProducerBatch, last: OttlaError | None = None
-    ) -> DeliveryTimedOutError:
+    def _timed_out(self, batch: ProducerBatch) -> DeliveryTimedOutError:
+        last = batch.last_error
         error = DeliveryTimedOutError(
             f"{batch.topic_partition}: not acknowledged within {self._config.delivery_timeout_ms} "
             f"ms, tried {batch.attempt_count} times{f' (last: {last})' if last else ''}. The "

@@ -20,9 +20,14 @@ async def there_and_back() -> None:
     async with fake_cluster() as cluster, no_leak(cluster):
         cluster.create("t")
         cluster.script(ApiKey.PRODUCE, HangUp())
-        async with Producer(cluster.bootstrap, buffer_memory_bytes=1_000_000, **FAST) as producer:
-            for value in values:
+        async with Producer(
+            cluster.bootstrap, linger_ms=1, buffer_memory_bytes=1_000_000, **FAST
+        ) as producer:
+            for number, value in enumerate(values):
                 await producer.send("t", value)
+                if number % 50 == 0:
+                    # Longer than the linger, so that timers are set that are past already.
+                    await asyncio.sleep(0.003)
         async with Consumer(cluster.bootstrap, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("t", 0)])
             received = []

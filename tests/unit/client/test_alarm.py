@@ -1,0 +1,64 @@
+"""A timer that rings at the earliest time asked for, on every loop."""
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+
+import pytest
+import uvloop
+
+from ottla.client.alarm import Alarm
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+async def rings(*delays_s: float, cancels: bool = False) -> int:
+    """Ask for these times, and count the rings until a while after the last."""
+    loop = asyncio.get_running_loop()
+    count = 0
+
+    def ring() -> None:
+        nonlocal count
+        count += 1
+
+    alarm = Alarm(loop, ring)
+    now_s = loop.time()
+    for delay_s in delays_s:
+        alarm.ring_by(now_s + delay_s)
+    if cancels:
+        alarm.cancel()
+    await asyncio.sleep(0.05)
+    alarm.cancel()
+    return count
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize(
+    ("delays_s", "cancels", "expected"),
+    [
+        pytest.param([0.01], False, 1, id="later"),
+        pytest.param([-1.0], False, 1, id="already past"),
+        pytest.param([60.0, 0.01, 30.0], False, 1, id="the earliest"),
+        pytest.param([-1.0, -2.0, 60.0], False, 1, id="past, twice"),
+        pytest.param([60.0], False, 0, id="not yet"),
+        pytest.param([inf], False, 0, id="never"),
+        pytest.param([0.01, -1.0], True, 0, id="cancelled"),
+        pytest.param([], True, 0, id="cancelled without reason"),
+    ],
+)
+def test_ringing(
+    new_loop: LoopFactory, delays_s: list[float], cancels: bool, expected: int
+) -> None:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(rings(*delays_s, cancels=cancels)) == expected
+
+
+async def test_it_can_be_set_again_when_it_rang() -> None:
+    loop = asyncio.get_running_loop()
+    rang = asyncio.Event()
+    alarm = Alarm(loop, rang.set)
+    for _ in range(2):
+        alarm.ring_by(loop.time() + 0.001)
+        async with asyncio.timeout(5):
+            await rang.wait()
+        rang.clear()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class ReplyState(enum.Enum):
@@ -29,8 +29,7 @@ _MESSAGE = ReplyState.MESSAGE
 _CANCELLED = ReplyState.CANCELLED
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedMessage:
+class EncodedMessage(NamedTuple):
     """A response's body, already encoded in the version of its request, without its header.
 
     For bodies that many clients get (Metadata, ApiVersions): encoded once, sent often.

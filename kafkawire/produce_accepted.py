@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkawire.primitives import uvarint
 
 FLEXIBLE_FROM: Final = 9
 
 
-class Accepted(NamedTuple):
-    """Where one partition's batch was appended; the time is -1 unless the broker set it."""
+Accepted = tuple[int, int, int, int]
+"""Partition, base offset, log append time (-1 unless the broker set it), log start offset.
 
-    partition: int
-    base_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
+A bare tuple: to make a named one takes as long as to write it.
+"""
 
-
+_COMPACT: Final = [uvarint(length + 1) for length in range(256)]
 _int32: Final = Struct(">i").pack
 _int16: Final = Struct(">h").pack
 # Index, no error, offset, time (and from version 5 log start); from version 8 also no record
@@ -57,17 +55,18 @@ def encode_accepted(topics: Sequence[tuple[str, Sequence[Accepted]]], version: i
 
 
 def _encode_flexible(topics: Sequence[tuple[str, Sequence[Accepted]]]) -> bytes:
-    out = bytearray(uvarint(len(topics) + 1))
+    parts = [_compact(len(topics))]
     for name, rows in topics:
         text = name.encode()
-        length = len(text) + 1
-        out += length.to_bytes() if length < 128 else uvarint(length)
-        out += text
-        count = len(rows) + 1
-        out += count.to_bytes() if count < 128 else uvarint(count)
+        parts += (_compact(len(text)), text, _compact(len(rows)))
         for partition, base_offset, time_ms, start_offset in rows:
-            out += _row_v9(partition, base_offset, time_ms, start_offset, 1)
-        out.append(0)
+            parts.append(_row_v9(partition, base_offset, time_ms, start_offset, 1))
+        parts.append(b"\0")
     # No throttling, no tagged fields.
-    out += b"\0\0\0\0\0"
-    return bytes(out)
+    parts.append(b"\0\0\0\0\0")
+    return b"".join(parts)
+
+
+def _compact(length: int) -> bytes:
+    """Return a length as flexible versions write it: one more, as a varint."""
+    return _COMPACT[length] if length < len(_COMPACT) else uvarint(length + 1)

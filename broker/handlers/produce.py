@@ -92,7 +92,7 @@ class ProduceHandler:
                     refused[TopicPartition(*key)] = error
                     continue
                 base_offset, last_offset, time_ms, start_offset = info
-                rows.append(Accepted(data.index, base_offset, time_ms, start_offset))
+                rows.append((data.index, base_offset, time_ms, start_offset))
                 if acks == ACKS_ALL and not replicas.is_committed(key, last_offset):
                     pending[TopicPartition(*key)] = last_offset
             topics.append((name, rows))
@@ -208,12 +208,12 @@ def _answers(accepted: list[TopicAccepted], refused: Refused) -> list[TopicProdu
             name=name,
             partition_responses=[
                 PartitionProduceResponse(
-                    index=row.partition,
-                    base_offset=row.base_offset,
-                    log_append_time_ms=row.log_append_time_ms,
-                    log_start_offset=row.log_start_offset,
+                    index=partition,
+                    base_offset=base_offset,
+                    log_append_time_ms=time_ms,
+                    log_start_offset=start_offset,
                 )
-                for row in rows
+                for partition, base_offset, time_ms, start_offset in rows
             ]
             + [_rejected(error, key) for key, error in refused.items() if key.topic == name],
         )

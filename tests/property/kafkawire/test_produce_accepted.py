@@ -12,7 +12,7 @@ from kafkawire.produce_accepted import Accepted, encode_accepted
 from kafkawire.schema import encode
 
 int64 = st.integers(-(2**63), 2**63 - 1)
-rows = st.builds(Accepted, st.integers(0, 2**31 - 1), int64, int64, int64)
+rows = st.tuples(st.integers(0, 2**31 - 1), int64, int64, int64)
 # Beyond 127 characters and 127 rows, where a varint takes a second byte.
 names = st.text("abc.", min_size=1, max_size=249)
 topics = st.lists(
@@ -31,12 +31,12 @@ def test_the_bytes_are_those_of_the_message(
                 name=name,
                 partition_responses=[
                     PartitionProduceResponse(
-                        index=row.partition,
-                        base_offset=row.base_offset,
-                        log_append_time_ms=row.log_append_time_ms,
-                        log_start_offset=row.log_start_offset,
+                        index=partition,
+                        base_offset=base_offset,
+                        log_append_time_ms=time_ms,
+                        log_start_offset=start_offset,
                     )
-                    for row in accepted_rows
+                    for partition, base_offset, time_ms, start_offset in accepted_rows
                 ],
             )
             for name, accepted_rows in accepted

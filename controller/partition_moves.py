@@ -91,7 +91,10 @@ def _adopt_existing(
             cluster.leaderships[partition] = state
             cluster.move_partition(partition, PartitionState.OFFLINE)
             foreign.append(partition)
-    yield from repair_partitions(cluster, batch, foreign)
+    changes = yield from repair_partitions(cluster, batch, foreign)
+    for partition, state in changes.unchanged.items():
+        if state.leader in cluster.online(partition):
+            _lead(cluster, batch, partition, state)
 
 
 def elect(

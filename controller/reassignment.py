@@ -201,9 +201,6 @@ def _raise_epoch(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
 def _remove(cluster: Cluster, partition: TopicPartition, gone: Sequence[BrokerId]) -> Plan[None]:
     """Stop replicas, delete them, and forget them without waiting for their brokers."""
     replicas = _replicas(partition, gone)
-    for replica in replicas:
-        if cluster.replica_state(replica) is ReplicaState.NON_EXISTENT:
-            cluster.start_replica(replica, ReplicaState.OFFLINE)
     batch = RequestBatch(cluster)
     yield from to_offline(cluster, batch, replicas)
     yield from batch.send()

@@ -77,6 +77,25 @@ def test_a_former_life_of_a_follower_does_not_join() -> None:
     assert lead(1, 2, live={B1: -1, B2: -1, B3: -1}).on_fetch(B3, Offset(10), 1, 13)
 
 
+def test_a_member_that_is_no_replica_any_more_does_not_join_again() -> None:
+    led = Leadership(
+        B1,
+        recorded(1, 3),
+        replicas={B1, B2},
+        log_end_offset=Offset(10),
+        high_watermark=Offset(10),
+        limits=LIMITS,
+        live_epoch=lambda _: -1,
+        now_ms=0,
+    )
+    led.on_append(Offset(11), 5000)
+    assert led.on_tick(5000)
+    asked = led.question
+    assert asked is not None
+    led.on_recorded(asked, recorded(1, epoch=10), 5001)
+    assert not led.on_fetch(B3, Offset(11), 5002)
+
+
 def test_a_stranger_is_ignored() -> None:
     led = lead(1, 2)
     assert not led.on_fetch(B4, Offset(10), 1)

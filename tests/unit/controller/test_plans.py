@@ -1,18 +1,32 @@
 """What the controller does about each event, against a coordinator in memory."""
 
+from collections.abc import Callable
+
 import pytest
 
+from controller import election
 from controller import events as e
-from controller.broker_registration import cluster_id, generate_broker_id, update
+from controller.broker_registration import (
+    Sessions,
+    Taken,
+    cluster_id,
+    generate_broker_id,
+    register,
+    update,
+)
 from controller.config import ControllerConfig
-from controller.effects import Enqueue, Note, Send
+from controller.effects import Children, Create, Enqueue, Nodes, Note, Read, Send, Write
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
 from controller.leader_and_isr import LeaderAndIsr
+from controller.live_brokers import read_brokers
+from controller.partition_moves import Strategy, elect
 from controller.plan import Planner
 from controller.replica_assignment import ReplicaAssignment
+from controller.request_batch import RequestBatch
+from controller.topics import adopt_topics
 from controller.znodes import paths
-from controller.znodes.admin import encode_reassignment
+from controller.znodes.admin import decode_reassignment, encode_reassignment
 from controller.znodes.cluster import ProducerIdBlock
 from controller.znodes.controller_node import encode_controller, encode_controller_epoch
 from controller.znodes.notification import encode_log_dir_event, encode_partitions
@@ -530,3 +544,320 @@ def test_the_cluster_gets_its_id_once_and_brokers_get_theirs() -> None:
     assert Driver(driver.coordinator).run(cluster_id("second")) == "first"
     ids = [driver.run(generate_broker_id(1000)) for _ in range(3)]
     assert ids == [1001, 1002, 1003]
+
+
+def once(reign: Reign, change: Callable[[], None]) -> None:
+    """Let something happen between the next read and the write that follows it."""
+
+    def happen() -> None:
+        reign.driver.before_write = lambda: None
+        change()
+
+    reign.driver.before_write = happen
+
+
+def test_a_node_that_changes_all_the_time_fails_its_partition_only() -> None:
+    reign = Reign((2, 1))
+    path = paths.partition_state(T0)
+
+    def change() -> None:
+        node = reign.driver.coordinator.nodes[path]
+        reign.driver.coordinator.put(path, node.data)
+
+    reign.end(B2)
+    reign.driver.before_write = change
+    reign.do(e.BrokerChange())
+    assert reign.state().leader == 2
+    reign.driver.before_write = lambda: None
+    reign.do(e.UncleanElectionEnabled())
+    assert reign.state().leader == 1
+
+
+def test_a_state_that_another_made_is_adopted_and_told() -> None:
+    reign = Reign()
+    made = LeaderAndIsr(leader=B2, leader_epoch=LeaderEpoch(3), isr=(B2,), controller_epoch=1)
+    new = TopicPartition("made", 0)
+    reign.driver.coordinator.put(paths.partition_state(new), encode_partition_state(made, 1))
+    put_topic(reign.driver.coordinator, (1, 2), name="made")
+    # What was put above made the topic's node first, without data.
+    reign.do(e.TopicChange())
+    told = [broker for broker, _ in reign.sent(LeaderAndIsrRequest)]
+    assert told == [1, 2]
+    assert reign.state(new).leader == 2
+
+
+def test_a_new_partition_without_a_live_replica_waits_for_one() -> None:
+    reign = Reign()
+    put_topic(reign.driver.coordinator, (9,), name="lonely")
+    reign.do(e.TopicChange())
+    lonely = TopicPartition("lonely", 0)
+    assert paths.partition_state(lonely) not in reign.driver.coordinator.nodes
+    assert reign.do(e.ElectLeadersAsked([lonely])) == {lonely: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    join(reign.driver.coordinator, BrokerId(9))
+    reign.do(e.BrokerChange())
+    assert reign.state(lonely).leader == 9
+
+
+def test_an_election_that_another_wins_is_left_to_it() -> None:
+    driver = empty_cluster(1)
+    planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
+    rival = Driver(driver.coordinator)
+
+    def overtake() -> None:
+        driver.before_write = lambda: None
+        plan = Planner(ControllerConfig(broker_id=B2), lambda: NEW_ID).plan(e.Reelect(), 0)
+        rival.run(plan)
+
+    driver.before_write = overtake
+    driver.run(planner.plan(e.Reelect(), 0))
+    assert (planner.controller_id, planner.is_active) == (B2, False)
+
+
+def test_an_election_whose_winner_is_gone_again_is_repeated() -> None:
+    driver = empty_cluster(1)
+    planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
+
+    def raise_epoch() -> None:
+        driver.before_write = lambda: None
+        driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(7))
+
+    driver.before_write = raise_epoch
+    driver.run(planner.plan(e.Reelect(), 0))
+    assert [one.event for one in driver.take(Enqueue)] == [e.Reelect()]
+    driver.run(planner.plan(e.Reelect(), 0))
+    assert planner.cluster is not None
+    assert planner.cluster.epoch == 8
+
+
+def test_a_controller_node_that_cannot_be_read_is_somebody() -> None:
+    driver = empty_cluster(1)
+    driver.coordinator.put(paths.CONTROLLER, b"nonsense")
+    planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
+    driver.run(planner.plan(e.Reelect(), 0))
+    assert (planner.controller_id, planner.is_active) == (-1, False)
+    driver.run(election.clear_own(B1))
+    assert paths.CONTROLLER in driver.coordinator.nodes
+    assert driver.run(election.stand(B1, 0)) is None
+    driver.coordinator.remove(paths.CONTROLLER)
+    driver.run(election.clear_own(B1))
+
+
+def test_an_epoch_that_vanishes_lets_nobody_win() -> None:
+    driver = Driver()
+    # Its creation fails, because this coordinator has lost its root for a moment.
+    root = driver.coordinator.nodes.pop("/")
+    assert driver.run(election.stand(B1, 0)) is None
+    driver.coordinator.nodes["/"] = root
+    assert driver.run(election.stand(B1, 0)) == election.Reign(1, 1)
+
+
+def test_ids_are_not_given_out_when_the_node_goes_away() -> None:
+    reign = Reign()
+    once(reign, lambda: reign.driver.coordinator.remove(paths.PRODUCER_ID_BLOCK))
+    asked = e.ProducerIdsAsked(B2, reign.epoch(B2))
+    assert reign.do(asked) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert isinstance(reign.do(asked), ProducerIdBlock)
+
+
+def test_a_move_of_a_broken_topic_fails() -> None:
+    reign = Reign((1, 2), (1, 2))
+    wish = e.ReassignmentAsked({T0: (B3, B1)})
+    good = reign.driver.coordinator.nodes[paths.topic("orders")].data
+    reign.driver.coordinator.put(paths.topic("orders"), b"nonsense")
+    assert reign.do(wish) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
+    reign.driver.coordinator.put(paths.topic("orders"), good)
+    wishes = {TopicPartition("orders", 1): (B2, B1)}
+    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wishes))
+    once(reign, lambda: reign.driver.coordinator.put(paths.topic("orders"), b"nonsense"))
+    reign.do(e.ReassignmentNode())
+    assert paths.REASSIGN_PARTITIONS not in reign.driver.coordinator.nodes
+
+
+def test_a_move_whose_state_is_gone_is_left_for_later() -> None:
+    reign = Reign((1, 2))
+    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
+    reign.driver.coordinator.remove(paths.partition_state(T0))
+    reign.end(B3)
+    reign.do(e.BrokerChange())
+    join(reign.driver.coordinator, B3)
+    reign.driver.effects.clear()
+    reign.do(e.BrokerChange())
+    assert "reassignment.failed" in {one.event for one in reign.driver.take(Note)}
+
+
+def grow(reign: Reign) -> None:
+    put_topic(reign.driver.coordinator, (1, 2), (2, 3))
+
+
+def test_a_move_keeps_partitions_that_are_added_meanwhile() -> None:
+    reign = Reign((1, 2))
+    once(reign, lambda: grow(reign))
+    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
+    node = reign.driver.coordinator.nodes[paths.topic("orders")]
+    assert list(decode_topic(node.data).partitions) == [0, 1]
+    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
+    assert reign.do(e.ReassignmentAsked({T0: None})) == {T0: ErrorCode.NONE}
+
+
+def test_a_move_out_of_a_leader_elects_one_in_the_target() -> None:
+    reign = Reign((1, 2))
+    reign.do(e.ReassignmentAsked({T0: (B3,)}))
+    wishes = {T0: (B3,), TopicPartition("orders", 9): (B1,)}
+    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wishes))
+    assert reign.propose([1, 2, 3]) is ErrorCode.NONE
+    assert (reign.state().leader, reign.state().isr) == (3, (3,))
+    left = decode_reassignment(reign.driver.coordinator.nodes[paths.REASSIGN_PARTITIONS].data)
+    assert list(left) == [TopicPartition("orders", 9)]
+
+
+def test_the_next_controller_goes_on_with_a_move() -> None:
+    reign = Reign((1, 2))
+    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
+    reign.driver.run(reign.planner.give_up())
+    reign.do(e.Reelect())
+    assert reign.propose([1, 2, 3]) is ErrorCode.NONE
+    assert assignment(reign) == ReplicaAssignment(replicas=(B3, B1))
+
+
+def test_an_unreadable_config_allows_nothing() -> None:
+    reign = Reign((2, 3))
+    alone = LeaderAndIsr(leader=B2, isr=(B2,), controller_epoch=1)
+    reign.driver.coordinator.put(paths.partition_state(T0), encode_partition_state(alone, 1))
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    reign.driver.coordinator.put(paths.config("topics/orders"), b"nonsense")
+    reign.do(e.UncleanElectionEnabled("orders"))
+    assert reign.state().leader == -1
+    assert reign.planner.cluster is not None
+    batch = RequestBatch(reign.planner.cluster)
+    changes = reign.driver.run(elect(reign.planner.cluster, batch, [T0], Strategy.OFFLINE))
+    assert list(changes.failed) == [T0]
+    assert reign.do(e.ElectLeadersAsked([T0], is_unclean=True)) == {T0: ErrorCode.NONE}
+
+
+def test_elections_of_a_topic_on_its_way_out_are_refused() -> None:
+    reign = Reign((1, 2))
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    delete(reign)
+    code = reign.do(e.ElectLeadersAsked([T0]))
+    assert code == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_what_vanishes_between_list_and_read_is_left_out() -> None:
+    reign = Reign()
+    reign.do(e.BrokerModification(BrokerId(9)))
+    reign.do(e.PartitionModification("never"))
+    assert reign.planner.cluster is not None
+    assert reign.driver.run(adopt_topics(reign.planner.cluster, ["no"], lambda: NEW_ID)) == []
+    plan = read_brokers()
+    plan.send(None)
+    plan.send(Children(("7", "not-a-number")))
+    with pytest.raises(StopIteration) as stopped:
+        plan.send(Nodes((None,)))
+    assert stopped.value.value == {}
+
+
+def test_a_partition_modification_may_come_before_the_topic_change() -> None:
+    reign = Reign()
+    put_topic(reign.driver.coordinator, (2, 1), name="early")
+    reign.do(e.PartitionModification("early"))
+    assert reign.state(TopicPartition("early", 0)).leader == 2
+    reign.do(e.PartitionModification("early"))
+    reign.do(e.TopicChange())
+
+
+def test_a_broker_without_the_listener_is_named_by_its_first() -> None:
+    reign = Reign((2, 1))
+    other = Registration(broker_id=B2, endpoints=(Endpoint("OTHER", "o", 5),))
+    reign.driver.run(update(B2, other.encode(timestamp_ms=0)))
+    reign.do(e.BrokerModification(B2))
+    reign.driver.effects.clear()
+    reign.driver.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", encode_log_dir_event(B1))
+    reign.do(e.LogDirEvent())
+    [(_, message)] = reign.sent(LeaderAndIsrRequest)
+    assert isinstance(message, LeaderAndIsrRequest)
+    assert [one.host_name for one in message.live_leaders] == ["o"]
+
+
+def test_a_registration_that_ends_while_it_is_checked_is_made_again() -> None:
+    driver = empty_cluster()
+    coordinator = driver.coordinator
+    plan = register(B1, b"{}", Sessions(driver.session))
+    first = plan.send(None)
+    assert isinstance(first, Write)
+    second = plan.send(coordinator.perform(driver.session, first))
+    assert isinstance(second, Read)
+    coordinator.remove(paths.broker(B1))
+    again = plan.send(coordinator.perform(driver.session, second))
+    assert again == first
+
+
+def test_a_registration_that_always_comes_back_is_given_up() -> None:
+    driver = empty_cluster()
+    coordinator = driver.coordinator
+    previous = coordinator.open_session()
+
+    def come_back() -> None:
+        if paths.broker(B1) not in coordinator.nodes:
+            coordinator.perform(previous, Write(((Create(paths.broker(B1), None, True),),)))
+
+    driver.before_write = come_back
+    sessions = Sessions(driver.session, previous)
+    assert driver.run(register(B1, b"{}", sessions)) == Taken(previous)
+
+
+def test_an_election_whose_answer_was_lost_is_known_as_ours() -> None:
+    reign = Reign((2, 3, 1))
+    reign.driver.repeats = True
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    assert (reign.state().leader, reign.state().leader_epoch) == (3, 1)
+
+
+def test_an_event_that_is_planned_elsewhere_is_a_bug() -> None:
+    reign = Reign()
+    assert reign.planner.cluster is not None
+    plan = reign.planner._take_note(reign.planner.cluster, e.Expire())
+    with pytest.raises(AssertionError):
+        reign.driver.run(plan)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_move_of_a_topic_that_is_gone_fails(is_late: bool) -> None:
+    reign = Reign((1, 2))
+
+    def vanish() -> None:
+        del reign.driver.coordinator.nodes[paths.topic("orders")]
+
+    if is_late:
+        once(reign, vanish)
+    else:
+        vanish()
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert reign.do(e.ReassignmentAsked({T0: (B3, B1)})) == {T0: code}
+
+
+def test_a_clients_move_leaves_a_tools_other_moves_alone() -> None:
+    reign = Reign((1, 2), (1, 2))
+    other = {TopicPartition("orders", 1): (B2, B1)}
+    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(other))
+    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
+    assert paths.REASSIGN_PARTITIONS in reign.driver.coordinator.nodes
+
+
+def test_a_topic_that_moves_is_deleted_after_that() -> None:
+    reign = Reign((1, 2))
+    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
+    delete(reign)
+    code = reign.do(e.ElectLeadersAsked([T0]))
+    assert code == {T0: ErrorCode.INVALID_TOPIC_EXCEPTION}
+    reign.driver.effects.clear()
+    assert reign.propose([1, 2, 3]) is ErrorCode.NONE
+    deleted = {
+        broker
+        for broker, message in reign.sent(StopReplicaRequest)
+        if isinstance(message, StopReplicaRequest)
+        and message.topic_states[0].partition_states[0].delete_partition
+    }
+    assert deleted == {1, 2, 3}

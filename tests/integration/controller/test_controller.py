@@ -216,3 +216,18 @@ async def test_a_deleted_topic_leaves_no_nodes(coordinator: Coordinator) -> None
             ]
             for one in stops
         ] == [[False] * 3, [True] * 3]
+
+
+async def test_a_session_that_is_over_ends_the_reign(coordinator: Coordinator) -> None:
+    async with cluster(coordinator.address) as (nodes, _):
+        await until(lambda: len(active(nodes)) == 1)
+        [former] = active(nodes)
+        waiting = former.controller.put(e.ElectLeadersAsked(None))
+        await former.controller.expire()
+        assert await waiting is ErrorCode.NOT_CONTROLLER
+        assert (former.controller.is_active, former.controller.controller_id) == (False, None)
+        # Its node is still there: it knows it for its own, and clears the way for an election.
+        former.controller.put(e.Reelect())
+        await until(lambda: len(active(nodes)) == 1)
+        data, _stat = await former.client.get_data(paths.CONTROLLER_EPOCH)
+        assert decode_controller_epoch(data) == 2

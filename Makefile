@@ -1,7 +1,7 @@
 # Every target that needs the virtual environment makes it first: any of them may be the first
 # command typed in a fresh clone.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench interop soak fmt lint types layers sim coverage docs clean
+.PHONY: help setup demo test check bench interop kazoo soak fmt lint types layers sim coverage docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +16,7 @@ help:  ## Show this list.
 
 setup: $(READY)  ## Make .venv and install everything that the other targets need.
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py)
+$(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py kafkawire/*.pyx)
 	@sh scripts/setup.sh $(VENV)
 	@touch $@
 
@@ -26,7 +26,7 @@ demo: $(READY)  ## Send a real file through a broker and back, and compare. FILE
 test: $(READY)  ## Unit, property and integration tests.
 	$(PYTEST) -n $(WORKERS) tests --ignore=tests/interop --ignore=tests/simulation
 
-check: lint types layers coverage  ## Everything that a change must pass: under five minutes.
+check: lint types layers kazoo coverage  ## Everything that a change must pass: under five minutes.
 
 fmt: $(READY)  ## Format, and fix what can be fixed.
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
@@ -46,8 +46,12 @@ sim: $(READY)  ## Replay the cluster from seeds.
 coverage: $(READY)  ## All quick tests, and how much of the code they run.
 	@sh scripts/coverage.sh $(BIN) $(WORKERS)
 
-interop: $(READY)  ## Clients that we did not write, against our broker: minutes.
-	$(PYTEST) tests/interop
+interop: $(READY)  ## Programs that we did not write, against ours: kcat, clients, kazoo, Kafka. Minutes.
+	$(BIN)/python -m tests.interop.kafka_jars
+	OTTLA_INTEROP_RECORDS=100000 $(PYTEST) tests/interop
+
+kazoo: $(READY)  ## The quick part of kazoo's own test suite, against our coordinator.
+	$(BIN)/python tests/interop/coordination/kazoo_suite.py --subset
 
 soak: $(READY)  ## Crashes, floods and long loads: many minutes.
 	$(PYTEST) -m soak tests

@@ -1,10 +1,9 @@
 """Three real Kafka 3.9.1 brokers, coordinated by us: start, produce, fail over, lose us, stop.
 
-The jars come from the directory in OTTLA_KAFKA_JARS, or from Maven Central (`mvn`, once).
+Where the jars come from is said in `tests/interop/kafka_jars.py`.
 """
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from tests.integration.coordination.process import (
     free_port,
     wait_until,
 )
+from tests.interop.kafka_jars import kafka_jars
 
 START_TIMEOUT_S = 120.0
 FAILOVER_TIMEOUT_S = 60.0
@@ -37,18 +37,6 @@ log4j.appender.A=org.apache.log4j.ConsoleAppender
 log4j.appender.A.layout=org.apache.log4j.PatternLayout
 log4j.appender.A.layout.ConversionPattern=%d %p %m (%c)%n
 """
-
-
-def kafka_jars() -> Path | None:
-    given = os.environ.get("OTTLA_KAFKA_JARS")
-    if given:
-        return Path(given)
-    target = Path.home() / ".cache" / "ottla" / "kafka-jars"
-    if not target.exists() and shutil.which("mvn"):
-        pom = Path(__file__).with_name("kafka_pom.xml")
-        copy = ["mvn", "-q", "-f", str(pom), "dependency:copy-dependencies"]
-        subprocess.run([*copy, f"-DoutputDirectory={target}"], check=False)
-    return target if any(target.glob("kafka_2.13-*.jar")) else None
 
 
 class KafkaBroker(ServerProcess):

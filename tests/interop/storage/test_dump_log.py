@@ -11,7 +11,7 @@ from kafkawire.compression import Codec
 from kafkawire.ids import Offset
 from storage.config import LogConfig
 from storage.log import Log
-from tests.interop.storage.kafka_jars import needs_jars, run_java
+from tests.interop.kafka_jars import needs_jars, run_java
 from tests.unit.storage.logs import NOW_MS, append, open_log, replicated
 
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500)

@@ -9,7 +9,7 @@ import pytest
 from kafkawire.compression import Codec
 from storage.config import LogConfig
 from storage.log import Log
-from tests.interop.storage.kafka_jars import needs_jars, run_java
+from tests.interop.kafka_jars import needs_jars, run_java
 from tests.unit.storage.logs import NOW_MS, append, open_log, replicated
 
 pytestmark = [

@@ -77,8 +77,9 @@ def fetch_request(
     metadata: ClusterMetadata,
     config: ConsumerConfig,
     max_bytes: int,
+    max_wait_ms: int,
 ) -> FetchRequest:
-    """Return the request for `states`, which may bring `max_bytes` at most."""
+    """Return the request for `states`; it may bring `max_bytes` and wait for records so long."""
     by_topic: dict[str, list[FetchPartition]] = {}
     for state in states:
         held = metadata.partition(state.topic_partition)
@@ -93,7 +94,7 @@ def fetch_request(
         by_topic.setdefault(state.topic_partition.topic, []).append(wanted)
     is_committed = config.isolation_level == "read_committed"
     return FetchRequest(
-        max_wait_ms=config.fetch_max_wait_ms,
+        max_wait_ms=max_wait_ms,
         min_bytes=config.fetch_min_bytes,
         max_bytes=max_bytes,
         isolation_level=READ_COMMITTED if is_committed else READ_UNCOMMITTED,

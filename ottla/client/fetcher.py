@@ -6,7 +6,8 @@ next fetch goes out as soon as an answer is in, while its records are still bein
 
 A fetch may wait at the broker for records to be written. A partition that only then wants to be
 fetched (it had enough buffered, was paused or jumped) must not wait behind it, and answers come in
-order: so there is a second lane, a connection beside the first.
+order: so there is a second lane, a connection beside the first, on which a fetch waits only for a
+moment. When that one is back and the long wait is over, all go together again.
 Invariant: an answer moves a partition only if the partition did not jump since the request.
 """
 
@@ -27,7 +28,7 @@ from ottla.client.connection import Connection
 from ottla.client.connection_pool import Purpose
 from ottla.client.errors import OffsetOutOfRangeError, OttlaError, broker_error
 from ottla.client.fetch_buffer import FetchBuffer
-from ottla.client.fetch_plan import LANE_COUNT, fetch_max_bytes, fetch_request, make_plan
+from ottla.client.fetch_plan import fetch_max_bytes, fetch_request, make_plan
 from ottla.client.offset_lookup import READ_COMMITTED, READ_UNCOMMITTED, ask_leaders
 from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionState
 from ottla.client.task_set import TaskSet
@@ -41,8 +42,7 @@ RESET_TIMESTAMPS: Final[Mapping[str, int | None]] = {
     "none": None,
 }
 
-LANES: Final = (Purpose.FETCH, Purpose.FETCH_BESIDE)
-assert len(LANES) == LANE_COUNT
+BESIDE_WAIT_MS: Final = 20
 
 Lane = tuple[BrokerId, Purpose]
 Asked = dict[TopicPartition, tuple[PartitionState, int]]
@@ -53,14 +53,8 @@ Asked = dict[TopicPartition, tuple[PartitionState, int]]
 class _Fetch:
     """A fetch that is under way."""
 
-    connection: Connection
     asked: Asked
     max_bytes: int
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether every partition of it jumped since, so that its answer is of no use."""
-        return all(state.jump_count != count for state, count in self.asked.values())
 
 
 class Fetcher:
@@ -128,16 +122,11 @@ class Fetcher:
         self._alarm.ring_by(plan.look_again_at_s)
 
     def _free_lane(self, leader: BrokerId) -> Lane | None:
-        for purpose in LANES:
-            if (leader, purpose) not in self._under_way:
-                return leader, purpose
-        for purpose in LANES:
-            if (fetch := self._under_way[leader, purpose]).is_stale:
-                # It would hold the lane until the broker has something to answer. A new
-                # connection is quicker; when it is there, the next pass comes.
-                fetch.connection.abort()
-                break
-        return None
+        main, beside = (leader, Purpose.FETCH), (leader, Purpose.FETCH_BESIDE)
+        if beside in self._under_way:
+            # Soon back; two that wait for ever on their own would leave no lane for a third.
+            return None
+        return beside if main in self._under_way else main
 
     def _fetch(self, lane: Lane, states: list[PartitionState], leader_count: int) -> None:
         asked_bytes = sum(fetch.max_bytes for fetch in self._under_way.values())
@@ -146,11 +135,14 @@ class Fetcher:
         connection = self._cluster.ready_connection(*lane)
         if connection is None or max_bytes == 0:
             return
-        request = fetch_request(states, self._cluster.metadata, self._config, max_bytes)
+        wait_ms = self._config.fetch_max_wait_ms
+        if lane[1] is Purpose.FETCH_BESIDE:
+            wait_ms = min(wait_ms, BESIDE_WAIT_MS)
+        request = fetch_request(states, self._cluster.metadata, self._config, max_bytes, wait_ms)
         asked: Asked = {state.topic_partition: (state, state.jump_count) for state in states}
         for state in states:
             state.has_request = True
-        self._under_way[lane] = _Fetch(connection, asked, max_bytes)
+        self._under_way[lane] = _Fetch(asked, max_bytes)
         self._send(connection, lane, request)
 
     def _send(self, connection: Connection, lane: Lane, request: FetchRequest) -> None:

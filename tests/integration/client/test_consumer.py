@@ -666,6 +666,27 @@ async def test_the_next_fetch_goes_out_while_records_are_handed_over(
         assert await values(consumer, 9) == [b"x" * 1_000] * 9
 
 
+async def test_partitions_that_have_nothing_do_not_hold_up_those_that_have(
+    cluster: FakeCluster,
+) -> None:
+    logs = cluster.create("t", [0] * 6)
+    for partition, log in enumerate(logs):
+        for _ in range(5 * partition):
+            log.append_values(b"x" * 50_000)
+    async with (
+        reading(
+            cluster,
+            *[TopicPartition("t", number) for number in range(6)],
+            max_partition_fetch_bytes=100_000,
+            fetch_max_wait_ms=60_000,
+        ) as consumer,
+        asyncio.timeout(5),
+    ):
+        assert len(await values(consumer, 75)) == 75
+        logs[0].append_values(b"at last")
+        assert await values(consumer, 1) == [b"at last"]
+
+
 async def test_a_slow_partition_does_not_hold_up_another(pair: FakeCluster) -> None:
     logs = pair.create("t", [0, 1])
     logs[1].append_values(b"1")

@@ -68,15 +68,15 @@ def test_no_leader_is_said() -> None:
 
 def test_the_request_names_positions_epochs_and_limits() -> None:
     cluster = metadata(topic(0, 0, epoch=4))
-    request = fetch_request([state_at(5), state_at(7, T1)], cluster, CONFIG, 500)
+    request = fetch_request([state_at(5), state_at(7, T1)], cluster, CONFIG, 500, 30)
     (asked,) = request.topics
     assert [
         (each.partition, each.fetch_offset, each.current_leader_epoch, each.partition_max_bytes)
         for each in asked.partitions
     ] == [(0, 5, 4, 100), (1, 7, 4, 100)]
-    assert (request.max_bytes, request.isolation_level) == (500, 0)
+    assert (request.max_bytes, request.max_wait_ms, request.isolation_level) == (500, 30, 0)
     committed = ConsumerConfig(isolation_level="read_committed")
-    assert fetch_request([state_at(5)], cluster, committed, 500).isolation_level == 1
+    assert fetch_request([state_at(5)], cluster, committed, 500, 30).isolation_level == 1
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,6 @@ class FileRange:
         """What was not sent or read yet."""
         return self._end - self._position
 
-    @property
-    def warm_bytes(self) -> int:
-        """How many of the next bytes need no wait for the disk, after `is_cold` has said no."""
-        return self._warm_end - self._position
-
     def is_cold(self) -> bool:
         """Whether the next bytes would have to be read from the disk, as far as can be told.
 
@@ -82,7 +77,7 @@ class FileRange:
             TruncatedRegionError: the file is too short.
             OSError: the file cannot be read.
         """
-        wanted = min(limit_bytes, self.bytes_left)
+        wanted = self._within_window(limit_bytes)
         data = os.pread(self._file.fileno(), wanted, self._position) if wanted else b""
         self._advance(len(data), wanted)
         return data
@@ -95,10 +90,15 @@ class FileRange:
             BlockingIOError: the socket takes none now.
             OSError: the connection is lost, or the file cannot be read.
         """
-        wanted = min(limit_bytes, self.bytes_left)
+        wanted = self._within_window(limit_bytes)
         count = os.sendfile(socket_descriptor, self._file.fileno(), self._position, wanted)
         self._advance(count, wanted)
         return count
+
+    def _within_window(self, limit_bytes: int) -> int:
+        """Where it was asked what is in memory, go no further than the answer holds."""
+        end = self._warm_end if self._position < self._warm_end else self._end
+        return min(limit_bytes, end - self._position)
 
     @property
     def _window_end(self) -> int:

@@ -25,8 +25,9 @@ from broker.response import DATA_TYPES, Data, Part
 # Below it one write of header and data costs less than a write and a sendfile (fetch benchmark).
 SENDFILE_MIN_BYTES: Final = 64 * KIB
 WRITE_BATCH_BYTES: Final = 256 * KIB
-# What is read and left to the transport when the socket is full: it wakes us when that is sent.
-REMAINDER_BYTES: Final = 64 * KIB
+# What is read and left to the transport when the socket is full, so that it wakes us when there is
+# room again: as little as the system reads at a time, for each byte of it is copied twice.
+REMAINDER_BYTES: Final = 4 * KIB
 # What one connection sends in a turn of the loop, so that a fast reader does not keep others off.
 TURN_BYTES: Final = 4 * MIB
 
@@ -129,7 +130,7 @@ class ResponseSender:
     def _send_file(self, head: FileRange, limit_bytes: int) -> int:
         """Send from a file; leave a piece to the transport if the socket is full."""
         try:
-            count = head.send(self._socket_descriptor, min(limit_bytes, head.warm_bytes))
+            count = head.send(self._socket_descriptor, limit_bytes)
             self._metrics.bytes_out += count
             self._metrics.sendfile_bytes += count
         except BlockingIOError:

@@ -242,9 +242,7 @@ def test_a_fast_reader_gets_its_share_of_a_turn_only(file: BufferedReader) -> No
 def test_a_thread_reads_what_is_not_in_memory_before_it_is_sent(
     size_bytes: int, output: Output, file: BufferedReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cold = {0, WINDOW_BYTES}
-    monkeypatch.setattr(FileRange, "is_cold", lambda each: each._position in cold)
-    monkeypatch.setattr(FileRange, "warm_bytes", WINDOW_BYTES)
+    monkeypatch.setattr(FileRange, "_is_missing", lambda _each, _position: True)
     region = Region(file, 0, size_bytes)
     output.sender.send([b"header", region, b"tail"])
     received = bytearray()
@@ -258,7 +256,6 @@ def test_a_thread_reads_what_is_not_in_memory_before_it_is_sent(
             output.sender.advance()
             assert len(output.transport.writes) == written, "nothing is sent meanwhile"
             read, on_end = output.reading_ahead.pop()
-            cold.remove(output.sender.parts[0]._position)  # type: ignore[union-attr]
             read()
             on_end()
         output.sender.advance()

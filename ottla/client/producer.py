@@ -32,6 +32,7 @@ from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 from ottla.client.sender import Sender
 
 NANOSECONDS_PER_MS: Final = 1_000_000
+MAX_TIMESTAMP_MS: Final = 2**63 - 1
 TURN_BYTES: Final = 64 * KIB
 """After sending that much without waiting, other tasks get a turn."""
 
@@ -156,10 +157,13 @@ class Producer:
             BufferFullError: no memory within `max_block_ms`; brokers are slower than this producer.
             UnknownTopicError, UnknownPartitionError: no such topic or partition.
             TypeError: key, value or a header is neither bytes nor None.
+            ValueError: the timestamp is negative, or beyond 64 bits.
             ClientClosedError: not started, or closed.
         """
         if timestamp_ms is None:
             timestamp_ms = time_ns() // NANOSECONDS_PER_MS
+        elif not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
+            raise _bad_timestamp(timestamp_ms)
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:
             return delivery
@@ -183,6 +187,8 @@ class Producer:
         """
         if timestamp_ms is None:
             timestamp_ms = time_ns() // NANOSECONDS_PER_MS
+        elif not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
+            raise _bad_timestamp(timestamp_ms)
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:
             return delivery
@@ -391,6 +397,10 @@ def _refuse(*_: object) -> NoReturn:
     raise ClientClosedError(
         "the producer is not running: use `async with Producer(...)`, and send before its end"
     )
+
+
+def _bad_timestamp(timestamp_ms: int) -> ValueError:
+    return ValueError(f"timestamp_ms must be within 0..{MAX_TIMESTAMP_MS}, got {timestamp_ms}")
 
 
 def _unknown_partition(record: UnsentRecord) -> UnknownPartitionError:

@@ -384,6 +384,9 @@ async def test_what_is_no_record_is_refused_and_disturbs_nothing(cluster: FakeCl
         await producer.send("t", b"good")
         with pytest.raises(TypeError):
             producer.send_nowait("t", "text")  # type: ignore[arg-type]
+        for timestamp_ms in (-1, 2**63):
+            with pytest.raises(ValueError, match=str(timestamp_ms)):
+                await producer.send("t", b"v", timestamp_ms=timestamp_ms)
     assert log.values() == [b"good", b"good"]
 
 

@@ -133,7 +133,7 @@ async def test_a_file_that_is_not_in_memory_is_read_by_a_thread(log_file: Path) 
             client.send((1, b""))
             _, answer = await client.receive()
             assert CONTENT[5:REGION_BYTES] in answer
-            assert (served.server.metrics.cold_reads > 0) == is_cold
+            assert served.server.metrics.cold_reads > 0 or not is_cold
 
 
 @on_every_loop

@@ -26,13 +26,15 @@ from ottla.client.errors import (
     RecordTooLargeError,
     UnknownPartitionError,
 )
-from ottla.client.memory_budget import Claim
+from ottla.client.memory_gate import MemoryGate
 from ottla.client.producer_batch import Delivery, max_batch_size
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 from ottla.client.sender import Sender
 
 NANOSECONDS_PER_MS: Final = 1_000_000
 MAX_TIMESTAMP_MS: Final = 2**63 - 1
+CANCELLED_CLOSE_MS: Final = 1_000
+"""A producer whose block is cancelled has that long to send what it accepted."""
 TURN_BYTES: Final = 64 * KIB
 """After sending that much without waiting, other tasks get a turn."""
 
@@ -106,7 +108,7 @@ class Producer:
         self._sender: Sender
         self._accumulator: Accumulator
         self._turn_bytes = 0
-        self._blocked: set[asyncio.Future[None]] = set()
+        self._gate: MemoryGate
         self._closed: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
@@ -122,6 +124,7 @@ class Producer:
         # Not loop.create_future: of asyncio's own loop that is a Python function.
         new_delivery = partial(asyncio.Future, loop=loop)
         self._accumulator = Accumulator(self._config, new_delivery, random.randrange)
+        self._gate = MemoryGate(self._accumulator.budget)
         self._sender = Sender(cluster, self._accumulator, self._config)
         await cluster.start()
         cluster.on_change = self._on_cluster_change
@@ -132,9 +135,9 @@ class Producer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Whoever cancels wants to be gone now, not after the delivery timeout of a dead broker.
+        # Whoever cancels wants to be gone soon, not after the delivery timeout of a dead broker.
         is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
-        await self.close(timeout_ms=0 if is_cancelled else None)
+        await self.close(timeout_ms=CANCELLED_CLOSE_MS if is_cancelled else None)
 
     async def send(
         self,
@@ -272,7 +275,7 @@ class Producer:
         self._closed = asyncio.get_running_loop().create_future()
         timeout_ms = self._config.delivery_timeout_ms if timeout_ms is None else timeout_ms
         try:
-            self._unblock()
+            self._gate.close(ClientClosedError("the producer was closed"))
             async with asyncio.timeout(timeout_ms / 1000):
                 await self.flush()
         except TimeoutError:
@@ -290,18 +293,22 @@ class Producer:
         cluster = self._started()
         accumulator = self._accumulator
         wanted_bytes = self._wanted_bytes(record)
-        deadline_s = asyncio.get_running_loop().time() + self._config.max_block_ms / 1000
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._config.max_block_ms / 1000
         while True:
             match self._need(record):
                 case Need.TOPIC:
-                    timeout_s = deadline_s - asyncio.get_running_loop().time()
+                    timeout_s = deadline_s - loop.time()
                     accumulator.on_topic(await cluster.topic(record.topic, timeout_s, timeout_s))
                 case Need.PARTITION:
                     accumulator.on_topic((await cluster.refresh()).topics[record.topic])
                     if self._need(record) is Need.PARTITION:
                         raise _unknown_partition(record)
                 case Need.MEMORY:
-                    await self._reserve(wanted_bytes, deadline_s)
+                    if not accumulator.budget.try_reserve(wanted_bytes):
+                        # What is held goes out now, full or not, so that memory becomes free.
+                        self._sender.wake()
+                        await self._gate.reserve(wanted_bytes, deadline_s - loop.time())
                     delivery = self._take_in(record, wanted_bytes)
                     await self._take_turns(wanted_bytes)
                     return delivery
@@ -311,6 +318,10 @@ class Producer:
 
     def _take_in(self, record: UnsentRecord, reserved_bytes: int) -> Delivery:
         """Append `record` in memory that is reserved, and have the sender look at what is due."""
+        if self._closed is not None:
+            # Closed while this waited: nobody would send it any more.
+            self._accumulator.budget.release(reserved_bytes)
+            _refuse()
         now_s = asyncio.get_running_loop().time()
         try:
             return self._accumulator.take_in(record, reserved_bytes, now_s)
@@ -328,35 +339,6 @@ class Producer:
         if self._turn_bytes >= TURN_BYTES:
             self._turn_bytes = 0
             await asyncio.sleep(0)
-
-    async def _reserve(self, size_bytes: int, deadline_s: float) -> None:
-        """Take `size_bytes` from the budget, after everybody who waits already."""
-        budget = self._accumulator.budget
-        if budget.try_reserve(size_bytes):
-            return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def on_granted() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        claim: Claim | None = budget.claim(size_bytes, on_granted)
-        self._blocked.add(waiter)
-        # What is held goes out now, full or not, so that memory becomes free.
-        self._sender.wake()
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                await waiter
-            claim = None
-        except TimeoutError as error:
-            raise BufferFullError(
-                f"no memory became free within {self._config.max_block_ms} ms: the brokers are "
-                "slower than this producer; raise buffer_memory_bytes or send less"
-            ) from error
-        finally:
-            self._blocked.discard(waiter)
-            if claim is not None:
-                budget.withdraw(claim)
 
     # Inside
 
@@ -380,12 +362,6 @@ class Producer:
             if topic.partitions:
                 self._accumulator.on_topic(topic)
         self._sender.wake()
-
-    def _unblock(self) -> None:
-        """Let everybody who waits for memory fail: there will be no use for it."""
-        for waiter in self._blocked:
-            if not waiter.done():
-                waiter.set_exception(ClientClosedError("the producer was closed"))
 
     def _started(self) -> Cluster:
         if self._cluster is None:

@@ -10,11 +10,12 @@ import pytest
 
 from kafkawire.apis import ApiKey
 from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
+from ottla.client import producer as producer_module
 from ottla.client.errors import ClientClosedError
 from ottla.client.producer_batch import Delivery
 from tests.integration.client.client_support import cancel_after, until
 from tests.integration.client.fake_broker import FakeCluster
-from tests.integration.client.fake_fault import Hold
+from tests.integration.client.fake_fault import Hold, Never
 
 LONG_ENOUGH = 1_000_000
 STEPS = (*range(60), LONG_ENOUGH)
@@ -46,6 +47,42 @@ async def test_a_whole_producer_can_be_cancelled_at_any_point(cluster: FakeClust
     assert outcomes == {True, False}
     assert deliveries
     assert all(delivery.done() for delivery in deliveries)
+
+
+async def test_a_cancelled_block_sends_what_it_accepted(cluster: FakeCluster) -> None:
+    (log,) = cluster.create("t")
+    accepted = asyncio.Event()
+
+    async def produce() -> None:
+        async with Producer(cluster.bootstrap, linger_ms=60_000) as producer:
+            await producer.send("t", b"v")
+            accepted.set()
+            await asyncio.Event().wait()
+
+    producing = asyncio.ensure_future(produce())
+    await accepted.wait()
+    producing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await producing
+    assert log.values() == [b"v"]
+
+
+async def test_a_cancelled_block_is_not_held_up_by_a_silent_broker(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer_module, "CANCELLED_CLOSE_MS", 20)
+    cluster.create("t")
+    cluster.script(ApiKey.PRODUCE, Never())
+
+    async def produce() -> None:
+        async with Producer(cluster.bootstrap) as producer:
+            await producer.send_and_wait("t", b"v")
+
+    producing = asyncio.ensure_future(produce())
+    await cluster.wait_for(ApiKey.PRODUCE)
+    producing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await producing
 
 
 async def test_a_send_that_waits_for_memory_gives_back_its_place(cluster: FakeCluster) -> None:

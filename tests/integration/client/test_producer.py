@@ -535,6 +535,32 @@ async def test_closing_lets_blocked_senders_fail(cluster: FakeCluster) -> None:
         await sending
 
 
+async def test_a_send_that_got_its_memory_as_the_producer_closed_fails(
+    cluster: FakeCluster,
+) -> None:
+    cluster.create("t")
+    release = asyncio.Event()
+    cluster.script(ApiKey.PRODUCE, Hold(release))
+    producer = Producer(cluster.bootstrap, batch_size_bytes=200, buffer_memory_bytes=200)
+    await producer.start()
+    await producer.send("t", b"x" * 60)
+    await cluster.wait_for(ApiKey.PRODUCE)
+    blocked = asyncio.ensure_future(producer.send("t", b"x" * 60))
+    await until(lambda: producer._accumulator.budget.is_exhausted, "a full buffer")
+    (batch,) = producer._accumulator.incomplete
+    closing = producer.close()
+    # Its first steps run after the memory was granted, and before the one who waits for it runs.
+    batch.on_done.append(lambda: steps.append(closing.send(None)))
+    steps: list[asyncio.Future[None]] = []
+    release.set()
+    with pytest.raises(ClientClosedError):
+        await asyncio.wait_for(blocked, 5)
+    assert steps, "the producer was not closed in between"
+    closing.close()
+    assert producer._cluster is not None
+    await producer._cluster.close()
+
+
 async def test_two_closers_wait_for_the_same_end(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     producer = Producer(cluster.bootstrap, linger_ms=1_000)

@@ -1,0 +1,51 @@
+"""Waits for memory, in the order of asking. Edge: futures of the event loop.
+
+Invariant: whoever stops waiting, for whatever reason, gives back what was or would be granted.
+"""
+
+import asyncio
+
+from ottla.client.errors import BufferFullError, OttlaError
+from ottla.client.memory_budget import Claim, MemoryBudget
+
+
+class MemoryGate:
+    """Lets tasks through when there is memory for them."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    async def reserve(self, size_bytes: int, timeout_s: float) -> None:
+        """Take `size_bytes` from the budget, after everybody who waits already.
+
+        Raises:
+            BufferFullError: they did not become free within `timeout_s`.
+        """
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_granted() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        claim: Claim | None = self._budget.claim(size_bytes, on_granted)
+        self._waiters.add(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiter
+            claim = None
+        except TimeoutError as error:
+            raise BufferFullError(
+                "no memory became free in time (max_block_ms): the brokers are slower than this "
+                "producer; raise buffer_memory_bytes or send less"
+            ) from error
+        finally:
+            self._waiters.discard(waiter)
+            if claim is not None:
+                self._budget.withdraw(claim)
+
+    def close(self, error: OttlaError) -> None:
+        """Let everybody who waits fail with `error`: there will be no use for the memory."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(error)

@@ -34,6 +34,7 @@ WRITTEN_BY_BENCH = {"benchmarks.md"}
 DELIBERATE_PAUSES = {
     "tests/integration/broker/test_crash.py": "how long the load runs",
     "tests/integration/coordination/test_sessions.py": "how long the server stands still",
+    "tests/unit/client/test_alarm.py": "how long timers are given to ring",
 }
 MANY = 50
 WORLD = {"asyncio", "socket", "os", "time", "random", "structlog", "logging"}

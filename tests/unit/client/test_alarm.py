@@ -9,6 +9,8 @@ import uvloop
 
 from ottla.client.alarm import Alarm
 
+RING_WINDOW_S = 0.05
+
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
@@ -27,7 +29,10 @@ async def rings(*delays_s: float, cancels: bool = False) -> int:
         alarm.ring_by(now_s + delay_s)
     if cancels:
         alarm.cancel()
-    await asyncio.sleep(0.05)
+    # There is no condition to wait for: that it rings once too often shows after the last ring.
+    window = loop.create_future()
+    loop.call_later(RING_WINDOW_S, window.set_result, None)
+    await window
     alarm.cancel()
     return count
 

@@ -8,7 +8,10 @@ Seven tests cannot pass on any stand-alone server, ZooKeeper's included; they ar
 """
 
 import argparse
+import contextlib
 import os
+import random
+import socket
 import subprocess
 import sys
 import tarfile
@@ -52,6 +55,10 @@ SUBSET = [
 ZOOKEEPER_CLASSPATH = "/usr/share/java/zookeeper.jar:/usr/share/java/*"
 
 
+# Where the suite's servers may listen: first, end (exclusive), ports for each.
+PORTS = (20_000, 32_000, 10)
+
+
 def main(argv: list[str]) -> int:
     options = parse(argv)
     work_dir = options.work_dir.resolve()
@@ -66,7 +73,7 @@ def main(argv: list[str]) -> int:
     return subprocess.run(
         command + options.extra,
         cwd=work_dir / KAZOO,
-        env=environment(options.server, work_dir, python, options.port),
+        env=environment(options.server, work_dir, python, options.port or free_ports()),
         check=False,
     ).returncode
 
@@ -76,10 +83,20 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--subset", action="store_true")
     parser.add_argument("--server", choices=["ours", "zookeeper"], default="ours")
     parser.add_argument("--work-dir", type=Path, default=Path.home() / ".cache" / "ottla" / "kazoo")
-    parser.add_argument("--port", type=int, default=24000)
+    parser.add_argument("--port", type=int, default=0, help="first port; 0 finds free ones")
     parsed, extra = parser.parse_known_args(argv)
     parsed.extra = extra
     return parsed
+
+
+def free_ports() -> int:
+    """Return the first of ten ports, below those that the system hands out, of which it is free."""
+    starts = list(range(*PORTS))
+    random.shuffle(starts)
+    for start in starts:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", start)):
+            return start
+    raise RuntimeError(f"no free port within {PORTS}")
 
 
 def prepare(work_dir: Path) -> Path:
@@ -96,10 +113,12 @@ def prepare(work_dir: Path) -> Path:
         with tarfile.open(archive) as file:
             file.extractall(work_dir, filter="data")
     python = work_dir / "venv" / "bin" / "python"
-    if not python.exists():
+    is_installed = work_dir / "venv" / ".installed"
+    if not is_installed.exists():
         venv.create(work_dir / "venv", with_pip=True)
         install = [str(python), "-m", "pip", "install", "--quiet"]
         subprocess.run([*install, *REQUIREMENTS, str(work_dir / KAZOO)], check=True)
+        is_installed.touch()
     return python
 
 

@@ -6,20 +6,12 @@ as they are inside; length, attributes and checksum of the batch change.
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
 
-from crc32c import crc32c
-
-from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
+from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
-from kafkawire.records import BATCH_HEADER_BYTES, BatchHeader, read_header
-from kafkawire.records_header import (
-    ATTRIBUTES_POSITION,
-    CODEC_MASK,
-    CRC_POSITION,
-    LOG_OVERHEAD_BYTES,
-)
+from kafkawire.records import BatchHeader, read_header
+from kafkawire.records import recompress as rebuild
 from storage.config import LogConfig
 
 _CODECS: Final = {
@@ -29,10 +21,6 @@ _CODECS: Final = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-_LENGTH: Final = Struct(">i")
-_LENGTH_POSITION: Final = 8
-_CRC: Final = Struct(">I")
-_ATTRIBUTES: Final = Struct(">h")
 
 
 def target_codec(config: LogConfig) -> Codec | None:
@@ -41,7 +29,7 @@ def target_codec(config: LogConfig) -> Codec | None:
 
 
 def recompress(
-    batch: memoryview, header: BatchHeader, codec: Codec, config: LogConfig
+    batch: memoryview, codec: Codec, config: LogConfig
 ) -> tuple[memoryview, BatchHeader]:
     """Return a copy of `batch` in `codec`, and its header.
 
@@ -49,19 +37,15 @@ def recompress(
         ApiError: the records cannot be decompressed, or the copy is too large for the topic.
     """
     try:
-        records = decompress(header.codec, batch[BATCH_HEADER_BYTES:], MAX_DECOMPRESSED_BYTES)
+        copy = rebuild(batch, codec, _level(codec, config))
     except CorruptBatchError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    copy = bytearray(batch[:BATCH_HEADER_BYTES])
-    copy += compress(codec, records, _level(codec, config))
+        # The checksum was right, so sending the batch again would not help.
+        raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
     if len(copy) > config.max_message_bytes:
         text = (
             f"{len(copy)} bytes after recompression, max.message.bytes={config.max_message_bytes}"
         )
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
-    _LENGTH.pack_into(copy, _LENGTH_POSITION, len(copy) - LOG_OVERHEAD_BYTES)
-    _ATTRIBUTES.pack_into(copy, ATTRIBUTES_POSITION, header.attributes & ~CODEC_MASK | codec)
-    _CRC.pack_into(copy, CRC_POSITION, crc32c(memoryview(copy)[ATTRIBUTES_POSITION:]))
     return memoryview(copy), read_header(copy)
 
 

@@ -110,7 +110,7 @@ class Replica:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
         codec = self._codec
         if codec is not None and header.codec is not codec:
-            batch, header = recompress(batch, header, codec, self.log.config)
+            batch, header = recompress(batch, codec, self.log.config)
         info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms)
         replication.on_append(Offset(info.last_offset + 1))
         return info

@@ -102,9 +102,8 @@ class LocalTopics:
         topic = self._metadata.image.topics[name]
         self._metadata.remove_topics([name])
         with _told_to_clients():
-            for index in topic.partitions:
-                self._drop(TopicPartition(name, index))
-                await give_way()
+            self._drop(TopicPartition(name, index) for index in topic.partitions)
+            await give_way()
             self._save_configs(name, {})
         log.info("topic.deleted", topic=name)
 
@@ -166,8 +165,7 @@ class LocalTopics:
                 states.append(self._lead(created, topic_id, epoch=FIRST_EPOCH))
                 await give_way()
         except BaseException:
-            for state in states:
-                self._drop(TopicPartition(name, state.index))
+            self._drop(TopicPartition(name, state.index) for state in states)
             raise
         return states
 
@@ -198,10 +196,12 @@ class LocalTopics:
     def _offline(self, state: PartitionState) -> PartitionState:
         return replace(state, leader=NO_LEADER, offline_replicas=(self._broker_id,))
 
-    def _drop(self, partition: TopicPartition) -> None:
-        if self._replicas.holds(partition):
-            self._replicas.remove(partition)
-        self._logs.delete(partition)
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        dropped = list(partitions)
+        for partition in dropped:
+            if self._replicas.holds(partition):
+                self._replicas.remove(partition)
+        self._logs.delete(*dropped)
 
     def _publish(
         self, name: str, topic_id: TopicId, states: Iterable[PartitionState]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.config import BrokerConfig
+from broker.log_retention import delete_expired_logs
 from broker.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask
 from storage.directory import Logs
@@ -25,19 +26,21 @@ def log_tasks(
     delay_ms = config.log_initial_task_delay_ms
     file_delete_delay_ms = config.topic_defaults.file_delete_delay_ms
 
-    def write_recovery_points() -> None:
-        for directory in logs.online_directories:
-            directory.write_recovery_points(logs.in_directory(directory.path))
-
-    def write_log_starts() -> None:
-        for directory in logs.online_directories:
-            directory.write_log_starts(logs.in_directory(directory.path))
-
+    high_watermark_period_ms = config.replica_high_watermark_checkpoint_interval_ms
     return [
+        PeriodicTask(
+            "kafka-log-retention",
+            lambda: delete_expired_logs(logs, replicas.high_watermark, now_ms),
+            delay_ms=delay_ms,
+            period_ms=config.log_retention_check_interval_ms,
+            # Only the thread that appends to a log may roll it and take segments out.
+            runs_in_loop=True,
+        ),
         PeriodicTask(
             "highwatermark-checkpoint",
             lambda: logs.write_high_watermarks(replicas.high_watermarks()),
-            period_ms=config.replica_high_watermark_checkpoint_interval_ms,
+            delay_ms=high_watermark_period_ms,
+            period_ms=high_watermark_period_ms,
         ),
         PeriodicTask(
             "kafka-log-flusher",
@@ -47,13 +50,13 @@ def log_tasks(
         ),
         PeriodicTask(
             "kafka-recovery-point-checkpoint",
-            write_recovery_points,
+            logs.write_recovery_points,
             delay_ms=delay_ms,
             period_ms=config.log_flush_offset_checkpoint_interval_ms,
         ),
         PeriodicTask(
             "kafka-log-start-offset-checkpoint",
-            write_log_starts,
+            logs.write_log_starts,
             delay_ms=delay_ms,
             period_ms=config.log_flush_start_offset_checkpoint_interval_ms,
         ),
@@ -62,7 +65,5 @@ def log_tasks(
             lambda: logs.remove_deleted(now_ms(), file_delete_delay_ms),
             delay_ms=min(delay_ms, file_delete_delay_ms),
             period_ms=min(file_delete_delay_ms, MAX_DELETE_INTERVAL_MS),
-            # Only the thread that deletes partitions may remove their files.
-            runs_in_loop=True,
         ),
     ]

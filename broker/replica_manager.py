@@ -131,6 +131,11 @@ class ReplicaManager:
         """Return the high watermark of every partition; any thread may call this."""
         return {each.topic_partition: each.high_watermark for each in self}
 
+    def high_watermark(self, key: Key) -> Offset | None:
+        """Return the high watermark of a partition; None if this broker does not serve it."""
+        replica = self._replicas.get(key)
+        return None if replica is None else replica.high_watermark
+
     def _missing(self, key: Key) -> ApiError:
         state = self._metadata.image.partition(TopicPartition(*key))
         if state is None:

@@ -7,7 +7,7 @@ fails is logged and runs again. Invariant: after `stop()` no task runs, and none
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Final
 
@@ -28,15 +28,18 @@ class PeriodicTask:
     def __init__(
         self,
         name: str,
-        run: Callable[[], None],
+        run: Callable[[], Awaitable[None] | None],
         *,
         period_ms: int,
         delay_ms: int = 0,
         runs_in_loop: bool = False,
     ) -> None:
-        """Run first after `delay_ms` and a period, then a period after the end of each run.
+        """Run first after `delay_ms`, then a period after the end of each run.
 
-        A run blocks, and so happens in a thread, unless it `runs_in_loop`.
+        A period of Kafka's "never" means that: it does not run once either.
+
+        A run blocks, and so happens in a thread, unless it `runs_in_loop`; there it may return
+        something to await, and give way to others.
         """
         self.name = name
         self.run = run
@@ -59,7 +62,8 @@ class Scheduler:
 
     def add(self, task: PeriodicTask) -> None:
         """Run `task` from now on."""
-        self._set_timer(task, task.delay_ms + task.period_ms)
+        if task.period_ms <= LONGEST_DELAY_MS:
+            self._set_timer(task, task.delay_ms)
 
     async def stop(self) -> None:
         """Start no run any more, and wait for those that have begun."""
@@ -70,7 +74,8 @@ class Scheduler:
             await asyncio.wait(self._running)
 
     def _set_timer(self, task: PeriodicTask, delay_ms: int) -> None:
-        if delay_ms <= LONGEST_DELAY_MS and not self._is_stopped:
+        if not self._is_stopped:
+            delay_ms = min(delay_ms, LONGEST_DELAY_MS)
             self._timers[task.name] = self._loop.call_later(delay_ms / 1000, self._begin, task)
 
     def _begin(self, task: PeriodicTask) -> None:
@@ -81,7 +86,9 @@ class Scheduler:
     async def _run(self, task: PeriodicTask) -> None:
         try:
             if task.runs_in_loop:
-                task.run()
+                rest = task.run()
+                if rest is not None:
+                    await rest
             else:
                 await self._loop.run_in_executor(self._executor, task.run)
         except (StorageError, OSError) as error:

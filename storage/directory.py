@@ -169,32 +169,40 @@ class Logs:
     def _count(self, directory: LogDirectory) -> int:
         return sum(1 for home in self._home.values() if home is directory)
 
-    def delete(self, partition: TopicPartition) -> None:
-        """Stop serving the log of `partition`; its files go with a later `remove_deleted`.
+    def delete(self, *partitions: TopicPartition) -> None:
+        """Stop serving logs; their files go with a later `remove_deleted`.
 
-        Does nothing if there is none. Readers that hold a region finish.
+        Those that do not exist are passed over. Readers that hold a region finish. The cost of
+        making this durable is that of one log, however many there are.
         """
-        directory = self._home.get(partition)
-        path = self._set_aside(partition, DirectoryState.DELETED)
-        if directory is not None and path is not None:
+        for directory, path in self._set_aside(partitions, DirectoryState.DELETED):
             directory.remove_later(path)
-            log.info("log.deleted", partition=str(partition), path=str(path))
+            log.info("log.deleted", path=str(path))
 
     def set_aside_as_stray(self, partition: TopicPartition) -> Path | None:
         """Stop serving the log of `partition` and keep its files aside; return where they are."""
-        path = self._set_aside(partition, DirectoryState.STRAY)
-        if path is not None:
+        for _, path in self._set_aside([partition], DirectoryState.STRAY):
             log.warning("log.set_aside", partition=str(partition), path=str(path))
-        return path
+            return path
+        return None
 
-    def _set_aside(self, partition: TopicPartition, state: DirectoryState) -> Path | None:
-        removed = self._logs.pop(partition, None)
-        directory = self._home.pop(partition, None)
-        if removed is None or directory is None:
-            return None
+    def _set_aside(
+        self, partitions: Iterable[TopicPartition], state: DirectoryState
+    ) -> list[tuple[LogDirectory, Path]]:
+        """Rename the directories of logs; return where they lie, and where they are now."""
+        removed = [
+            (self._home.pop(partition), self._logs.pop(partition))
+            for partition in partitions
+            if partition in self._logs
+        ]
+        directories = dict.fromkeys(home for home, _ in removed)
         # Out of the checkpoints first: they must not speak of a log that is gone.
-        self._write_checkpoints(directory)
-        return removed.set_aside(state)
+        for directory in directories:
+            self._write_checkpoints(directory)
+        renamed = [(home, each.set_aside(state)) for home, each in removed]
+        for directory in directories:
+            directory.sync()
+        return renamed
 
     def truncate_to(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Truncate logs, and lower their recovery points on disk before anything is appended."""
@@ -230,8 +238,21 @@ class Logs:
 
     def write_checkpoints(self) -> None:
         """Write recovery points and log starts; any thread may call this."""
+        self.write_recovery_points()
+        self.write_log_starts()
+
+    def write_recovery_points(self) -> None:
+        """Bring closed segments to disk, and note how far each log is; any thread may call this."""
         for directory in self.online_directories:
-            self._write_checkpoints(directory)
+            logs = self._logs_in(directory)
+            for each in logs:
+                each.flush_closed()
+            directory.write_recovery_points(logs)
+
+    def write_log_starts(self) -> None:
+        """Note where logs start; any thread may call this."""
+        for directory in self.online_directories:
+            directory.write_log_starts(self._logs_in(directory))
 
     def _write_checkpoints(self, directory: LogDirectory) -> None:
         logs = self._logs_in(directory)
@@ -242,17 +263,17 @@ class Logs:
         return [each for each in self if self._home.get(each.topic_partition) is directory]
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush the logs for which it is time; any thread may call this, every few seconds."""
+        """Flush the logs for which it is time; any thread may call this."""
         for each in self:
             if each.health.failure is None and not each.is_closed:
                 each.flush_if_due(now_ms)
 
     def remove_deleted(self, now_ms: int, delay_ms: int) -> None:
-        """Remove files and directories that have been out of use for long enough."""
+        """Remove what has been out of use for long enough; any one other thread may call this."""
         for directory in self.online_directories:
             directory.remove_due(now_ms, delay_ms)
         for each in self:
-            if each.health.failure is None:
+            if each.health.failure is None and not each.is_closed:
                 each.remove_deleted_files(now_ms)
 
     def close(self, broker_epoch: int = -1) -> None:

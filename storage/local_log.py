@@ -154,6 +154,14 @@ class LocalLog:
         """Delete the segments that lie below `offset` as a whole, never the active one."""
         self._delete(self.segments.remove_below(offset))
 
+    def delete_oldest(self, count: int, now_ms: int) -> Offset:
+        """Delete so many segments, also the active one; return where the first one left begins."""
+        if count == len(self.segments):
+            self.roll(self.log_end_offset, now_ms)
+        end_offset = self.segments.at(count).base_offset
+        self.delete_below(end_offset)
+        return end_offset
+
     def _delete(self, segments: list[Segment]) -> None:
         for segment in segments:
             self.deleted_files.add(segment.files.mark_deleted())

@@ -16,7 +16,6 @@ import structlog
 from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, TimestampType, assign_offsets, set_log_append_time
 from storage import partition_metadata, time_search
-from storage.checkpoint import sync_directory
 from storage.config import LogConfig
 from storage.directory_health import DirectoryHealth, offline_on_failure
 from storage.epoch_checkpoint import EpochCheckpoint
@@ -322,6 +321,17 @@ class Log:
         log.info("log_start.advanced", partition=str(self.topic_partition), offset=offset)
         return True
 
+    def delete_oldest(self, segment_count: int, now_ms: int) -> None:
+        """Delete the oldest segments, which must be committed; the log starts behind them then.
+
+        The active one may be among them, unless it is empty: a new one takes its place.
+        """
+        with self._io():
+            end_offset = self._local.delete_oldest(segment_count, now_ms)
+        if end_offset > self.log_start_offset:
+            self.log_start_offset = end_offset
+            self.leader_epochs.truncate_from_start(end_offset)
+
     def _check_range(self, offset: Offset, lowest: Offset) -> None:
         if not lowest <= offset <= self._local.log_end_offset:
             raise OffsetOutOfRangeError(
@@ -345,18 +355,21 @@ class Log:
             self._epoch_checkpoint.store(self.directory, self.leader_epochs)
 
     def flush_if_due(self, now_ms: int) -> None:
-        """Flush if `flush.ms` have passed, or what has been closed since; any thread may call this.
-
-        To be called every few seconds: it bounds how much a start after a crash has to recover.
-        """
+        """Flush if `flush.ms` have passed since the last flush; any thread may call this."""
         if self.log_end_offset > self.recovery_point:
             if now_ms - self._last_flush_ms < self.config.flush_ms:
-                if self._local.has_closed_since_sync:
-                    with self._io():
-                        self._local.sync(closed_only=True)
                 return
             self.flush()
         self._last_flush_ms = now_ms
+
+    def flush_closed(self) -> None:
+        """Bring the segments that are closed to disk; any thread may call this.
+
+        It bounds how much a start after a crash has to recover.
+        """
+        if self._local.has_closed_since_sync:
+            with self._io():
+                self._local.sync(closed_only=True)
 
     def close(self) -> None:
         """Flush, and leave the files as a start without recovery needs them."""
@@ -367,24 +380,16 @@ class Log:
             self._epoch_checkpoint.store(self.directory, self.leader_epochs)
         self.is_closed = True
 
-    def rename_for_deletion(self) -> Path:
-        """Stop serving the log, under a name by which nobody takes it for a partition's.
-
-        `Logs.delete` also takes it out of the checkpoints and removes it later.
-        """
-        return self.set_aside(DirectoryState.DELETED)
-
     def set_aside(self, state: DirectoryState) -> Path:
         """Stop serving the log and rename its directory; return the new path.
 
-        Readers that hold a region finish.
+        Readers that hold a region finish. Durable when the log dir has been synced.
         """
         with self._io():
             # First, as a flush in another thread may find the directory gone from here on.
             self.is_closed = True
             name = set_aside_directory(self.topic_partition, state)
             self._local.directory = self.directory.rename(self.directory.with_name(name))
-            sync_directory(self.directory.parent)
         return self.directory
 
     def remove_deleted_files(self, now_ms: int) -> None:

@@ -16,6 +16,7 @@ from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.checkpoint import read_offsets_or_none, sync_directory, write_offsets
 from storage.clean_shutdown import take_marker, write_marker
 from storage.config import LogConfig
+from storage.deleted_files import DeletedFiles
 from storage.directory_health import DirectoryHealth, offline_on_failure
 from storage.directory_lock import DirectoryLock
 from storage.errors import CorruptCheckpointError, CorruptLogError
@@ -51,7 +52,7 @@ class LogDirectory:
         self.health = DirectoryHealth(path, on_offline)
         self.is_loaded = False
         """Whether every log in it has been opened, so that an orderly stop may say so."""
-        self._deleted: list[tuple[int | None, Path]] = []
+        self._deleted = DeletedFiles()
         # Checkpoints are written by the owner and by a thread that does so now and then.
         self._checkpoint_lock = Lock()
         with self._io():
@@ -158,17 +159,22 @@ class LogDirectory:
 
     def remove_later(self, directory: Path) -> None:
         """Have a partition's directory, renamed already, removed by `remove_due`."""
-        self._deleted.append((None, directory))
+        self._deleted.add([directory])
 
     def remove_due(self, now_ms: int, delay_ms: int) -> None:
-        """Remove directories that have waited for `delay_ms` since the first call that saw them."""
-        dated = [(now_ms + delay_ms if due is None else due, path) for due, path in self._deleted]
+        """Remove directories that have waited for `delay_ms` since the first call that saw them.
+
+        Any one thread may call this. What cannot be removed, the next start finds.
+        """
         with self._io():
-            for due_ms, path in dated:
-                if due_ms <= now_ms:
-                    shutil.rmtree(path)
-                    log.info("directory.removed", path=str(path))
-        self._deleted = [(due_ms, path) for due_ms, path in dated if due_ms > now_ms]
+            for path in self._deleted.take_due(now_ms, delay_ms):
+                shutil.rmtree(path)
+                log.info("directory.removed", path=str(path))
+
+    def sync(self) -> None:
+        """Make the names of partitions' directories durable."""
+        with self._io():
+            sync_directory(self.path)
 
     def write_recovery_points(self, logs: Iterable[Log]) -> None:
         """Write how far each log is known to be on disk."""

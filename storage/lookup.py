@@ -66,6 +66,12 @@ def largest_timestamp(segment: Segment) -> TimeIndexEntry:
     return TimeIndexEntry(segment.index.max_timestamp_ms, segment.index.max_timestamp_offset)
 
 
+def newest_ms(segment: Segment) -> int:
+    """Return how late the records in `segment` are; where none says, when the last was written."""
+    timestamp_ms = largest_timestamp(segment).timestamp_ms
+    return timestamp_ms if timestamp_ms >= 0 else segment.files.modified_ms()
+
+
 def position_of_time(segment: Segment, timestamp_ms: int, start_offset: Offset) -> int:
     """Return where a scan for the first record that is not older than the time has to start."""
     _ = segment.file

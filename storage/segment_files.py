@@ -39,6 +39,10 @@ class SegmentFiles:
         present = [path for path in self._paths() if path.exists()]
         return [path.rename(path.with_name(path.name + DELETED_SUFFIX)) for path in present]
 
+    def modified_ms(self) -> int:
+        """When the log file was last written."""
+        return self._log_path().stat().st_mtime_ns // 1_000_000
+
     def sync(self) -> None:
         """Return when all files are on disk."""
         for path in self._paths():

@@ -36,6 +36,10 @@ class SegmentList:
         """The newest segment."""
         return self._segments[-1]
 
+    def at(self, slot: int) -> Segment:
+        """The segment in `slot`, counted from the oldest one."""
+        return self._segments[slot]
+
     def add(self, segment: Segment) -> None:
         """Take a segment in."""
         insort(self._segments, segment, key=_base_offset)

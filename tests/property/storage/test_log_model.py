@@ -8,6 +8,7 @@ at all of it. A crash of the process loses nothing that was written; that of the
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -19,6 +20,7 @@ from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import assign_offsets, read_header, read_records
 from storage.config import LogConfig
 from storage.errors import OffsetOutOfRangeError
+from storage.expiry import delete_expired
 from storage.log import Log
 from tests.unit.storage.logs import NOW_MS, Batch, batch_of, check_files, open_log, split
 
@@ -26,6 +28,7 @@ INTERVAL = 150
 CONFIG = LogConfig(
     segment_bytes=2_500, index_interval_bytes=INTERVAL, segment_index_bytes=100, segment_ms=2_500
 )
+EXPIRY_MS = 3_500
 TIMES = st.lists(
     st.one_of(st.integers(0, 3_000), st.sampled_from([-1, 5, 5, 10**6])), min_size=1, max_size=5
 )
@@ -112,6 +115,49 @@ class LogAgainstModel(RuleBasedStateMachine):
         gone = [batch for batch in self.batches if batch.base_offset < first]
         assert all(batch.last_offset < self.start for batch in gone)
         self.batches = self.batches[len(gone) :]
+
+    @rule(share=st.floats(0, 1), limit=st.integers(0, 6_000), age=st.integers(0, 3_500))
+    def delete_expired(self, share: float, limit: int, age: int) -> None:
+        """Retention takes a run of whole segments from the front, all of them committed."""
+        high_watermark = self.start + int(share * (self.end - self.start))
+        config = replace(CONFIG, retention_bytes=limit, retention_ms=age)
+        expected = self.naively_expired(config, high_watermark)
+        self.log.update_config(config)
+        count = delete_expired(self.log, Offset(high_watermark), EXPIRY_MS, max_segments=1_000)
+        self.log.update_config(CONFIG)
+        assert count == expected
+        first = self.log.segments[0].base_offset
+        self.start = max(self.start, first)
+        self.batches = [batch for batch in self.batches if batch.base_offset >= first]
+
+    def naively_expired(self, config: LogConfig, high_watermark: int) -> int:
+        """How many segments go, one at a time, by looking at every batch of each."""
+        bases = [int(segment.base_offset) for segment in self.log.segments]
+        ends = [*bases[1:], self.end]
+        there = [
+            (end, [batch for batch in self.batches if base <= batch.base_offset < end])
+            for base, end in zip(bases, ends, strict=True)
+        ]
+
+        def is_below_start() -> bool:
+            return len(there) > 1 and there[0][0] <= self.start
+
+        def is_superfluous() -> bool:
+            rest = sum(len(batch.data) for _, batches in there[1:] for batch in batches)
+            return rest >= (config.retention_bytes or 0)
+
+        def is_old() -> bool:
+            times = [batch.max_timestamp_ms for batch in there[0][1]]
+            # Without any time the file's own counts, which is now.
+            newest = max(times, default=-1)
+            return newest >= 0 and EXPIRY_MS - newest > (config.retention_ms or 0)
+
+        for rule_says in (is_below_start, is_superfluous, is_old):
+            while there and there[0][0] <= high_watermark and rule_says():
+                if len(there) == 1 and not there[0][1]:
+                    break
+                del there[0]
+        return len(bases) - len(there)
 
     @rule(ahead=st.integers(0, 10))
     def start_anew(self, ahead: int) -> None:

@@ -90,3 +90,24 @@ async def test_stopping_waits_for_what_runs_and_lets_nothing_begin(scheduler: Sc
     may_end.set()
     await asyncio.wait_for(stopping, TIMEOUT_S)
     assert task.run_count == len(began.threads) == 1
+
+
+async def test_a_task_in_the_loop_may_give_way(scheduler: Scheduler) -> None:
+    runs = Runs(awaited=2)
+    steps: list[str] = []
+
+    async def run() -> None:
+        steps.append("begins")
+        await asyncio.sleep(0)
+        steps.append("ends")
+        runs()
+
+    scheduler.add(PeriodicTask("t", run, period_ms=1, runs_in_loop=True))
+    await runs.wait()
+    assert steps[:4] == ["begins", "ends", "begins", "ends"]
+
+
+async def test_the_first_run_comes_after_the_delay_alone(scheduler: Scheduler) -> None:
+    runs = Runs(awaited=1)
+    scheduler.add(PeriodicTask("t", runs, delay_ms=1, period_ms=LONGEST_DELAY_MS))
+    await runs.wait()

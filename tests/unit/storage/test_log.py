@@ -17,6 +17,7 @@ from storage.errors import (
     TruncatedRegionError,
     UnexpectedOffsetError,
 )
+from storage.layout import DirectoryState
 from storage.leader_epochs import EpochEntry
 from storage.log import Log
 from tests.unit.storage.logs import (
@@ -480,13 +481,16 @@ def test_every_append_is_flushed_if_the_topic_asks_for_it(tmp_path: Path) -> Non
     assert log.recovery_point == 6
 
 
-def test_closed_segments_are_flushed_when_it_is_due(log: Log) -> None:
+def test_closed_segments_can_be_flushed_alone(log: Log) -> None:
     fill(log, 5)
+    log.flush_closed()
     log.flush_if_due(NOW_MS)
     assert log.recovery_point == 0
     log.roll(NOW_MS)
     fill(log, 5)
     log.flush_if_due(NOW_MS)
+    assert log.recovery_point == 0
+    log.flush_closed()
     assert log.recovery_point == 5
 
 
@@ -600,7 +604,7 @@ def test_closing_twice_is_closing_once(log: Log) -> None:
 def test_a_log_set_aside_has_a_name_of_its_own(log: Log) -> None:
     fill(log, 3)
     region = log.read(Offset(0), 10_000, end_offset=Offset(3), min_one_batch=True)
-    path = log.rename_for_deletion()
+    path = log.set_aside(DirectoryState.DELETED)
     assert path.name.startswith("orders-0.")
     assert path.name.endswith("-delete")
     assert path.is_dir()
@@ -612,7 +616,7 @@ def test_a_flush_of_a_log_that_is_being_deleted_is_no_disk_failure(log: Log) -> 
     log.roll(NOW_MS)
     fill(log, 3)
     home = log.directory
-    log.rename_for_deletion()
+    log.set_aside(DirectoryState.DELETED)
     # As a flush in another thread may have it, which took the path before.
     log._local.directory = home
     log.flush()

@@ -38,6 +38,8 @@ async def delete_expired_logs(
     for each in logs:
         if not each.config.is_compacted:
             deleted_count += await _delete_expired(each, high_watermark_of, now_ms)
+        # Else the files of every segment that was ever read would stay open.
+        each.release_closed()
         await give_way()
     log.debug("retention.ended", segment_count=deleted_count)
 

@@ -135,6 +135,7 @@ class Node:
                 ),
                 now_ms=now_ms(),
                 on_offline=self._on_directory_failed,
+                recovery_threads=self._config.num_recovery_threads_per_data_dir,
             )
 
         logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)

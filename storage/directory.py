@@ -7,6 +7,7 @@ One thread owns this, too. Another one may call what says so.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import structlog
@@ -40,11 +41,13 @@ class Logs:
         config_of: Callable[[str], LogConfig],
         now_ms: int,
         on_offline: Callable[[Path], None] = lambda _path: None,
+        recovery_threads: int = 1,
     ) -> "Logs":
         """Lock the log dirs at `paths` and open all logs in them, recovering those that need it.
 
-        `config_of` tells the config of a topic by its name. `on_offline` is called with the path
-        of a log dir that fails, now or later, in the thread that met the failure.
+        All log dirs are loaded at the same time, each by `recovery_threads` threads. `config_of`
+        tells the config of a topic by its name; any of them may ask. `on_offline` is called with
+        the path of a log dir that fails, now or later, in the thread that met the failure.
 
         Raises:
             LogDirLockedError: another process uses one of the log dirs.
@@ -56,8 +59,7 @@ class Logs:
         directories, offline = _open_directories(paths, on_offline)
         logs = cls(directories, offline)
         try:
-            for directory in directories:
-                logs._load(directory, config_of, now_ms)
+            logs._load(config_of, now_ms, recovery_threads)
             logs._check_any_online()
         except BaseException:
             for directory in directories:
@@ -66,14 +68,23 @@ class Logs:
         return logs
 
     def _load(
-        self, directory: LogDirectory, config_of: Callable[[str], LogConfig], now_ms: int
+        self, config_of: Callable[[str], LogConfig], now_ms: int, recovery_threads: int
     ) -> None:
-        try:
-            for each in directory.load_logs(lambda partition: config_of(partition.topic), now_ms):
-                self._add(each, directory)
-        except LogDirOfflineError:
-            # Reported where it happened; the other log dirs go on.
-            return
+        def load(directory: LogDirectory) -> list[Log]:
+            try:
+                return directory.load_logs(
+                    lambda partition: config_of(partition.topic), now_ms, recovery_threads
+                )
+            except LogDirOfflineError:
+                # Reported where it happened; the other log dirs go on.
+                return []
+
+        with ThreadPoolExecutor(max(1, len(self._directories)), "log-loading-") as threads:
+            for directory, logs in zip(
+                self._directories, threads.map(load, self._directories), strict=True
+            ):
+                for each in logs:
+                    self._add(each, directory)
 
     def _add(self, new: Log, directory: LogDirectory) -> None:
         partition = new.topic_partition

@@ -134,6 +134,13 @@ def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: Offs
         is_last = slot == len(segments) - 1
         limit = None if is_last else segments[slot + 1].base_offset
         cut_bytes = recovery.recover_segment(segment, epochs, limit)
+        log.info(
+            "segment.recovered",
+            partition=segment.files.directory.name,
+            base_offset=segment.base_offset,
+            size_bytes=segment.size_bytes,
+            segments_left=len(segments) - 1 - slot,
+        )
         if cut_bytes:
             log.warning(
                 "log.cut",

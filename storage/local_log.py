@@ -109,6 +109,9 @@ class LocalLog:
         """Close the active segment and begin one at `base_offset`."""
         closed = self._active
         closed.close()
+        if len(self.segments) > 1:
+            # Few read as far back as that. Files of all segments ever written would be too many.
+            self.segments.at(-2).release()
         self._clock_ms = now_ms
         self._active = self._create_segment(base_offset)
         self.segments.add(self._active)
@@ -149,6 +152,12 @@ class LocalLog:
             self._truncation_count += 1
             self.log_end_offset = offset
             self.recovery_point = min(self.recovery_point, offset)
+
+    def release_closed(self) -> None:
+        """Close the files of segments that nobody appends to; the next reader opens them again."""
+        for segment in self.segments:
+            if segment is not self._active:
+                segment.release()
 
     def delete_below(self, offset: Offset) -> None:
         """Delete the segments that lie below `offset` as a whole, never the active one."""

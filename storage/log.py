@@ -332,6 +332,10 @@ class Log:
             self.log_start_offset = end_offset
             self.leader_epochs.truncate_from_start(end_offset)
 
+    def release_closed(self) -> None:
+        """Close the files of all but the active segment, until somebody reads there."""
+        self._local.release_closed()
+
     def _check_range(self, offset: Offset, lowest: Offset) -> None:
         if not lowest <= offset <= self._local.log_end_offset:
             raise OffsetOutOfRangeError(

@@ -6,6 +6,7 @@ directory per partition. What an OSError in here means is that the log dir goes 
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -32,6 +33,7 @@ from storage.layout import (
     parse_partition_directory,
     partition_directory,
 )
+from storage.load_progress import LoadProgress
 from storage.log import Log
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from storage.partition_metadata import write_topic_id
@@ -81,26 +83,42 @@ class LogDirectory:
                 write_meta_properties(self.path / META_PROPERTIES, self.meta)
 
     def load_logs(
-        self, config_of: Callable[[TopicPartition], LogConfig], now_ms: int
-    ) -> Iterator[Log]:
+        self, config_of: Callable[[TopicPartition], LogConfig], now_ms: int, thread_count: int = 1
+    ) -> list[Log]:
         """Open every log in the directory, recovering it if the last stop was not orderly.
 
         A log that cannot be opened because of damage is left alone and reported.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
         """
-        self.is_loaded = True
-        for partition in self._partitions():
-            try:
-                yield self._open_log(
-                    partition,
-                    config_of(partition),
-                    now_ms,
-                    recovery_point=self._recovery_points.get(partition, Offset(0)),
-                    log_start_offset=self._log_starts.get(partition, Offset(0)),
-                    was_clean=self.last_shutdown.was_clean,
-                )
-            except (CorruptCheckpointError, CorruptLogError) as error:
-                self.is_loaded = False
-                log.error("log.not_loaded", partition=str(partition), error=str(error))
+        partitions = self._partitions()
+        progress = LoadProgress(self.path, len(partitions), was_clean=self.last_shutdown.was_clean)
+
+        def load(partition: TopicPartition) -> Log | None:
+            loaded = self._load_log(partition, config_of(partition), now_ms)
+            progress.on_loaded()
+            return loaded
+
+        with ThreadPoolExecutor(thread_count, "log-recovery-") as threads:
+            logs = list(threads.map(load, partitions))
+        progress.on_end()
+        self.is_loaded = None not in logs
+        return [each for each in logs if each is not None]
+
+    def _load_log(self, partition: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
+        try:
+            return self._open_log(
+                partition,
+                config,
+                now_ms,
+                recovery_point=self._recovery_points.get(partition, Offset(0)),
+                log_start_offset=self._log_starts.get(partition, Offset(0)),
+                was_clean=self.last_shutdown.was_clean,
+            )
+        except (CorruptCheckpointError, CorruptLogError) as error:
+            log.error("log.not_loaded", partition=str(partition), error=str(error))
+            return None
 
     def create_log(
         self, partition: TopicPartition, config: LogConfig, topic_id: TopicId | None, now_ms: int

@@ -28,6 +28,7 @@ from tests.unit.storage.logs import (
     check_files,
     fill,
     offsets_in,
+    open_files,
     open_log,
     read,
     read_all,
@@ -621,3 +622,16 @@ def test_a_flush_of_a_log_that_is_being_deleted_is_no_disk_failure(log: Log) -> 
     log._local.directory = home
     log.flush()
     assert log.health.failure is None
+
+
+def test_old_segments_do_not_keep_their_files_open(log: Log) -> None:
+    before = open_files()
+    fill(log, 600)
+    assert len(log.segments) > 20
+    # Three of the active one, three of the one before it.
+    assert open_files() <= before + 3
+    assert offsets_in(read_all(log)) == list(range(600))
+    assert open_files() > before + 20
+    log.release_closed()
+    assert open_files() <= before + 3
+    append(log)

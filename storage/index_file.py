@@ -191,13 +191,24 @@ class IndexFile:
     def sync(self) -> None:
         """Return when every entry is on disk; the one method that any thread may call."""
         with self._lock:
-            self._write_pending()
-            # The owner may close its own descriptor meanwhile.
-            descriptor = os.dup(self.fileno())
+            descriptor = self._descriptor_to_sync()
+        if descriptor is None:
+            return
         try:
             os.fdatasync(descriptor)
         finally:
             os.close(descriptor)
+
+    def _descriptor_to_sync(self) -> int | None:
+        if self._descriptor >= 0:
+            self._write_pending()
+            # The owner may close its own descriptor meanwhile.
+            return os.dup(self._descriptor)
+        try:
+            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            # Its segment is out of use since the caller looked.
+            return None
 
     def release(self) -> None:
         """Close the descriptor and be read-only; the next use opens the file again."""

@@ -193,3 +193,14 @@ def test_bytes_that_are_no_whole_entry_are_reported(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
         file.keys[3]
     assert file.keys[-1] == 0
+
+
+def test_syncing_a_released_index_that_was_deleted_since_is_no_failure(tmp_path: Path) -> None:
+    file = IndexFile(tmp_path / "0.index", "ii", 800)
+    file.create()
+    file.append(1, 2)
+    file.finish()
+    file.release()
+    file.sync()
+    file.path.unlink()
+    file.sync()

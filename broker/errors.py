@@ -10,8 +10,28 @@ Clients are told `kafkawire.errors.ApiError`; `as_api_error` makes one of a fail
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from kafkawire.errors import ApiError, ErrorCode
-from storage.errors import BatchTooLargeError, CorruptLogError, OffsetOutOfRangeError
+from storage.errors import (
+    BatchTooLargeError,
+    CorruptLogError,
+    InvalidProducerEpochError,
+    InvalidTransactionStateError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    StorageError,
+)
+
+_CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
+    OffsetOutOfRangeError: ErrorCode.OFFSET_OUT_OF_RANGE,
+    BatchTooLargeError: ErrorCode.RECORD_LIST_TOO_LARGE,
+    CorruptLogError: ErrorCode.CORRUPT_MESSAGE,
+    OutOfOrderSequenceError: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    InvalidProducerEpochError: ErrorCode.INVALID_PRODUCER_EPOCH,
+    InvalidTransactionStateError: ErrorCode.INVALID_TXN_STATE,
+}
 
 
 class ConfigError(ValueError):
@@ -28,10 +48,5 @@ class StartupError(Exception):
 
 def as_api_error(error: Exception) -> ApiError:
     """Return what a client is told about a failure of the storage (StorageError or OSError)."""
-    if isinstance(error, OffsetOutOfRangeError):
-        return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, str(error))
-    if isinstance(error, BatchTooLargeError):
-        return ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, str(error))
-    if isinstance(error, CorruptLogError):
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, str(error))
-    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+    return ApiError(code or ErrorCode.KAFKA_STORAGE_ERROR, str(error))

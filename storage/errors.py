@@ -8,6 +8,10 @@ StorageError
   TruncatedRegionError        a region whose bytes a truncation has taken meanwhile
   CorruptLogError             bytes in a log that are no batch where one must start
   CorruptCheckpointError      a checkpoint file that cannot be read; callers treat it as absent
+  CorruptSnapshotError        a producer snapshot that cannot be read; an older one will do
+  OutOfOrderSequenceError     an idempotent producer's batch, where others are missing before it
+  InvalidProducerEpochError   a batch of an idempotent producer that a newer one has replaced
+  InvalidTransactionStateError  a batch outside of the transaction that its producer has open
   InconsistentTopicIdError    a directory that belongs to another topic of the same name
   InconsistentMetadataError   a log dir that belongs to another broker or cluster
   LogDirLockedError           another process uses the log dir
@@ -22,12 +26,16 @@ __all__ = [
     "BatchTooLargeError",
     "CorruptCheckpointError",
     "CorruptLogError",
+    "CorruptSnapshotError",
     "InconsistentMetadataError",
     "InconsistentTopicIdError",
+    "InvalidProducerEpochError",
+    "InvalidTransactionStateError",
     "LogDirLockedError",
     "LogDirOfflineError",
     "OffsetOutOfRangeError",
     "OffsetOverflowError",
+    "OutOfOrderSequenceError",
     "StorageError",
     "TruncatedRegionError",
     "UnexpectedOffsetError",
@@ -79,6 +87,22 @@ class CorruptLogError(StorageError):
 
 class CorruptCheckpointError(StorageError):
     """A checkpoint file does not follow its format."""
+
+
+class CorruptSnapshotError(StorageError):
+    """A producer snapshot does not follow its format, or its checksum is wrong."""
+
+
+class OutOfOrderSequenceError(StorageError):
+    """Records of the producer are missing before the batch; it must begin a new epoch."""
+
+
+class InvalidProducerEpochError(StorageError):
+    """The batch carries an older producer epoch than the log has seen; its sender is a zombie."""
+
+
+class InvalidTransactionStateError(StorageError):
+    """The producer has a transaction open, and the batch does not belong to it."""
 
 
 class InconsistentTopicIdError(StorageError):

@@ -4,7 +4,7 @@
 - `*.cleaned`: a cleaner was still writing it; removed. With it go the `*.swap` files from its
   offset on, which belong to the same unfinished split of a segment.
 - `*.swap`: complete and on disk; takes the place of the segments whose offsets it covers.
-- an index without a log: removed.
+- an index without a log: removed. (Producer snapshots stand for themselves.)
 
 The order of renames that makes this table right is the cleaner's duty. Source: Kafka's LogLoader.
 """
@@ -23,6 +23,7 @@ from storage.layout import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -35,6 +36,7 @@ log = structlog.get_logger()
 
 NOWHERE: Final = 2**63
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+_SUFFIXES: Final = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
 
 class FoundSegment(NamedTuple):
@@ -45,15 +47,24 @@ class FoundSegment(NamedTuple):
     has_indexes: bool
 
 
-def tidy(directory: Path) -> list[FoundSegment]:
-    """Leave only whole segments in `directory`; return them, oldest first."""
+class Found(NamedTuple):
+    """What is left in a directory: segments, and offsets of producer snapshots; oldest first."""
+
+    segments: list[FoundSegment]
+    snapshot_offsets: list[Offset]
+
+
+def tidy(directory: Path) -> Found:
+    """Leave only whole segments and producer snapshots in `directory`; return them."""
     sizes = _sizes(directory)
     logs = {name.base_offset for name in sizes if name.suffix == LOG_SUFFIX and not name.state}
     # One listing is all that a start after an orderly stop costs.
-    if any(name.state or name.base_offset not in logs for name in sizes):
+    if any(
+        name.state or (name.base_offset not in logs and not _is_snapshot(name)) for name in sizes
+    ):
         _tidy(directory)
         sizes = _sizes(directory)
-    return [
+    segments = [
         FoundSegment(
             name.base_offset,
             size,
@@ -62,6 +73,12 @@ def tidy(directory: Path) -> list[FoundSegment]:
         for name, size in sizes.items()
         if name.suffix == LOG_SUFFIX
     ]
+    return Found(segments, [name.base_offset for name in sizes if _is_snapshot(name)])
+
+
+def _is_snapshot(name: SegmentFileName) -> bool:
+    """Whether this is a producer snapshot in use."""
+    return name.suffix == PRODUCER_SNAPSHOT_SUFFIX and not name.state
 
 
 def _tidy(directory: Path) -> None:
@@ -105,7 +122,7 @@ def _remove_orphans(directory: Path) -> None:
 
 
 def _list(directory: Path) -> list[SegmentFileName]:
-    return list(_sizes(directory))
+    return [name for name in _sizes(directory) if not _is_snapshot(name)]
 
 
 def _sizes(directory: Path) -> dict[SegmentFileName, int]:
@@ -114,7 +131,7 @@ def _sizes(directory: Path) -> dict[SegmentFileName, int]:
     with os.scandir(directory) as entries:
         for entry in entries:
             name = parse_segment_file(entry.name)
-            if name is not None and name.suffix in SEGMENT_SUFFIXES:
+            if name is not None and name.suffix in _SUFFIXES:
                 sizes[name] = entry.stat().st_size
     return dict(sorted(sizes.items()))
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import structlog
 
 from kafkawire.ids import Offset
-from storage import epoch_checkpoint, leftover, recovery
+from storage import epoch_checkpoint, leftover, producer_replay, producer_snapshots, recovery
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.layout import LEADER_EPOCH_CHECKPOINT
 from storage.leader_epochs import EpochEntry, LeaderEpochs
+from storage.producer_state import ProducerState
 from storage.segment import Segment
 from storage.segment_list import SegmentList
 
@@ -29,6 +30,9 @@ class LoadedLog:
     epochs: LeaderEpochs
     stored_epochs: tuple[EpochEntry, ...]
     """What the checkpoint on disk says of them."""
+    producers: ProducerState
+    snapshot_offset: Offset
+    """Up to where the newest producer snapshot reaches."""
     discarded: list[Path]
     """Files that are out of use, and may be removed."""
     log_start_offset: Offset
@@ -53,10 +57,13 @@ def load_log(
     """
     found = leftover.tidy(directory)
     segments = [
-        Segment(directory, each.base_offset, each.size_bytes, config, now_ms) for each in found
+        Segment(directory, each.base_offset, each.size_bytes, config, now_ms)
+        for each in found.segments
     ]
     if was_clean:
-        _check_indexes([segments[n] for n, each in enumerate(found) if not each.has_indexes])
+        _check_indexes(
+            [segments[n] for n, each in enumerate(found.segments) if not each.has_indexes]
+        )
     else:
         below = segments[: _first_to_recover(segments, recovery_point)]
         _check_indexes(below, sample=True)
@@ -64,7 +71,14 @@ def load_log(
     stored_epochs = epochs.entries
     discarded: list[Path] = []
     is_whole = was_clean and _resume_last(segments)
+    snapshots = found.snapshot_offsets
     if not is_whole:
+        # Those behind are made again: a truncation may not have been on disk, nor a removal.
+        trusted = (
+            segments[_first_to_recover(segments, recovery_point)].base_offset if segments else 0
+        )
+        producer_snapshots.remove(directory, (each for each in snapshots if each > trusted))
+        snapshots = [each for each in snapshots if each <= trusted]
         discarded += _recover(segments, epochs, recovery_point)
     if segments and segments[-1].next_offset < log_start_offset:
         discarded += _discard(segments, 0, f"the log begins at {log_start_offset} only")
@@ -77,10 +91,18 @@ def load_log(
     end = segments[-1].next_offset
     epochs.truncate_from_end(end)
     epochs.truncate_from_start(start)
+    bases = [segment.base_offset for segment in segments]
+    snapshots = producer_snapshots.remove_stray(directory, snapshots, bases, end)
+    producers = ProducerState()
+    # An orderly stop leaves a snapshot; where there was none, nobody wrote who has to be known.
+    if snapshots or not is_whole:
+        producer_replay.rebuild(producers, directory, segments, snapshots, end)
     return LoadedLog(
         segments=SegmentList(segments),
         epochs=epochs,
         stored_epochs=stored_epochs,
+        producers=producers,
+        snapshot_offset=max(snapshots, default=Offset(0)),
         discarded=discarded,
         log_start_offset=start,
         log_end_offset=end,

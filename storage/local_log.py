@@ -1,7 +1,8 @@
 """The segments of one log as one sequence of offsets (edge).
 
 Invariants: offsets grow without overlap from segment to segment; `log_end_offset` is raised after a
-batch stands in the file, never before; everything below `recovery_point` is on disk.
+batch stands in the file, never before; everything below `recovery_point` is on disk; `producers`
+knows who wrote below `log_end_offset`.
 
 One thread owns it. Another one may call `sync`.
 """
@@ -13,6 +14,7 @@ import structlog
 
 from kafkawire.ids import Offset
 from kafkawire.records import BatchHeader
+from storage import producer_replay, producer_snapshots
 from storage.checkpoint import sync_directory
 from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles
@@ -32,9 +34,12 @@ class LocalLog:
         self.segments = loaded.segments
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
+        self.producers = loaded.producers
+        """Whoever calls `append` for a producer's batch tells it; `append_all` does so itself."""
         self.deleted_files = DeletedFiles(loaded.discarded)
         self._active = loaded.segments.last
         self._clock_ms = now_ms
+        self._snapshot_offset = loaded.snapshot_offset
         self._empty_region: FileRegion | None = None
         # Guards the recovery point against a sync that began before a truncation.
         self._truncation_lock = Lock()
@@ -72,12 +77,23 @@ class LocalLog:
         ):
             active.append_all(data, headers)
             self.log_end_offset = Offset(last_offset + 1)
+            self._note_producers(data, headers)
             return
         position = 0
         for header in headers:
             batch = data[position : position + header.size_bytes]
             base, last = Offset(header.base_offset), Offset(header.last_offset)
             self.append(batch, base, last, header.max_timestamp_ms, now_ms)
+            self._note_producers(batch, [header])
+            position += header.size_bytes
+
+    def _note_producers(self, data: memoryview, headers: list[BatchHeader]) -> None:
+        position = 0
+        for header in headers:
+            if header.producer_id >= 0:
+                is_control = header.is_control
+                marker = producer_replay.read_marker(data[position:]) if is_control else None
+                self.producers.replay(header, marker)
             position += header.size_bytes
 
     def read(
@@ -115,6 +131,8 @@ class LocalLog:
         self._clock_ms = now_ms
         self._active = self._create_segment(base_offset)
         self.segments.add(self._active)
+        producer_snapshots.write_snapshot(self.directory, base_offset, self.producers)
+        self._snapshot_offset = base_offset
         log.info(
             "segment.rolled",
             partition=self.directory.name,
@@ -136,6 +154,7 @@ class LocalLog:
         self._delete(self.segments.remove_above(offset))
         self._active = self.segments.last
         self._end_at(self._active.truncate_to(offset))
+        self._reload_producers()
 
     def restart_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
@@ -145,6 +164,22 @@ class LocalLog:
         self._active = self._create_segment(offset)
         self.segments.replace(self._active)
         self._end_at(offset)
+        self.producers.clear()
+        self._snapshot_offset = Offset(0)
+        offsets = producer_snapshots.snapshot_offsets(self.directory)
+        producer_snapshots.remove(self.directory, offsets)
+
+    def _reload_producers(self) -> None:
+        """Forget what producers wrote behind the end."""
+        offsets = producer_snapshots.snapshot_offsets(self.directory)
+        behind = [offset for offset in offsets if offset > self.log_end_offset]
+        producer_snapshots.remove(self.directory, behind)
+        kept = offsets[: len(offsets) - len(behind)]
+        self._snapshot_offset = max(kept, default=Offset(0))
+        if len(self.producers):
+            producer_replay.rebuild(
+                self.producers, self.directory, self.segments, kept, self.log_end_offset
+            )
 
     def _end_at(self, offset: Offset) -> None:
         self._empty_region = None
@@ -208,7 +243,17 @@ class LocalLog:
     def close(self) -> None:
         """Sync, and leave the files as a start without recovery needs them."""
         self._active.close()
+        self._write_last_snapshot()
         self.sync()
         for segment in self.segments:
             segment.release()
         self._empty_region = None
+
+    def _write_last_snapshot(self) -> None:
+        """Leave behind what is known of the producers, on disk if that is anything."""
+        end_offset = self.log_end_offset
+        if end_offset > self._snapshot_offset:
+            producer_snapshots.write_snapshot(
+                self.directory, end_offset, self.producers, is_durable=len(self.producers) > 0
+            )
+            self._snapshot_offset = end_offset

@@ -23,6 +23,7 @@ from storage.errors import BatchTooLargeError, InconsistentTopicIdError, OffsetO
 from storage.layout import PARTITION_METADATA, DirectoryState, set_aside_directory
 from storage.loading import LoadedLog, load_log
 from storage.local_log import LocalLog
+from storage.producer_entry import WrittenBatch
 from storage.replicated import check_replicated
 from storage.segment import FileRegion, Segment
 from storage.time_search import TimestampOffset
@@ -62,6 +63,8 @@ class Log:
         self.log_start_offset = loaded.log_start_offset
         self.leader_epochs = loaded.epochs
         """To be changed by the log's own methods only."""
+        self.producers = loaded.producers
+        """Who wrote what; likewise."""
         self.is_closed = False
         self._last_flush_ms = now_ms
         self._local = local
@@ -170,7 +173,12 @@ class Log:
     ) -> AppendInfo:
         """Append one validated batch: offsets, epoch and time are written into `batch` in place.
 
+        A batch that its producer has written already is not appended again; the answer tells where
+        it stands, which is below `log_end_offset`.
+
         Raises:
+            OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTransactionStateError: the
+                producer may not write this batch now; nothing was appended.
             BatchTooLargeError: the batch is larger than a segment; nothing was appended.
             LogDirOfflineError: the disk failed, now or before; nothing was appended.
         """
@@ -182,6 +190,9 @@ class Log:
             raise BatchTooLargeError(
                 f"a batch of {len(batch)} bytes for segments of {config.segment_bytes}"
             )
+        producer_id = header.producer_id
+        if producer_id >= 0 and (duplicate := self.producers.find_duplicate(header)) is not None:
+            return self._repeated(duplicate)
         base_offset = local.log_end_offset
         last_offset = Offset(base_offset + header.last_offset_delta)
         timestamp_ms, append_time_ms = header.max_timestamp_ms, NO_APPEND_TIME
@@ -196,9 +207,15 @@ class Log:
             local.append(batch, base_offset, last_offset, timestamp_ms, now_ms)
         except OSError as error:
             raise self.health.fail(error) from error
+        if producer_id >= 0:
+            self.producers.on_append(header, last_offset, timestamp_ms)
         if local.log_end_offset - local.recovery_point >= config.flush_messages:
             self.flush()
         return AppendInfo(base_offset, last_offset, append_time_ms, self.log_start_offset)
+
+    def _repeated(self, batch: WrittenBatch) -> AppendInfo:
+        last_offset, time_ms = Offset(batch.last_offset), batch.timestamp_ms
+        return AppendInfo(batch.base_offset, last_offset, time_ms, self.log_start_offset)
 
     def append_as_follower(self, data: memoryview, now_ms: int) -> AppendInfo | None:
         """Append the whole batches in `data` as the leader wrote them; None if there is none.

@@ -5,7 +5,13 @@ from pathlib import Path
 
 from kafkawire.ids import Offset
 from storage.config import LogConfig
-from storage.layout import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_file
+from storage.layout import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    SEGMENT_SUFFIXES,
+    segment_file,
+)
 from storage.log_file import LogFile
 
 
@@ -60,5 +66,6 @@ class SegmentFiles:
 
     def _paths(self) -> list[Path]:
         return [
-            segment_file(self.directory, self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES
+            segment_file(self.directory, self.base_offset, suffix)
+            for suffix in (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
         ]

@@ -434,7 +434,7 @@ def test_what_a_crash_left_half_done_is_tidied(directory: Path) -> None:
 
 def test_files_that_are_not_ours_stay(directory: Path) -> None:
     closed(directory)
-    names = [f"{0:020d}.snapshot", f"{0:020d}.snapshot.deleted", "notes.txt", "00.log"]
+    names = [f"{0:020d}.checkpoint", f"{0:020d}.other.deleted", "notes.txt", "00.log"]
     for name in names:
         (directory / name).write_bytes(b"theirs")
     open_log(directory).close()

@@ -1,0 +1,96 @@
+"""What a log knows of one producer (decision module, no I/O).
+
+Sequence numbers count the records of one producer in one partition, from 0 in each epoch, and go on
+with 0 after 2^31 - 1. Kafka keeps the last five batches of each producer, as that many may be under
+way at once. Source: KIP-98, KIP-360, and Kafka's ProducerStateEntry.
+"""
+
+from typing import Final, NamedTuple
+
+from kafkawire.ids import Offset
+
+RETAINED_BATCHES: Final = 5
+MAX_SEQUENCE: Final = 2**31 - 1
+NO_PRODUCER_EPOCH: Final = -1
+NO_COORDINATOR_EPOCH: Final = -1
+NO_OFFSET: Final = Offset(-1)
+NO_TIMESTAMP: Final = -1
+
+
+class WrittenBatch(NamedTuple):
+    """A batch of a producer that stands in the log; sequences and offsets are inclusive."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def base_sequence(self) -> int:
+        """Sequence number of the first record."""
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+    @property
+    def base_offset(self) -> Offset:
+        """Offset of the first record."""
+        return Offset(self.last_offset - self.offset_delta)
+
+
+class ProducerEntry:
+    """One producer: its epoch, its last batches, and whether a transaction is open."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp_ms",
+        "next_sequence",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp_ms = NO_TIMESTAMP
+        self.transaction_first_offset = NO_OFFSET
+        """Where the open transaction begins; -1 without one."""
+        self.batches: list[WrittenBatch] = []
+        """The oldest first, at most `RETAINED_BATCHES`, all of `epoch`."""
+        self.next_sequence = 0
+        """What the next batch of `epoch` must begin with."""
+
+    @property
+    def has_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self.transaction_first_offset != NO_OFFSET
+
+    @property
+    def last_batch(self) -> WrittenBatch | None:
+        """The newest batch of the current epoch, if it wrote any."""
+        return self.batches[-1] if self.batches else None
+
+    def find(self, base_sequence: int, last_sequence: int) -> WrittenBatch | None:
+        """Return the batch that holds exactly these sequences, if it is known."""
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.base_sequence == base_sequence:
+                return batch
+        return None
+
+    def add(self, epoch: int, batch: WrittenBatch) -> None:
+        """Note a batch that was written under `epoch`."""
+        self.move_to(epoch)
+        batches = self.batches
+        if len(batches) == RETAINED_BATCHES:
+            del batches[0]
+        batches.append(batch)
+        self.next_sequence = (batch.last_sequence + 1) & MAX_SEQUENCE
+        self.last_timestamp_ms = batch.timestamp_ms
+
+    def move_to(self, epoch: int) -> None:
+        """Adopt `epoch`; batches of another one count no more."""
+        if self.epoch != epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.next_sequence = 0

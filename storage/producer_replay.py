@@ -1,0 +1,78 @@
+"""What is known of the producers, told from a log's files (edge: reads, and writes snapshots).
+
+The newest snapshot says most of it, and the batches from there on the rest. Source: Kafka's
+UnifiedLog.rebuildProducerState.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+from kafkawire.errors import CorruptBatchError
+from kafkawire.ids import Offset
+from kafkawire.records import BatchHeader, EndTransactionMarker, read_control_batch
+from storage import producer_snapshots
+from storage.batch_scan import walk_headers
+from storage.errors import CorruptLogError
+from storage.producer_state import ProducerState
+from storage.segment import Segment
+
+log = structlog.get_logger()
+
+
+def rebuild(
+    state: ProducerState,
+    directory: Path,
+    segments: Iterable[Segment],
+    snapshots: Iterable[Offset],
+    end_offset: Offset,
+) -> None:
+    """Make `state` what the batches of `segments`, all there are, and `snapshots` say.
+
+    `snapshots` are offsets of those that may be trusted. Segments that begin behind the one that
+    is used get one of their own, so that this much need not be read again.
+    """
+    start, entries = producer_snapshots.read_newest(directory, snapshots)
+    state.load(entries)
+    segments = list(segments)
+    ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
+    for segment, end in zip(segments, ends, strict=True):
+        if segment.base_offset > start:
+            producer_snapshots.write_snapshot(directory, segment.base_offset, state)
+        if segment.size_bytes and start < end:
+            try:
+                _replay(state, segment, start)
+            except CorruptLogError as error:
+                # What lies before damage is served; producers are known as far as it goes.
+                log.error("log.damaged", path=str(error.path), error=str(error))
+            if not segment.is_active:
+                segment.release()
+
+
+def _replay(state: ProducerState, segment: Segment, start: Offset) -> None:
+    """Replay the batches of `segment` from the offset `start` on."""
+    position = 0
+    if start > segment.base_offset:
+        place = segment.find(start)
+        if place is None:
+            return
+        position = place.position
+    for at, header in walk_headers(segment.file, position, segment.size_bytes):
+        if header.producer_id >= 0:
+            state.replay(header, _marker(segment, at, header))
+
+
+def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    return (
+        read_marker(segment.file.read(position, header.size_bytes)) if header.is_control else None
+    )
+
+
+def read_marker(batch: bytes | memoryview) -> EndTransactionMarker | None:
+    """Return what a control batch says about its producer's transaction, if it says anything."""
+    try:
+        return read_control_batch(batch)
+    except CorruptBatchError as error:
+        log.error("marker.ignored", error=str(error))
+        return None

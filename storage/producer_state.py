@@ -1,0 +1,205 @@
+"""Who has written what into a log, so that nothing is written twice (decision module, no I/O).
+
+Holds the producers of one log, up to its end. A leader asks `find_duplicate` before it appends, and
+tells of what it wrote; what a follower or a start reads from a log is replayed without questions.
+Invariant: what a producer's entry says follows from the batches below the log's end alone, in their
+order. Source: KIP-98, KIP-360, and Kafka's ProducerStateManager and ProducerAppendInfo.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from kafkawire.ids import Offset
+from kafkawire.records import BatchHeader, EndTransactionMarker
+from storage.errors import (
+    InvalidProducerEpochError,
+    InvalidTransactionStateError,
+    OutOfOrderSequenceError,
+)
+from storage.producer_entry import (
+    MAX_SEQUENCE,
+    NO_OFFSET,
+    NO_PRODUCER_EPOCH,
+    RETAINED_BATCHES,
+    ProducerEntry,
+    WrittenBatch,
+)
+
+_TRANSACTIONAL: Final = 0x10
+
+
+class LastRecord(NamedTuple):
+    """The newest record of a producer, which compaction keeps; None if its epoch wrote none."""
+
+    offset: Offset | None
+    producer_epoch: int
+
+
+class ProducerState:
+    """All producers that a log knows, and the transactions that are not over."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        # First offset -> producer id, and first offset -> offset of the marker; both ascending.
+        self._open: dict[Offset, int] = {}
+        self._ended: dict[Offset, Offset] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ProducerEntry]:
+        return iter(list(self._entries.values()))
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        """Return what is known of a producer."""
+        return self._entries.get(producer_id)
+
+    # What a leader asks
+
+    def find_duplicate(self, header: BatchHeader) -> WrittenBatch | None:
+        """Return what was written already of a producer's batch; None if it is to be written now.
+
+        Raises:
+            OutOfOrderSequenceError: records of the producer are missing before this batch.
+            InvalidProducerEpochError: a newer incarnation of the producer has written since.
+            InvalidTransactionStateError: outside of the transaction that the producer has open.
+        """
+        entry = self._entries.get(header.producer_id)
+        # Without state any sequence will do: retention may have removed all that there was.
+        if entry is None or (
+            header.base_sequence == entry.next_sequence
+            and header.producer_epoch == entry.epoch
+            and entry.transaction_first_offset < 0
+        ):
+            return None
+        return self._check(entry, header)
+
+    def _check(self, entry: ProducerEntry, header: BatchHeader) -> WrittenBatch | None:
+        if header.producer_epoch == entry.epoch:
+            duplicate = entry.find(header.base_sequence, header.last_sequence)
+            if duplicate is not None:
+                return duplicate
+        if header.producer_epoch < entry.epoch:
+            raise InvalidProducerEpochError(
+                f"producer {entry.producer_id} writes with epoch {header.producer_epoch}, "
+                f"epoch {entry.epoch} has written since"
+            )
+        is_new_epoch = header.producer_epoch != entry.epoch
+        expected = 0 if is_new_epoch else entry.next_sequence
+        if header.base_sequence != expected and entry.epoch != NO_PRODUCER_EPOCH:
+            raise OutOfOrderSequenceError(
+                f"producer {entry.producer_id} sends sequence {header.base_sequence} in epoch "
+                f"{header.producer_epoch}, {expected} comes next"
+            )
+        if entry.has_transaction and not header.is_transactional:
+            raise InvalidTransactionStateError(
+                f"producer {entry.producer_id} has a transaction open since offset "
+                f"{entry.transaction_first_offset}, and writes outside of it"
+            )
+        return None
+
+    # What stands in the log now
+
+    def on_append(self, header: BatchHeader, last_offset: Offset, timestamp_ms: int) -> None:
+        """Note that the batch of `header`, no control batch, ends at `last_offset` in the log.
+
+        `timestamp_ms` is the largest of its records as they stand in the log.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
+        if header.producer_epoch != entry.epoch:
+            entry.move_to(header.producer_epoch)
+        # As `ProducerEntry.add`, which costs twice as much (benchmarks/micro/test_producers.py).
+        delta = header.last_offset_delta
+        last_sequence = header.base_sequence
+        if last_sequence >= 0:
+            last_sequence = (last_sequence + delta) & MAX_SEQUENCE
+        batches = entry.batches
+        if len(batches) == RETAINED_BATCHES:
+            del batches[0]
+        batches.append(
+            tuple.__new__(WrittenBatch, (last_sequence, last_offset, delta, timestamp_ms))
+        )
+        entry.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
+        entry.last_timestamp_ms = timestamp_ms
+        if header.attributes & _TRANSACTIONAL and entry.transaction_first_offset < 0:
+            entry.transaction_first_offset = Offset(last_offset - delta)
+            self._open[entry.transaction_first_offset] = entry.producer_id
+
+    def replay(self, header: BatchHeader, marker: EndTransactionMarker | None = None) -> None:
+        """Note a batch as it stands in the log; `marker` is what a control batch holds, if any."""
+        if header.producer_id < 0:
+            return
+        if not header.is_control:
+            self.on_append(header, Offset(header.last_offset), header.max_timestamp_ms)
+        elif marker is not None:
+            self._end_transaction(header, marker)
+
+    def _end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
+        entry.move_to(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp_ms = header.max_timestamp_ms
+        if entry.has_transaction:
+            first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NO_OFFSET
+            del self._open[first_offset]
+            self._ended[first_offset] = Offset(header.base_offset)
+
+    # Transactions
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """Return up to where (exclusive) all is committed, and decided if it is transactional.
+
+        A transaction counts as decided when its marker is below the high watermark.
+        """
+        if not self._open and not self._ended:
+            return high_watermark
+        self._ended = {
+            first: marker for first, marker in self._ended.items() if marker >= high_watermark
+        }
+        return min([high_watermark, *self._open, *self._ended])
+
+    # As a whole
+
+    def last_records(self) -> dict[int, LastRecord]:
+        """Return the newest record of each producer: compaction keeps its batch, empty if need be.
+
+        Any thread may call this.
+        """
+        return {
+            entry.producer_id: LastRecord(
+                Offset(entry.last_batch.last_offset) if entry.last_batch else None, entry.epoch
+            )
+            for entry in self
+        }
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget who wrote nothing for `expiration_ms`; return how many did not.
+
+        Counted by the timestamps of their records, as by Kafka; never while a transaction is open.
+        """
+        expired = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if now_ms - entry.last_timestamp_ms >= expiration_ms and not entry.has_transaction
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    def load(self, entries: Iterable[ProducerEntry]) -> None:
+        """Know exactly what `entries` say."""
+        self.clear()
+        self._entries.update({entry.producer_id: entry for entry in entries})
+        begun = sorted(entry.transaction_first_offset for entry in self if entry.has_transaction)
+        by_offset = {entry.transaction_first_offset: entry.producer_id for entry in self}
+        self._open.update({offset: by_offset[offset] for offset in begun})
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self._open.clear()
+        self._ended.clear()

@@ -1,0 +1,74 @@
+"""Batches of producers for tests."""
+
+from kafkawire.ids import LeaderEpoch
+from kafkawire.records import (
+    BatchBuilder,
+    BatchHeader,
+    ControlType,
+    assign_offsets,
+    build_control_batch,
+    read_header,
+)
+from storage.log import AppendInfo, Log
+from tests.unit.storage.logs import NOW_MS
+
+MAX_SEQUENCE = 2**31 - 1
+
+
+def produced(
+    producer_id: int,
+    base_sequence: int,
+    count: int = 1,
+    *,
+    epoch: int = 0,
+    timestamp_ms: int = NOW_MS,
+    is_transactional: bool = False,
+) -> bytearray:
+    """A batch as an idempotent producer sends it."""
+    builder = BatchBuilder(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=base_sequence,
+        is_transactional=is_transactional,
+    )
+    for number in range(count):
+        builder.append(timestamp_ms, b"key", b"%d" % number)
+    return builder.build()
+
+
+def header_of(
+    producer_id: int, base_sequence: int, count: int = 1, *, epoch: int = 0
+) -> BatchHeader:
+    """The header of `produced`."""
+    return read_header(produced(producer_id, base_sequence, count, epoch=epoch))
+
+
+def marker(
+    producer_id: int,
+    base_offset: int,
+    control_type: ControlType = ControlType.COMMIT,
+    *,
+    epoch: int = 0,
+    coordinator_epoch: int = 0,
+) -> bytearray:
+    """A control batch that ends a transaction, as a leader sends it to a follower."""
+    return build_control_batch(
+        control_type,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        coordinator_epoch=coordinator_epoch,
+        timestamp_ms=NOW_MS,
+        base_offset=base_offset,
+        leader_epoch=0,
+    )
+
+
+def write(log: Log, batch: bytearray) -> AppendInfo:
+    """Append as a leader."""
+    return log.append_as_leader(memoryview(batch), read_header(batch), LeaderEpoch(0), NOW_MS)
+
+
+def follow(log: Log, batch: bytearray, offset: int | None = None) -> None:
+    """Append as a follower, by default at the end."""
+    assign_offsets(memoryview(batch), log.log_end_offset if offset is None else offset, 0)
+    log.append_as_follower(memoryview(batch), NOW_MS)

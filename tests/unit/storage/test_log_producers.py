@@ -1,0 +1,193 @@
+"""A log knows its producers across rolls, restarts, crashes and truncations."""
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkawire.ids import Offset
+from kafkawire.records import TimestampType, read_header, write_header
+from storage.config import LogConfig
+from storage.errors import OutOfOrderSequenceError
+from storage.log import Log
+from storage.producer_snapshots import snapshot_offsets
+from tests.unit.storage.logs import NOW_MS, fill, open_log
+from tests.unit.storage.producers import follow, marker, produced, write
+
+CONFIG = LogConfig(segment_bytes=1_000)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "orders-0"
+
+
+def written(directory: Path, count: int = 30) -> Log:
+    """Several segments of one producer, a record per batch."""
+    log = open_log(directory, CONFIG)
+    for number in range(count):
+        write(log, produced(7, number))
+    assert len(log.segments) > 2
+    return log
+
+
+def repeat(log: Log, sequence: int) -> int | None:
+    """Where the batch with `sequence` was written already, None if that is not known any more."""
+    end = log.log_end_offset
+    try:
+        info = write(log, produced(7, sequence))
+    except OutOfOrderSequenceError:
+        return None
+    finally:
+        assert log.log_end_offset == end, "nothing was written again"
+    return info.base_offset
+
+
+def test_a_repeated_batch_is_answered_and_not_written_again(directory: Path) -> None:
+    log = written(directory)
+    assert [repeat(log, sequence) for sequence in range(24, 30)] == [None, 25, 26, 27, 28, 29]
+
+
+def test_a_repeated_batch_has_the_time_of_the_first_append(directory: Path) -> None:
+    config = LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    log = open_log(directory, config)
+    for time_ms in (5, 6):
+        batch = produced(7, 0, timestamp_ms=time_ms)
+        assert write(log, batch).log_append_time_ms == NOW_MS
+
+
+def test_a_roll_forgets_nothing(directory: Path) -> None:
+    log = written(directory)
+    log.roll(NOW_MS)
+    assert [repeat(log, sequence) for sequence in range(25, 30)] == [25, 26, 27, 28, 29]
+
+
+def test_after_an_orderly_restart_the_last_batch_is_known(directory: Path) -> None:
+    log = written(directory)
+    log.close()
+    log = open_log(directory, CONFIG)
+    assert repeat(log, 29) == 29
+    assert write(log, produced(7, 30)).base_offset == 30
+
+
+@pytest.mark.parametrize("flushed", [0, 30])
+def test_after_a_crash_the_last_batches_are_known(directory: Path, flushed: int) -> None:
+    written(directory)
+    log = open_log(directory, CONFIG, was_clean=False, recovery_point=flushed)
+    assert repeat(log, 29) == 29
+    assert write(log, produced(7, 30)).base_offset == 30
+
+
+def test_after_a_truncation_what_is_gone_may_be_written(directory: Path) -> None:
+    log = written(directory)
+    log.truncate_to(Offset(20))
+    assert repeat(log, 19) == 19
+    assert write(log, produced(7, 20)).base_offset == 20
+
+
+def test_a_log_that_starts_anew_knows_nobody(directory: Path) -> None:
+    log = written(directory)
+    log.truncate_fully_and_start_at(Offset(50))
+    assert (len(log.producers), snapshot_offsets(directory)) == (0, [])
+    assert write(log, produced(7, 3)).base_offset == 50
+
+
+def test_a_follower_knows_what_its_leader_knew(directory: Path) -> None:
+    """Also when a roll falls among the batches of one fetch, and between a transaction's parts."""
+    log = open_log(directory, CONFIG)
+    data = bytearray()
+    for number in range(30):
+        batch = produced(7, number, is_transactional=True)
+        batch[:8] = number.to_bytes(8, "big")
+        data += batch
+    log.append_as_follower(memoryview(data), NOW_MS)
+    assert len(log.segments) > 2
+    assert log.producers.last_stable_offset(Offset(30)) == 0
+    follow(log, marker(7, 30))
+    assert log.producers.last_stable_offset(Offset(31)) == 31
+    entry = log.producers.get(7)
+    assert entry is not None
+    assert entry.next_sequence == 30
+
+
+def test_snapshots_come_with_segments_and_go_with_them(directory: Path) -> None:
+    log = written(directory)
+    bases = [segment.base_offset for segment in log.segments]
+    assert snapshot_offsets(directory) == bases[1:]
+    log.advance_log_start(Offset(bases[2]))
+    assert snapshot_offsets(directory) == bases[2:]
+    log.close()
+    assert snapshot_offsets(directory) == [*bases[2:], 30]
+
+
+def test_snapshots_without_a_segment_are_removed(directory: Path) -> None:
+    log = written(directory)
+    bases = [segment.base_offset for segment in log.segments]
+    log.close()
+    newest = (directory / f"{30:020d}.snapshot").read_bytes()
+    for stray in (bases[1] + 1, bases[-1] + 1, 999):
+        (directory / f"{stray:020d}.snapshot").write_bytes(newest)
+    log = open_log(directory, CONFIG)
+    assert snapshot_offsets(directory) == [*bases[1:], 30]
+    assert repeat(log, 29) == 29
+
+
+def test_a_crash_trusts_no_snapshot_of_what_it_recovers(directory: Path) -> None:
+    """That may be of batches that a truncation took before the crash."""
+    log = written(directory)
+    log.close()
+    path = directory / f"{30:020d}.snapshot"
+    other = open_log(directory.with_name("orders-1"), CONFIG)
+    write(other, produced(7, 99))
+    other.close()
+    path.write_bytes((other.directory / f"{1:020d}.snapshot").read_bytes())
+    log = open_log(directory, CONFIG, was_clean=False, recovery_point=10)
+    assert repeat(log, 29) == 29
+
+
+@pytest.mark.parametrize("was_clean", [True, False], ids=["clean", "after a crash"])
+def test_a_damaged_snapshot_costs_no_more_than_reading(directory: Path, was_clean: bool) -> None:
+    written(directory).close()
+    for offset in snapshot_offsets(directory)[1:]:
+        (directory / f"{offset:020d}.snapshot").write_bytes(b"")
+    with capture_logs() as captured:
+        log = open_log(directory, CONFIG, was_clean=was_clean, recovery_point=30)
+    assert "snapshot.ignored" in {each["event"] for each in captured}
+    assert [repeat(log, sequence) for sequence in range(25, 30)] == [25, 26, 27, 28, 29]
+
+
+def test_a_damaged_batch_hides_no_producer_before_it(directory: Path) -> None:
+    """Nothing in the middle of a log is repaired; what lies before it is still known."""
+    log = written(directory)
+    first, second = log.segments[0], log.segments[1]
+    log.close()
+    for offset in snapshot_offsets(directory):
+        (directory / f"{offset:020d}.snapshot").unlink()
+    path = directory / f"{first.base_offset:020d}.log"
+    content = bytearray(path.read_bytes())
+    last_batch = len(content) - len(produced(7, 0))
+    content[last_batch + 16] = 1
+    path.write_bytes(content)
+    with capture_logs() as captured:
+        log = open_log(directory, CONFIG, was_clean=False, recovery_point=second.base_offset + 1)
+    assert "log.damaged" in {each["event"] for each in captured}
+    assert repeat(log, 29) == 29
+
+
+def test_a_control_batch_that_cannot_be_read_is_passed_over(directory: Path) -> None:
+    log = open_log(directory, CONFIG)
+    follow(log, produced(7, 0, is_transactional=True))
+    with capture_logs() as captured:
+        damaged = marker(7, 1)
+        header = read_header(damaged)._replace(record_count=9)
+        write_header(damaged, header)
+        follow(log, damaged)
+    assert "marker.ignored" in {each["event"] for each in captured}
+    assert log.producers.last_stable_offset(Offset(2)) == 0
+
+
+def test_logs_without_producers_have_snapshots_too(directory: Path) -> None:
+    """So that a start after a crash does not read them from their beginning."""
+    log = open_log(directory, CONFIG)
+    fill(log, 40)
+    assert snapshot_offsets(directory) == [segment.base_offset for segment in log.segments][1:]

@@ -1,0 +1,201 @@
+"""What a leader answers to an idempotent producer, case by case."""
+
+import pytest
+
+from kafkawire.ids import Offset
+from kafkawire.records import ControlType, EndTransactionMarker, read_header
+from storage.errors import (
+    InvalidProducerEpochError,
+    InvalidTransactionStateError,
+    OutOfOrderSequenceError,
+    StorageError,
+)
+from storage.producer_entry import ProducerEntry, WrittenBatch
+from storage.producer_state import LastRecord, ProducerState
+from tests.unit.storage.logs import NOW_MS
+from tests.unit.storage.producers import MAX_SEQUENCE, header_of, marker, produced
+
+PRODUCER = 7
+
+
+def state_after(*batches: tuple[int, int, int]) -> ProducerState:
+    """The state after batches of (epoch, base sequence, count), side by side from offset 0."""
+    state, offset = ProducerState(), 0
+    for epoch, base_sequence, count in batches:
+        offset += count
+        header = header_of(PRODUCER, base_sequence, count, epoch=epoch)
+        state.on_append(header, Offset(offset - 1), NOW_MS + offset)
+    return state
+
+
+FIVE = [(0, 2 * number, 2) for number in range(5)]
+SIX = [(0, 2 * number, 2) for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("written", "sent", "base_offset"),
+    [
+        pytest.param([], (0, 0, 2), None, id="first of all"),
+        pytest.param([], (3, 17, 2), None, id="unknown producer, any sequence"),
+        pytest.param([(0, 0, 3)], (0, 3, 1), None, id="next"),
+        pytest.param([(0, 0, 3)], (1, 0, 1), None, id="new epoch from 0"),
+        pytest.param([(0, 5, 2)], (0, 7, 2), None, id="went on after an unknown past"),
+        pytest.param([(0, MAX_SEQUENCE, 1)], (0, 0, 1), None, id="wrapped"),
+        pytest.param([(0, MAX_SEQUENCE - 1, 4)], (0, 2, 1), None, id="wrapped within a batch"),
+        pytest.param([(0, 0, 3)], (0, 0, 3), 0, id="last again"),
+        pytest.param(FIVE, (0, 0, 2), 0, id="the oldest of five again"),
+        pytest.param(SIX, (0, 2, 2), 2, id="the oldest that is kept"),
+        pytest.param([(0, MAX_SEQUENCE - 1, 4)], (0, MAX_SEQUENCE - 1, 4), 0, id="wrapped, again"),
+    ],
+)
+def test_a_batch_is_new_or_tells_where_it_was_written(
+    written: list[tuple[int, int, int]], sent: tuple[int, int, int], base_offset: int | None
+) -> None:
+    epoch, base_sequence, count = sent
+    header = header_of(PRODUCER, base_sequence, count, epoch=epoch)
+    found = state_after(*written).find_duplicate(header)
+    assert (found.base_offset if found else None) == base_offset
+    assert found is None or found.base_sequence == base_sequence
+
+
+@pytest.mark.parametrize(
+    ("written", "sent", "error"),
+    [
+        pytest.param([(0, 0, 3)], (0, 4, 1), OutOfOrderSequenceError, id="gap"),
+        pytest.param([(0, 0, 3)], (0, 0, 2), OutOfOrderSequenceError, id="part of the last"),
+        pytest.param([(0, 0, 3)], (0, 1, 2), OutOfOrderSequenceError, id="end of the last"),
+        pytest.param([(0, 0, 3)], (0, 2, 2), OutOfOrderSequenceError, id="overlap"),
+        pytest.param(SIX, (0, 0, 2), OutOfOrderSequenceError, id="older than five"),
+        pytest.param([(1, 0, 3)], (2, 3, 1), OutOfOrderSequenceError, id="new epoch, not from 0"),
+        pytest.param([(0, MAX_SEQUENCE, 1)], (0, 1, 1), OutOfOrderSequenceError, id="gap at wrap"),
+        pytest.param([(2, 0, 3)], (1, 3, 1), InvalidProducerEpochError, id="older epoch"),
+        pytest.param([(1, 0, 1), (2, 0, 1)], (1, 0, 1), InvalidProducerEpochError, id="its batch"),
+    ],
+)
+def test_a_batch_is_refused(
+    written: list[tuple[int, int, int]], sent: tuple[int, int, int], error: type[StorageError]
+) -> None:
+    epoch, base_sequence, count = sent
+    with pytest.raises(error, match=f"producer {PRODUCER} "):
+        state_after(*written).find_duplicate(header_of(PRODUCER, base_sequence, count, epoch=epoch))
+
+
+def test_a_duplicate_tells_the_timestamp_too() -> None:
+    found = state_after((0, 0, 3), (0, 3, 1)).find_duplicate(header_of(PRODUCER, 0, 3))
+    assert found == WrittenBatch(
+        last_sequence=2, last_offset=2, offset_delta=2, timestamp_ms=NOW_MS + 3
+    )
+
+
+def test_batches_without_a_producer_leave_no_trace() -> None:
+    state = ProducerState()
+    state.replay(header_of(PRODUCER, 0)._replace(producer_id=-1))
+    assert len(state) == 0
+
+
+def test_what_is_replayed_is_not_questioned() -> None:
+    """A follower, or a start, takes what the leader has accepted."""
+    state = state_after((1, 0, 3))
+    state.replay(header_of(PRODUCER, 9, 1, epoch=0)._replace(base_offset=3))
+    entry = state.get(PRODUCER)
+    assert entry is not None
+    assert (entry.epoch, entry.next_sequence, len(entry.batches)) == (0, 10, 1)
+
+
+def test_a_batch_without_sequences_is_noted() -> None:
+    """A transaction's coordinator has committed offsets so: there is nothing to check."""
+    state = ProducerState()
+    state.replay(header_of(PRODUCER, 0)._replace(base_sequence=-1))
+    entry = state.get(PRODUCER)
+    assert entry is not None
+    assert entry.last_batch == WrittenBatch(-1, 0, 0, NOW_MS)
+    assert state.find_duplicate(header_of(PRODUCER, 0)) is None
+
+
+def test_producers_that_write_nothing_are_forgotten() -> None:
+    state = state_after((0, 0, 1))
+    other = read_header(produced(8, 0, is_transactional=True))
+    state.on_append(other, Offset(1), NOW_MS)
+    assert state.expire(NOW_MS + 1_000, 1_000) == 0
+    assert state.expire(NOW_MS + 1_001, 1_000) == 1
+    assert [entry.producer_id for entry in state] == [8], "it has a transaction open"
+    assert state.find_duplicate(header_of(PRODUCER, 55)) is None
+
+
+def test_compaction_is_told_the_last_record_of_each() -> None:
+    state = state_after((0, 0, 3), (0, 3, 2))
+    control = read_header(marker(9, 5, epoch=4))
+    state.replay(control, EndTransactionMarker(ControlType.COMMIT, 0))
+    assert state.last_records() == {
+        PRODUCER: LastRecord(Offset(4), 0),
+        9: LastRecord(None, 4),
+    }
+
+
+def test_what_is_loaded_is_all_there_is() -> None:
+    state = state_after((0, 0, 3))
+    entry = ProducerEntry(8)
+    entry.add(2, WrittenBatch(4, 10, 0, NOW_MS))
+    entry.transaction_first_offset = Offset(9)
+    state.load([entry])
+    assert [each.producer_id for each in state] == [8]
+    assert state.last_stable_offset(Offset(20)) == 9
+
+
+# Transactions
+
+
+def transactional(state: ProducerState, producer_id: int, offset: int, sequence: int = 0) -> None:
+    header = read_header(produced(producer_id, sequence, is_transactional=True))
+    state.replay(header._replace(base_offset=offset))
+
+
+def end(state: ProducerState, producer_id: int, offset: int, epoch: int = 0) -> None:
+    state.replay(
+        read_header(marker(producer_id, offset, epoch=epoch)),
+        EndTransactionMarker(ControlType.ABORT, 3),
+    )
+
+
+def test_the_last_stable_offset_stands_before_the_first_open_transaction() -> None:
+    state = ProducerState()
+    assert state.last_stable_offset(Offset(50)) == 50
+    transactional(state, 1, 10)
+    transactional(state, 2, 11)
+    transactional(state, 1, 12, sequence=1)
+    assert state.last_stable_offset(Offset(50)) == 10
+    end(state, 1, 13)
+    assert state.last_stable_offset(Offset(50)) == 11
+    end(state, 2, 14)
+    assert state.last_stable_offset(Offset(14)) == 11, "its end is not committed yet"
+    assert state.last_stable_offset(Offset(15)) == 15
+
+
+def test_a_transaction_takes_nothing_but_its_own() -> None:
+    state = ProducerState()
+    transactional(state, PRODUCER, 0)
+    with pytest.raises(InvalidTransactionStateError, match="since offset 0"):
+        state.find_duplicate(header_of(PRODUCER, 1))
+    inside = read_header(produced(PRODUCER, 1, is_transactional=True))
+    assert state.find_duplicate(inside) is None
+
+
+def test_the_end_of_a_transaction_may_carry_a_new_epoch() -> None:
+    """So the coordinator fences the producer whose transaction it ended."""
+    state = ProducerState()
+    transactional(state, PRODUCER, 0)
+    end(state, PRODUCER, 1, epoch=1)
+    entry = state.get(PRODUCER)
+    assert entry is not None
+    assert (entry.epoch, entry.coordinator_epoch, entry.last_batch) == (1, 3, None)
+    with pytest.raises(InvalidProducerEpochError):
+        state.find_duplicate(header_of(PRODUCER, 1))
+    assert state.find_duplicate(header_of(PRODUCER, 0, epoch=1)) is None
+
+
+def test_a_control_batch_that_says_nothing_changes_nothing() -> None:
+    """Compaction leaves such a one of a marker whose transaction it has removed."""
+    state = ProducerState()
+    transactional(state, PRODUCER, 0)
+    state.replay(read_header(marker(PRODUCER, 1)), None)
+    assert state.last_stable_offset(Offset(9)) == 0

@@ -27,7 +27,19 @@ def log_tasks(
     file_delete_delay_ms = config.topic_defaults.file_delete_delay_ms
 
     high_watermark_period_ms = config.replica_high_watermark_checkpoint_interval_ms
+
+    def expire_producers() -> None:
+        for log in logs:
+            log.producers.expire(now_ms(), config.producer_id_expiration_ms)
+
     return [
+        PeriodicTask(
+            "PeriodicProducerExpirationCheck",
+            expire_producers,
+            period_ms=config.producer_id_expiration_check_interval_ms,
+            # Only the thread that appends to a log may change what it knows.
+            runs_in_loop=True,
+        ),
         PeriodicTask(
             "kafka-log-retention",
             lambda: delete_expired_logs(logs, replicas.high_watermark, now_ms),

@@ -112,7 +112,9 @@ class Replica:
         if codec is not None and header.codec is not codec:
             batch, header = recompress(batch, codec, self.log.config)
         info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms)
-        replication.on_append(Offset(info.last_offset + 1))
+        # Not so if the producer repeats a batch: that stands where it stood.
+        if info.last_offset >= replication.log_end_offset:
+            replication.on_append(Offset(info.last_offset + 1))
         return info
 
     def read(

@@ -85,6 +85,18 @@ def test_after_a_truncation_what_is_gone_may_be_written(directory: Path) -> None
     assert write(log, produced(7, 20)).base_offset == 20
 
 
+def test_a_truncation_starts_from_a_snapshot_within_a_segment(directory: Path) -> None:
+    written(directory).close()
+    log = open_log(directory, CONFIG)
+    for number in range(30, 33):
+        write(log, produced(7, number))
+    assert 30 not in [segment.base_offset for segment in log.segments]
+    log.truncate_to(Offset(32))
+    assert [repeat(log, sequence) for sequence in range(28, 32)] == [None, 29, 30, 31]
+    log.truncate_to(Offset(30))
+    assert [repeat(log, sequence) for sequence in range(28, 30)] == [None, 29]
+
+
 def test_a_log_that_starts_anew_knows_nobody(directory: Path) -> None:
     log = written(directory)
     log.truncate_fully_and_start_at(Offset(50))

@@ -22,11 +22,13 @@ class FollowerProgress:
         "broker_epoch",
         "caught_up_at_ms",
         "log_end_offset",
+        "log_start_offset",
     )
 
     def __init__(self, *, caught_up_at_ms: int) -> None:
         """Know nothing of its log; one that starts in sync is taken to be caught up now."""
         self.log_end_offset = UNKNOWN
+        self.log_start_offset = UNKNOWN
         self.broker_epoch = NO_EPOCH
         self.caught_up_at_ms = caught_up_at_ms
         self._fetched_at_ms = 0

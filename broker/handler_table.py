@@ -44,6 +44,8 @@ class HandlerTable:
         return {
             ApiKey.API_VERSIONS: self._api_versions,
             ApiKey.METADATA: self._metadata,
+            ApiKey.LEADER_AND_ISR: self._leader_and_isr,
+            ApiKey.STOP_REPLICA: self._stop_replica,
             ApiKey.PRODUCE: self._produce,
             ApiKey.FETCH: self._fetch,
             ApiKey.LIST_OFFSETS: self._list_offsets,
@@ -77,6 +79,16 @@ class HandlerTable:
             may_create=self.config.auto_create_topics_enable,
         ).handle
 
+    def _leader_and_isr(self) -> Handler:
+        from broker.handlers.leader_and_isr import LeaderAndIsrHandler
+
+        return LeaderAndIsrHandler(self.replicas).handle
+
+    def _stop_replica(self) -> Handler:
+        from broker.handlers.stop_replica import StopReplicaHandler
+
+        return StopReplicaHandler(self.replicas).handle
+
     def _produce(self) -> Handler:
         from broker.handlers.produce import ProduceHandler
 
@@ -85,7 +97,9 @@ class HandlerTable:
     def _fetch(self) -> Handler:
         from broker.handlers.fetch import FetchHandler
 
-        return FetchHandler(self.replicas, self.purgatory, self.config.fetch_max_bytes).handle
+        return FetchHandler(
+            self.replicas, self.purgatory, self.config.fetch_max_bytes, self.now_ms
+        ).handle
 
     def _list_offsets(self) -> Handler:
         from broker.handlers.list_offsets import ListOffsetsHandler

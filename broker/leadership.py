@@ -10,7 +10,7 @@ Source: kafka.cluster.Partition of Kafka 3.9; KIP-497, KIP-966 (no progress belo
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from broker.follower_progress import NO_EPOCH, FollowerProgress
+from broker.follower_progress import NO_EPOCH, UNKNOWN, FollowerProgress
 from broker.isr_state import Committed, IsrState, PendingExpand, PendingShrink, on_refusal
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset
@@ -65,13 +65,14 @@ class Leadership:
         self.broker_id = broker_id
         self.leader_epoch = recorded.leader_epoch
         self.partition_epoch = recorded.partition_epoch
-        self.state: IsrState = Committed(recorded.isr)
         self._waits_for_leadership = False
         self.replicas = frozenset(replicas)
         self.log_end_offset = log_end_offset
         self.epoch_start_offset = log_end_offset
         self.high_watermark = min(high_watermark, log_end_offset)
         self.limits = limits
+        self.has_min_isr = False
+        """Whether enough replicas are known to be in sync; an attribute, as appends ask for it."""
         self._live_epoch = live_epoch
         # A reassignment's last step leaves members in the set that are no replicas any more. As
         # long as they are recorded they could be elected, so they count.
@@ -79,17 +80,14 @@ class Leadership:
             one: FollowerProgress(caught_up_at_ms=now_ms if one in recorded.isr else 0)
             for one in (self.replicas | recorded.isr) - {broker_id}
         }
+        self.state: IsrState
+        self._move_to(Committed(recorded.isr))
         self._advance(now_ms)
 
     @property
     def effective_min_isr(self) -> int:
         """How many in-sync replicas a commit needs: never more than exist."""
         return min(self.limits.min_insync_replicas, len(self.replicas))
-
-    @property
-    def has_min_isr(self) -> bool:
-        """Whether enough replicas are known to be in sync to accept acks=all."""
-        return len(self.state.isr) >= self.effective_min_isr
 
     @property
     def question(self) -> Proposal | None:
@@ -113,9 +111,14 @@ class Leadership:
         self._advance(now_ms)
 
     def on_fetch(
-        self, follower: BrokerId, fetch_offset: Offset, now_ms: int, broker_epoch: int = NO_EPOCH
+        self,
+        follower: BrokerId,
+        fetch_offset: Offset,
+        now_ms: int,
+        broker_epoch: int = NO_EPOCH,
+        log_start_offset: Offset = UNKNOWN,
     ) -> bool:
-        """Note that `follower` holds every record below `fetch_offset`.
+        """Note that `follower` holds every record from `log_start_offset` up to `fetch_offset`.
 
         A fetch that was answered with a diverging epoch must not come here: what the follower
         holds beyond that is not our log. Returns whether a proposal was opened.
@@ -125,17 +128,20 @@ class Leadership:
             return False
         assert fetch_offset <= self.log_end_offset, "a follower is ahead of its leader"
         previous_end = progress.log_end_offset
+        progress.log_start_offset = log_start_offset
         keeps_up = progress.on_fetch(fetch_offset, self.log_end_offset, now_ms, broker_epoch)
         opened = self._may_join(follower, keeps_up=keeps_up)
         if opened:
             assert isinstance(self.state, Committed)
-            self.state = self.state.expand(follower)
+            self._move_to(self.state.expand(follower))
         if progress.log_end_offset != previous_end or opened:
             self._advance(now_ms)
         return opened
 
     def on_tick(self, now_ms: int) -> bool:
         """Propose that followers leave which have lagged too long; return whether any."""
+        # Whoever was waited for although outside the set may have lagged, or died, meanwhile.
+        self._advance(now_ms)
         if not isinstance(self.state, Committed):
             return False
         lagging = {
@@ -146,7 +152,7 @@ class Leadership:
             )
         }
         if lagging:
-            self.state = self.state.shrink(lagging)
+            self._move_to(self.state.shrink(lagging))
         return bool(lagging)
 
     def on_recorded(self, asked: Proposal, recorded: Recorded, now_ms: int) -> None:
@@ -155,7 +161,7 @@ class Leadership:
             return
         if recorded.partition_epoch < self.partition_epoch:
             return
-        self.state = Committed(recorded.isr)
+        self._move_to(Committed(recorded.isr))
         self.partition_epoch = recorded.partition_epoch
         self._advance(now_ms)
 
@@ -164,13 +170,31 @@ class Leadership:
         if asked != self.proposal or not isinstance(self.state, PendingExpand | PendingShrink):
             return
         refused = on_refusal(self.state, code)
-        self.state = refused.state
+        self._move_to(refused.state)
         self._waits_for_leadership = not (refused.ask_again or isinstance(self.state, Committed))
 
     def on_limits(self, limits: Limits, now_ms: int) -> None:
         """Adopt changed settings."""
         self.limits = limits
+        self._move_to(self.state)
         self._advance(now_ms)
+
+    def is_follower(self, broker_id: BrokerId) -> bool:
+        """Whether `broker_id` is told to copy this partition."""
+        return broker_id in self._followers
+
+    def low_watermark(self, log_start_offset: Offset) -> Offset:
+        """Return the first offset that any replica alive still has, our log starting there."""
+        lowest = log_start_offset
+        for follower, progress in self._followers.items():
+            if self._live_epoch(follower) is not None:
+                lowest = min(lowest, progress.log_start_offset)
+        return lowest
+
+    def _move_to(self, state: IsrState) -> None:
+        self.state = state
+        self._maximal = state.maximal
+        self.has_min_isr = len(state.isr) >= self.effective_min_isr
 
     def _may_join(self, follower: BrokerId, *, keeps_up: bool) -> bool:
         if not isinstance(self.state, Committed) or follower in self.state.isr:
@@ -201,14 +225,15 @@ class Leadership:
         # Below min ISR nothing is committed: a consumer would read what one crash can undo.
         if not self.has_min_isr:
             return
-        slowest, maximal = self.log_end_offset, self.state.maximal
+        slowest, maximal = self.log_end_offset, self._maximal
         for broker, progress in self._followers.items():
             if progress.log_end_offset >= slowest:
                 continue
             if broker in maximal or self._is_about_to_join(broker, now_ms):
                 slowest = progress.log_end_offset
         # Never back: consumers have read what lies below.
-        self.high_watermark = max(self.high_watermark, slowest)
+        if slowest > self.high_watermark:
+            self.high_watermark = slowest
 
     def _is_about_to_join(self, broker: BrokerId, now_ms: int) -> bool:
         """Whether to wait for a replica outside the set, which else could never catch up."""

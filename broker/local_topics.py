@@ -20,7 +20,6 @@ from broker.admin_queue import give_way
 from broker.errors import as_api_error
 from broker.local_state import LocalState, write_local_state
 from broker.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicState
-from broker.replica import Replica
 from broker.replica_manager import ReplicaManager
 from broker.topic_plan import TopicDefaults, TopicPlan, TopicWish, plan_topic
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -116,9 +115,7 @@ class LocalTopics:
         config = self.log_config(name, configs)
         with _told_to_clients():
             self._save_configs(name, configs)
-        for replica in self._replicas:
-            if replica.topic_partition.topic == name:
-                replica.update_config(config)
+        self._replicas.update_topic_config(name, config)
 
     def log_config(self, name: str, configs: Mapping[str, str] | None = None) -> LogConfig:
         """Return the configs of a topic's logs, with `configs` in place of what it sets now."""
@@ -127,9 +124,7 @@ class LocalTopics:
 
     def on_directory_failed(self, path: Path) -> None:
         """Give up the partitions in a log dir that has failed."""
-        lost = {each.topic_partition for each in self._logs.in_directory(path)}
-        for partition in lost:
-            self._replicas.remove(partition)
+        lost = self._replicas.on_directory_failed(path)
         for name in {partition.topic for partition in lost}:
             topic = self._metadata.image.topics[name]
             states = [
@@ -173,18 +168,9 @@ class LocalTopics:
         """Lead a partition from now on, in `epoch` or a later one."""
         partition = each.topic_partition
         leader_epoch = LeaderEpoch(max(epoch, each.leader_epochs.latest + 1))
-        # Not written down at once: batches tell their epochs, and an epoch without any is of no
-        # use after a restart.
-        each.leader_epochs.assign(leader_epoch, each.log_end_offset)
-        replica = Replica(
-            partition,
-            topic_id,
-            each,
-            broker_id=self._broker_id,
-            leader_epoch=leader_epoch,
-            high_watermark=self._logs.high_watermark(partition),
+        self._replicas.lead_alone(
+            each, topic_id, leader_epoch, self._logs.high_watermark(partition)
         )
-        self._replicas.add(replica)
         return PartitionState(
             index=partition.partition,
             leader=self._broker_id,

@@ -66,7 +66,7 @@ class Node:
         self._loop = loop
         self._metadata = MetadataCache()
         self._purgatory: Purgatory[TopicPartition] = Purgatory(loop)
-        self._replicas = ReplicaManager(self._metadata, self._purgatory)
+        self._replicas: ReplicaManager | None = None
         self._admin_queue = AdminQueue(loop)
         self._topics: LocalTopics | None = None
         self._logs: Logs | None = None
@@ -93,7 +93,7 @@ class Node:
         log.info(
             "broker.started",
             bound_addresses=self.bound_addresses,
-            partition_count=self._replicas.partition_count,
+            partition_count=self._partition_count,
             duration_ms=round((self._loop.time() - began_s) * 1000),
         )
 
@@ -111,12 +111,19 @@ class Node:
         identity = self._identify(logs)
         logs.claim(identity.broker_id, identity.cluster_id)
         log.info("broker.identified", broker_id=identity.broker_id, cluster_id=identity.cluster_id)
-        router = self._make_router(identity, logs, state)
+        replicas = self._replicas = self._make_replicas(identity, logs)
+        router = self._make_router(identity, logs, state, replicas)
         await self._listen(identity, router)
+        replicas.start()
+        self._running.push_async_callback(replicas.stop)
         scheduler = Scheduler(self._loop, self._executor)
-        for task in log_tasks(self._config, logs, self._replicas, now_ms):
+        for task in log_tasks(self._config, logs, replicas, now_ms):
             scheduler.add(task)
         self._running.push_async_callback(scheduler.stop)
+
+    @property
+    def _partition_count(self) -> int:
+        return 0 if self._replicas is None else self._replicas.partition_count
 
     @property
     def _state_directory(self) -> Path:
@@ -155,12 +162,26 @@ class Node:
             random_id=uuid.uuid4,
         )
 
-    def _make_router(self, identity: Identity, logs: Logs, state: LocalState) -> Router:
+    def _make_replicas(self, identity: Identity, logs: Logs) -> ReplicaManager:
+        return ReplicaManager(
+            broker_id=identity.broker_id,
+            logs=logs,
+            metadata=self._metadata,
+            purgatory=self._purgatory,
+            loop=self._loop,
+            now_ms=now_ms,
+            log_config_of=lambda _topic: self._config.topic_defaults,
+            config=self._config,
+        )
+
+    def _make_router(
+        self, identity: Identity, logs: Logs, state: LocalState, replicas: ReplicaManager
+    ) -> Router:
         topics = self._topics = LocalTopics(
             identity.broker_id,
             logs=logs,
             metadata=self._metadata,
-            replicas=self._replicas,
+            replicas=replicas,
             defaults=topic_defaults_of(self._config),
             state=state,
             state_directory=self._state_directory,
@@ -175,7 +196,7 @@ class Node:
             metadata=self._metadata,
             producer_ids=ProducerIds(logs.online_directories[0].path, identity.broker_id),
             purgatory=self._purgatory,
-            replicas=self._replicas,
+            replicas=replicas,
             topics=topics,
             now_ms=now_ms,
             served=lambda: router.served,
@@ -212,7 +233,7 @@ class Node:
 
     def _add_gauges(self, server: SocketServer) -> None:
         self.metrics.add_gauge("connections", lambda: server.connection_count)
-        self.metrics.add_gauge("partitions", lambda: self._replicas.partition_count)
+        self.metrics.add_gauge("partitions", lambda: self._partition_count)
         waiting = self._purgatory.waiting
         self.metrics.add_gauge("waiting_requests", lambda: waiting.operation_count)
 
@@ -227,7 +248,8 @@ class Node:
 
     async def _close_logs(self, logs: Logs) -> None:
         def close() -> None:
-            logs.write_high_watermarks(self._replicas.high_watermarks())
+            if self._replicas is not None:
+                logs.write_high_watermarks(self._replicas.high_watermarks())
             logs.close()
 
         await self._loop.run_in_executor(self._executor, close)

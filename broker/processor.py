@@ -65,6 +65,7 @@ class Processor(asyncio.BufferedProtocol):
         "is_ready",
         "last_active_s",
         "listener_name",
+        "number",
     )
 
     def __init__(
@@ -74,6 +75,7 @@ class Processor(asyncio.BufferedProtocol):
         self.listener_name = listener_name
         self.is_control_plane = is_control_plane
         self.client_host = ""
+        self.number = 0
         self.is_ready = False
         self.last_active_s = network.clock()
         self._network = network
@@ -110,6 +112,7 @@ class Processor(asyncio.BufferedProtocol):
             return
         self._is_open = True
         self._metrics.connections_accepted += 1
+        self.number = self._metrics.connections_accepted
         self._metrics.connections_open += 1
         self._sender = ResponseSender(
             self._transport, self._metrics, self._network.read_ahead, self._wake

@@ -1,8 +1,8 @@
-"""One partition that this broker leads: its log and its replication state (edge).
+"""One partition on this broker: its log and its role: to lead, to follow, or none (edge).
 
 Every method runs to its end in the loop's thread and awaits nothing, so that no other request can
-come between a check and the write that it guards. Invariant: `replication.log_end_offset` is the
-log's end.
+come between a check and the write that it guards. Invariants: a leadership's `log_end_offset` is
+the log's end; the high watermark never lies above it, and goes back only when the log is cut.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+from broker.divergence import Divergence, divergence
+from broker.leadership import Leadership
 from broker.recompression import recompress, target_codec
-from broker.replication import Replication
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import HAS_COMPILED_SCANNER, BatchHeader, validate_produced
@@ -23,6 +24,7 @@ from storage.segment import FileRegion
 
 NO_EPOCH: Final = -1
 ACKS_ALL: Final = -1
+NO_LEADER: Final = BrokerId(-1)
 
 
 class ReadResult(NamedTuple):
@@ -32,62 +34,82 @@ class ReadResult(NamedTuple):
     high_watermark: Offset
     last_stable_offset: Offset
     log_start_offset: Offset
-    diverging_epoch: LeaderEpoch | None = None
-    diverging_end_offset: Offset | None = None
+    diverging: Divergence | None = None
 
 
 class Replica:
-    """A partition of which this broker is the leader."""
+    """A partition of which this broker holds a copy."""
 
     __slots__ = (
         "_codec",
+        "_high_watermark",
         "_validate",
+        "leader",
         "leader_epoch",
+        "leadership",
         "log",
-        "replication",
         "topic_id",
         "topic_partition",
     )
 
     def __init__(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: TopicId,
-        log: Log,
-        *,
-        broker_id: BrokerId,
-        leader_epoch: LeaderEpoch,
-        high_watermark: Offset,
+        self, topic_partition: TopicPartition, topic_id: TopicId, log: Log, high_watermark: Offset
     ) -> None:
-        """Lead `log` from now on, as the only replica."""
+        """Hold `log`, in no role until one is given."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
-        self.leader_epoch = leader_epoch
-        self.replication = Replication(
-            broker_id,
-            replicas=frozenset({broker_id}),
-            isr=frozenset({broker_id}),
-            log_end_offset=log.log_end_offset,
-            high_watermark=high_watermark,
-            min_insync_replicas=log.config.min_insync_replicas,
-        )
+        self.leader_epoch = LeaderEpoch(NO_EPOCH)
+        """Of the newest order of a controller; NO_EPOCH before the first one."""
+        self.leader = NO_LEADER
+        self.leadership: Leadership | None = None
+        # Of a replica that does not lead.
+        self._high_watermark = min(high_watermark, log.log_end_offset)
         self._adopt(log.config)
 
     @property
     def high_watermark(self) -> Offset:
         """Consumers see what lies below."""
-        return self.replication.high_watermark
+        leadership = self.leadership
+        return self._high_watermark if leadership is None else leadership.high_watermark
 
     @property
     def last_stable_offset(self) -> Offset:
         """Everything below belongs to decided transactions; there are none to wait for yet."""
-        return self.replication.high_watermark
+        return self.high_watermark
+
+    @property
+    def epoch_start_offset(self) -> Offset:
+        """Where the log ended when this broker began to lead."""
+        leadership = self.leadership
+        return Offset(0) if leadership is None else leadership.epoch_start_offset
+
+    # Roles
+
+    def lead(self, leadership: Leadership) -> None:
+        """Lead from now on: take writes and answer followers."""
+        # In memory: the checkpoint follows with the first batch or the next flush. Batches tell
+        # their epochs, and an epoch without any is of no use after a crash.
+        self.log.leader_epochs.assign(leadership.leader_epoch, self.log.log_end_offset)
+        self.leader, self.leader_epoch = leadership.broker_id, leadership.leader_epoch
+        self.leadership = leadership
+
+    def follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Take no writes from now on; `leader` is NO_LEADER while there is none."""
+        self.resign()
+        self.leader, self.leader_epoch = leader, leader_epoch
+
+    def resign(self) -> None:
+        """Have no role until the next order; what is committed stays known."""
+        self._high_watermark = self.high_watermark
+        self.leadership = None
+        self.leader = NO_LEADER
+
+    # The leader's part
 
     def update_config(self, config: LogConfig) -> None:
         """Apply a changed topic config, from the next append on."""
         self.log.update_config(config)
-        self.replication.on_config_change(config.min_insync_replicas)
         self._adopt(config)
 
     def append(self, batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
@@ -96,14 +118,18 @@ class Replica:
         `batch` must be writable: its offsets are assigned in place.
 
         Raises:
-            ApiError: too few replicas are in sync for `acks`, or the batch is not acceptable.
+            ApiError: this broker does not lead, too few replicas are in sync for `acks`, or the
+                batch is not acceptable.
             StorageError, OSError: nothing was written.
         """
-        replication = self.replication
-        if acks == ACKS_ALL and not replication.has_min_isr:
+        leadership = self.leadership
+        if leadership is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == ACKS_ALL and not leadership.has_min_isr:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(replication.isr)} of {replication.effective_min_isr} replicas are in sync",
+                f"{len(leadership.state.isr)} of {leadership.effective_min_isr} replicas are "
+                "in sync",
             )
         header = self._validate(batch, now_ms=now_ms)
         if header.is_transactional:
@@ -111,10 +137,10 @@ class Replica:
         codec = self._codec
         if codec is not None and header.codec is not codec:
             batch, header = recompress(batch, codec, self.log.config)
-        info = self.log.append_as_leader(batch, header, self.leader_epoch, now_ms)
+        info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
         # Not so if the producer repeats a batch: that stands where it stood.
-        if info.last_offset >= replication.log_end_offset:
-            replication.on_append(Offset(info.last_offset + 1))
+        if info.last_offset >= leadership.log_end_offset:
+            leadership.on_append(Offset(info.last_offset + 1), now_ms)
         return info
 
     def read(
@@ -133,17 +159,15 @@ class Replica:
 
         Raises:
             OffsetOutOfRangeError: `offset` is outside the log.
+            ApiError: nothing of `last_fetched_epoch` is in this log.
         """
         # Once, into locals: an answer must not show records above the watermark that it names.
         high_watermark, log_end_offset = self.high_watermark, self.log.log_end_offset
         log_start_offset = self.log.log_start_offset
         if last_fetched_epoch >= 0:
-            diverging = self._diverging(last_fetched_epoch, offset)
-            if diverging is not None:
-                epoch, end_offset = diverging
-                return ReadResult(
-                    None, high_watermark, high_watermark, log_start_offset, epoch, end_offset
-                )
+            found = self._diverging(last_fetched_epoch, offset)
+            if found is not None:
+                return ReadResult(None, high_watermark, high_watermark, log_start_offset, found)
         records = self.log.read(
             Offset(offset),
             max_bytes,
@@ -158,14 +182,11 @@ class Replica:
         Raises:
             ApiError: the client's epoch is over, or has not begun here yet.
         """
-        if epoch == self.leader_epoch or epoch == NO_EPOCH:
+        known = self.leader_epoch
+        if epoch in (known, NO_EPOCH):
             return
-        code = (
-            ErrorCode.FENCED_LEADER_EPOCH
-            if epoch < self.leader_epoch
-            else ErrorCode.UNKNOWN_LEADER_EPOCH
-        )
-        raise ApiError(code, f"leader epoch {epoch}, current is {self.leader_epoch}")
+        code = ErrorCode.FENCED_LEADER_EPOCH if epoch < known else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise ApiError(code, f"leader epoch {epoch}, current is {known}")
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, Offset]:
         """Return the largest epoch up to `epoch` and its end offset; (-1, -1) if unknown."""
@@ -188,15 +209,34 @@ class Replica:
             self.log.advance_log_start(Offset(target))
         return self.log.log_start_offset
 
-    def _diverging(self, epoch: int, offset: int) -> tuple[LeaderEpoch, Offset] | None:
+    # The follower's part
+
+    def adopt_high_watermark(self, high_watermark: int) -> None:
+        """Take over what the leader calls committed, as far as it is here."""
+        known = self.log.log_end_offset
+        if high_watermark > self._high_watermark:
+            self._high_watermark = min(Offset(high_watermark), known)
+
+    def on_truncated(self) -> None:
+        """Note that the log was cut, or emptied to begin elsewhere."""
+        log = self.log
+        self._high_watermark = max(
+            log.log_start_offset, min(self._high_watermark, log.log_end_offset)
+        )
+
+    def _diverging(self, epoch: int, offset: int) -> Divergence | None:
         """Return where a reader that has `epoch` up to `offset` departs from this log."""
-        known_epoch, end_offset = self.end_offset_for_epoch(epoch)
-        if known_epoch < 0 or end_offset < 0 or offset < self.log.log_start_offset:
-            text = f"epoch {epoch} or offset {offset} is not in this log"
+        log = self.log
+        found = divergence(
+            log.leader_epochs, log.log_end_offset, last_epoch=epoch, fetch_offset=Offset(offset)
+        )
+        if found is not None and (found.epoch < 0 or found.end_offset < 0):
+            text = f"epoch {epoch} is not in this log"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        if known_epoch < epoch or end_offset < offset:
-            return known_epoch, end_offset
-        return None
+        if offset < log.log_start_offset:
+            text = f"offset {offset} is not in this log any more"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        return found
 
     def _adopt(self, config: LogConfig) -> None:
         limits_timestamps = (

@@ -1,59 +1,190 @@
-"""The partitions on this broker (edge).
+"""The partitions on this broker: who asks for one is served here (edge).
 
-Owns the replicas, and tells the purgatory what has changed in them. Every method is called in the
-loop's thread. A failure of the disk is told to the client as an `ApiError`.
+Finds the replica that a request means, reads or writes it, and tells those who wait what has
+changed. Every method is called in the loop's thread unless it says otherwise. A failure of the
+disk is told to the client as an `ApiError`. What controllers order is `replica_roles`' part, what
+is copied from other brokers `replica_fetchers`', what the controller is asked `isr_changes`'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import structlog
 
+from broker.admin_queue import AdminQueue
+from broker.config_keys.replication import ReplicationKeys
 from broker.errors import as_api_error
-from broker.metadata_cache import MetadataCache
+from broker.isr_changes import IsrChanges, IsrRecorder
+from broker.leadership import Limits
+from broker.metadata_cache import Endpoint, MetadataCache
 from broker.purgatory import Purgatory
 from broker.replica import NO_EPOCH, ReadResult, Replica
+from broker.replica_fetchers import ReplicaFetchers
+from broker.replica_roles import LeadershipListener, ReplicaRoles
+from broker.replica_table import Key, ReplicaTable
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import Offset, TopicPartition
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from storage.config import LogConfig
+from storage.directory import Logs
 from storage.errors import StorageError
-from storage.log import AppendInfo
+from storage.log import AppendInfo, Log
+
+__all__ = ["Key", "LeadershipListener", "ReplicaManager"]
 
 log = structlog.get_logger(__name__)
 
-# A TopicPartition, or the bare tuple equal to it, which costs a quarter to make.
-Key = tuple[str, int]
-
 
 class ReplicaManager:
-    """Finds the replica that a request means, and reads or writes it."""
+    """Leads and follows partitions. `start` and `stop` it once each, in the loop."""
 
-    def __init__(self, metadata: MetadataCache, purgatory: Purgatory[TopicPartition]) -> None:
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        logs: Logs,
+        metadata: MetadataCache,
+        purgatory: Purgatory[TopicPartition],
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        log_config_of: Callable[[str], LogConfig],
+        endpoint_of: Callable[[BrokerId], Endpoint | None] = lambda _broker_id: None,
+        isr_recorder: IsrRecorder | None = None,
+        config: ReplicationKeys | None = None,
+    ) -> None:
+        """Serve nothing until something is ordered.
+
+        `endpoint_of` tells where another broker takes requests of brokers, `log_config_of` the
+        configs of a topic's logs. `isr_recorder` asks whoever decides on in-sync sets; a broker
+        that stands alone needs none.
+        """
+        self.config = config or ReplicationKeys()
+        self._broker_id = broker_id
         self._metadata = metadata
         self._purgatory = purgatory
-        self._replicas: dict[Key, Replica] = {}
+        self._loop = loop
+        self._now_ms = now_ms
+        self._table = ReplicaTable()
+        self._by_key = self._table.by_key
+        self._fetchers = ReplicaFetchers(
+            broker_id,
+            table=self._table,
+            logs=logs,
+            endpoint_of=endpoint_of,
+            config=self.config,
+            loop=loop,
+            now_ms=now_ms,
+        )
+        self._isr_changes = IsrChanges(
+            isr_recorder,
+            table=self._table,
+            on_high_watermark=purgatory.on_change,
+            loop=loop,
+            now_ms=now_ms,
+        )
+        self.roles = ReplicaRoles(
+            broker_id,
+            table=self._table,
+            logs=logs,
+            metadata=metadata,
+            fetchers=self._fetchers,
+            on_change=purgatory.on_change,
+            log_config_of=log_config_of,
+            config=self.config,
+            now_ms=now_ms,
+        )
+        self.control_queue = AdminQueue(loop)
+        """Where orders of controllers wait: they are obeyed one after the other."""
+        self._tick_timer: asyncio.TimerHandle | None = None
 
     def __iter__(self) -> Iterator[Replica]:
-        return iter(list(self._replicas.values()))
+        return iter(self._table)
 
     @property
     def partition_count(self) -> int:
         """How many partitions this broker holds."""
-        return len(self._replicas)
+        return len(self._table)
 
-    def holds(self, topic_partition: TopicPartition) -> bool:
-        """Whether this broker serves a partition."""
-        return topic_partition in self._replicas
+    # Life
 
-    def add(self, replica: Replica) -> None:
-        """Serve `replica` from now on."""
-        assert replica.topic_partition not in self._replicas, "a partition is held once"
-        self._replicas[replica.topic_partition] = replica
+    def start(self) -> None:
+        """Begin to look for followers that lag."""
+        self._set_tick_timer()
+
+    async def stop(self) -> None:
+        """Copy nothing more, ask nothing more; appends and reads still work."""
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        await self.control_queue.stop()
+        await self._isr_changes.stop()
+        await self._fetchers.stop()
+
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        """Tell `listener` of every leadership that begins or ends here."""
+        self.roles.add_listener(listener)
+
+    # What the rest of the node tells
+
+    async def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest, version: int, connection: int = 0
+    ) -> LeaderAndIsrResponse:
+        """Obey a controller, one order at a time: handlers go through `control_queue`."""
+        return await self.roles.become_leader_or_follower(request, version, connection)
+
+    async def stop_replicas(
+        self, request: StopReplicaRequest, version: int, connection: int = 0
+    ) -> StopReplicaResponse:
+        """Obey a controller, one order at a time: handlers go through `control_queue`."""
+        return await self.roles.stop_replicas(request, version, connection)
+
+    def lead_alone(
+        self, each: Log, topic_id: TopicId, leader_epoch: LeaderEpoch, high_watermark: Offset
+    ) -> None:
+        """Lead a partition of which this broker has the only replica, without a controller."""
+        self.roles.lead_alone(each, topic_id, leader_epoch, high_watermark)
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stop serving a partition; those who wait for it are told so."""
-        del self._replicas[topic_partition]
-        self._purgatory.on_change(topic_partition)
+        self.roles.remove(topic_partition)
+
+    def on_registered(self, broker_epoch: int) -> None:
+        """Begin another life of this broker: orders for an earlier one are refused from now on."""
+        self.roles.on_registered(broker_epoch)
+        self._isr_changes.on_metadata_changed()
+
+    def on_metadata_changed(self) -> None:
+        """Go on where a broker, or the controller, was not known or has moved."""
+        self._fetchers.on_metadata_changed()
+        self._isr_changes.on_metadata_changed()
+
+    def update_topic_config(self, topic: str, config: LogConfig) -> None:
+        """Apply a topic's changed configs to its partitions here."""
+        now_ms = self._now_ms()
+        for replica in self._table:
+            if replica.topic_partition.topic != topic:
+                continue
+            replica.update_config(config)
+            if replica.leadership is not None:
+                limits = Limits(
+                    min_insync_replicas=config.min_insync_replicas,
+                    max_lag_ms=self.config.replica_lag_time_max_ms,
+                )
+                replica.leadership.on_limits(limits, now_ms)
+                self._purgatory.on_change(replica.topic_partition)
+
+    def on_directory_failed(self, path: Path) -> set[TopicPartition]:
+        """Give up the partitions in a log dir that has failed, and return them."""
+        return self.roles.on_directory_failed(path)
+
+    # What clients and followers ask
+
+    def holds(self, topic_partition: TopicPartition) -> bool:
+        """Whether this broker has a replica of a partition."""
+        return topic_partition in self._by_key
 
     def leader(self, key: Key, epoch: int = NO_EPOCH) -> Replica:
         """Return the replica that leads the partition in `epoch` (NO_EPOCH: in any).
@@ -61,11 +192,13 @@ class ReplicaManager:
         Raises:
             ApiError: unknown partition, another broker leads it, or another epoch.
         """
-        replica = self._replicas.get(key)
+        replica = self._by_key.get(key)
         if replica is None:
             raise self._missing(key)
         if epoch != NO_EPOCH:
             replica.check_leader_epoch(epoch)
+        if replica.leadership is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
     def append(self, key: Key, batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
@@ -74,7 +207,7 @@ class ReplicaManager:
         Raises:
             ApiError: not the leader, too few in-sync replicas, a bad batch, or a failed disk.
         """
-        replica = self._replicas.get(key)
+        replica = self._by_key.get(key)
         if replica is None:
             raise self._missing(key)
         try:
@@ -92,9 +225,10 @@ class ReplicaManager:
         *,
         leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
+        only_committed: bool = True,
         min_one_batch: bool,
     ) -> ReadResult:
-        """Read from the local leader for a consumer; see `Replica.read`.
+        """Read from the local leader; see `Replica.read`.
 
         Raises:
             ApiError: not the leader (in that epoch), offset out of range, or a failed disk.
@@ -105,10 +239,38 @@ class ReplicaManager:
                 offset,
                 max_bytes,
                 last_fetched_epoch=last_fetched_epoch,
+                only_committed=only_committed,
                 min_one_batch=min_one_batch,
             )
         except (StorageError, OSError) as error:
             raise self._failed(key, error) from error
+
+    def on_follower_fetch(
+        self,
+        key: Key,
+        follower: BrokerId,
+        offset: int,
+        *,
+        broker_epoch: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> Offset:
+        """Note how far a follower has come that was just read for; return the high watermark.
+
+        Only for a fetch at an offset that is in this log, and whose history is this log's.
+        """
+        replica = self._by_key[key]
+        leadership = replica.leadership
+        assert leadership is not None, "the partition was read in this very turn"
+        before = leadership.high_watermark
+        wants_change = leadership.on_fetch(
+            follower, Offset(offset), now_ms, broker_epoch, Offset(log_start_offset)
+        )
+        if leadership.high_watermark != before:
+            self._purgatory.on_change(replica.topic_partition)
+        if wants_change:
+            self._isr_changes.put(replica)
+        return leadership.high_watermark
 
     def delete_records(self, key: Key, offset: int) -> Offset:
         """Delete the records below `offset`; return the first offset that is left.
@@ -124,23 +286,28 @@ class ReplicaManager:
 
     def is_committed(self, key: Key, offset: Offset) -> bool:
         """Whether consumers may see `offset`; False if this broker does not lead (any more)."""
-        replica = self._replicas.get(key)
-        return replica is not None and replica.replication.high_watermark > offset
+        replica = self._by_key.get(key)
+        leadership = None if replica is None else replica.leadership
+        return leadership is not None and leadership.high_watermark > offset
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         """Return the high watermark of every partition; any thread may call this."""
-        return {each.topic_partition: each.high_watermark for each in self}
+        return {each.topic_partition: each.high_watermark for each in self._table}
+
+    # Inside
 
     def high_watermark(self, key: Key) -> Offset | None:
         """Return the high watermark of a partition; None if this broker does not serve it."""
-        replica = self._replicas.get(key)
+        replica = self._by_key.get(key)
         return None if replica is None else replica.high_watermark
 
     def _missing(self, key: Key) -> ApiError:
+        if self._table.is_offline(key):
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         state = self._metadata.image.partition(TopicPartition(*key))
         if state is None:
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if state.offline_replicas:
+        if self._broker_id in state.offline_replicas:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -149,3 +316,23 @@ class ReplicaManager:
         if told.code is ErrorCode.KAFKA_STORAGE_ERROR:
             log.error("log.failed", partition=str(TopicPartition(*key)), error=str(error))
         return told
+
+    def _set_tick_timer(self) -> None:
+        # Half the limit, so that a follower leaves after one to one and a half times as long.
+        delay_s = self.config.replica_lag_time_max_ms / 2000
+        self._tick_timer = self._loop.call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        now_ms = self._now_ms()
+        for replica in self._table:
+            leadership = replica.leadership
+            if leadership is None:
+                continue
+            before = leadership.high_watermark
+            if leadership.on_tick(now_ms):
+                log.info("isr.lagging", partition=str(replica.topic_partition))
+            if leadership.high_watermark != before:
+                self._purgatory.on_change(replica.topic_partition)
+            if leadership.question is not None:
+                self._isr_changes.put(replica)
+        self._set_tick_timer()

@@ -23,6 +23,10 @@ class Connection(Protocol):
     def client_host(self) -> str:
         """Address of the client."""
 
+    @property
+    def number(self) -> int:
+        """How many connections had been accepted with it: a later one has a larger number."""
+
 
 class ServedConnection(Connection, Protocol):
     """What the channel needs from a connection."""

@@ -21,7 +21,6 @@ from broker.handlers.fetch import FetchHandler
 from broker.handlers.produce import ProduceHandler
 from broker.metadata_cache import MetadataCache
 from broker.purgatory import Purgatory
-from broker.replica import Replica
 from broker.replica_manager import ReplicaManager
 from broker.reply import EncodedMessage, Reply
 from broker.request_channel import Request, ServedConnection
@@ -39,7 +38,7 @@ from kafkawire.messages.produce import (
 from kafkawire.records import BatchBuilder
 from kafkawire.schema import decode, encode
 from storage.config import LogConfig
-from storage.log import Log
+from storage.directory import Logs
 
 ROUNDS: Final = 7
 REQUESTS: Final = 10_000
@@ -57,10 +56,21 @@ class Bench:
 
     def __init__(self, directory: Path, loop: asyncio.AbstractEventLoop) -> None:
         metadata, purgatory = MetadataCache(), Purgatory[TopicPartition](loop)
-        self.replicas = ReplicaManager(metadata, purgatory)
-        self.replicas.add(_replica(directory))
+        logs = Logs.open([directory], config_of=lambda _topic: LogConfig(), now_ms=NOW_MS)
+        self.replicas = ReplicaManager(
+            broker_id=BrokerId(1),
+            logs=logs,
+            metadata=metadata,
+            purgatory=purgatory,
+            loop=loop,
+            now_ms=lambda: NOW_MS,
+            log_config_of=lambda _topic: LogConfig(),
+        )
+        topic_id = uuid.uuid4()
+        log = logs.create(PARTITION, LogConfig(), topic_id, now_ms=NOW_MS)
+        self.replicas.lead_alone(log, topic_id, LeaderEpoch(0), Offset(0))
         self.produce_handler = ProduceHandler(self.replicas, purgatory, lambda: NOW_MS)
-        fetch_handler = FetchHandler(self.replicas, purgatory, max_bytes=1 << 30)
+        fetch_handler = FetchHandler(self.replicas, purgatory, 1 << 30, lambda: NOW_MS)
         self.router = Router(
             {
                 ApiKey.PRODUCE: lambda: self.produce_handler.handle,
@@ -97,28 +107,6 @@ class Bench:
     def reset(self) -> None:
         """Make the batch one that a producer sends."""
         self._batch[:ASSIGNED_BYTES] = self._unassigned
-
-
-def _replica(directory: Path) -> Replica:
-    path = directory / str(PARTITION)
-    path.mkdir()
-    log = Log.open(
-        path,
-        LogConfig(),
-        topic_partition=PARTITION,
-        recovery_point=Offset(0),
-        log_start_offset=Offset(0),
-        was_clean=True,
-        now_ms=NOW_MS,
-    )
-    return Replica(
-        PARTITION,
-        uuid.uuid4(),
-        log,
-        broker_id=BrokerId(1),
-        leader_epoch=LeaderEpoch(0),
-        high_watermark=Offset(0),
-    )
 
 
 def _batch() -> bytearray:

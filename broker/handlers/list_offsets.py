@@ -104,9 +104,7 @@ def find_offset(replica: Replica, timestamp: int, *, only_committed: bool) -> Fo
     if timestamp == EARLIEST:
         start = log.log_start_offset
         return Found(NO_TIMESTAMP, start, log.leader_epochs.epoch_for(start))
-    is_lagging = only_committed and (
-        replica.high_watermark < replica.replication.epoch_start_offset
-    )
+    is_lagging = only_committed and (replica.high_watermark < replica.epoch_start_offset)
     if timestamp == LATEST:
         if is_lagging:
             raise _lagging(replica)
@@ -126,7 +124,7 @@ def _lagging(replica: Replica) -> ApiError:
     return ApiError(
         ErrorCode.OFFSET_NOT_AVAILABLE,
         f"the high watermark {replica.high_watermark} has not reached the start of leader epoch "
-        f"{replica.leader_epoch}, {replica.replication.epoch_start_offset}",
+        f"{replica.leader_epoch}, {replica.epoch_start_offset}",
     )
 
 

@@ -144,13 +144,14 @@ class DelayedProduce:
     def _is_decided(self, partition: TopicPartition) -> bool:
         last_offset, answer = self._awaited[partition]
         try:
-            replication = self._replicas.leader(partition).replication
+            replica = self._replicas.leader(partition)
         except ApiError as error:
             answer.error_code = error.code
             return True
-        if replication.high_watermark <= last_offset:
+        assert replica.leadership is not None, "a leader has a leadership"
+        if replica.high_watermark <= last_offset:
             return False
-        if not replication.has_min_isr:
+        if not replica.leadership.has_min_isr:
             answer.error_code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return True
 

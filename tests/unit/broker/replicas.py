@@ -4,19 +4,34 @@ import asyncio
 import uuid
 from pathlib import Path
 
+from broker.leadership import Leadership, Limits, Recorded
 from broker.metadata_cache import MetadataCache
 from broker.purgatory import Purgatory
-from broker.replica import Replica
 from broker.replica_manager import ReplicaManager
-from broker.replication import Replication
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
 from storage.config import LogConfig
-from storage.log import Log
+from storage.directory import Logs
 
 B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
 PARTITION = TopicPartition("t", 0)
 NOW_MS = 1_700_000_000_000
+MAX_LAG_MS = 1000
+
+
+def make_manager(
+    logs: Logs, metadata: MetadataCache, purgatory: Purgatory[TopicPartition]
+) -> ReplicaManager:
+    """Return the replica manager of broker 1, which stands alone."""
+    return ReplicaManager(
+        broker_id=B1,
+        logs=logs,
+        metadata=metadata,
+        purgatory=purgatory,
+        loop=asyncio.get_running_loop(),
+        now_ms=lambda: NOW_MS,
+        log_config_of=lambda _topic: LogConfig(),
+    )
 
 
 class World:
@@ -25,44 +40,33 @@ class World:
     def __init__(self, directory: Path, config: LogConfig | None = None) -> None:
         self.metadata = MetadataCache()
         self.purgatory: Purgatory[TopicPartition] = Purgatory(asyncio.get_running_loop())
-        self.replicas = ReplicaManager(self.metadata, self.purgatory)
-        path = directory / str(PARTITION)
-        path.mkdir()
-        self.log = Log.open(
-            path,
-            config or LogConfig(),
-            topic_partition=PARTITION,
-            recovery_point=Offset(0),
-            log_start_offset=Offset(0),
-            was_clean=True,
-            now_ms=NOW_MS,
-        )
-        self.replica = Replica(
-            PARTITION,
-            uuid.uuid4(),
-            self.log,
-            broker_id=B1,
-            leader_epoch=LeaderEpoch(0),
-            high_watermark=Offset(0),
-        )
-        self.replicas.add(self.replica)
+        logs = Logs.open([directory / "logs"], config_of=lambda _topic: LogConfig(), now_ms=NOW_MS)
+        self.replicas = make_manager(logs, self.metadata, self.purgatory)
+        topic_id = uuid.uuid4()
+        self.log = logs.create(PARTITION, config or LogConfig(), topic_id, now_ms=NOW_MS)
+        self.replicas.lead_alone(self.log, topic_id, LeaderEpoch(0), Offset(0))
+        self.replica = self.replicas.leader(PARTITION)
 
-    def replicate_to(self, *isr: BrokerId, min_insync_replicas: int = 1) -> Replication:
+    def replicate_to(self, *isr: BrokerId, min_insync_replicas: int = 1) -> Leadership:
         """Give the partition three replicas, of which B1 and `isr` are in sync."""
-        self.replica.replication = Replication(
+        leadership = Leadership(
             B1,
+            Recorded(isr=frozenset({B1, *isr}), leader_epoch=LeaderEpoch(0), partition_epoch=0),
             replicas={B1, B2, B3},
-            isr={B1, *isr},
             log_end_offset=self.log.log_end_offset,
             high_watermark=Offset(0),
-            min_insync_replicas=min_insync_replicas,
+            limits=Limits(min_insync_replicas=min_insync_replicas, max_lag_ms=MAX_LAG_MS),
+            live_epoch=lambda _broker_id: -1,
+            now_ms=NOW_MS,
         )
-        return self.replica.replication
+        self.replica.lead(leadership)
+        return leadership
 
     def follower_fetches(self, follower: BrokerId, offset: int) -> None:
         """Let a follower say that it holds all below `offset`."""
-        self.replica.replication.on_fetch(follower, Offset(offset))
-        self.purgatory.on_change(PARTITION)
+        self.replicas.on_follower_fetch(
+            PARTITION, follower, offset, broker_epoch=-1, log_start_offset=0, now_ms=NOW_MS
+        )
 
 
 def batch(*values: bytes) -> bytes:

@@ -10,14 +10,13 @@ from broker.local_state import read_local_state
 from broker.local_topics import LocalTopics
 from broker.metadata_cache import LiveBroker, MetadataCache
 from broker.purgatory import Purgatory
-from broker.replica_manager import ReplicaManager
 from broker.topic_plan import TopicDefaults, TopicPlan
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, TopicId, TopicPartition
 from storage.config import LogConfig
 from storage.directory import Logs
 from storage.log import Log
-from tests.unit.broker.replicas import batch
+from tests.unit.broker.replicas import batch, make_manager
 
 B1 = BrokerId(1)
 NOW_MS = 1_700_000_000_000
@@ -40,7 +39,7 @@ class World:
         self.metadata = MetadataCache()
         self.metadata.set_brokers([LiveBroker(broker_id=B1, endpoints={})], B1)
         purgatory: Purgatory[TopicPartition] = Purgatory(asyncio.get_running_loop())
-        self.replicas = ReplicaManager(self.metadata, purgatory)
+        self.replicas = make_manager(self.logs, self.metadata, purgatory)
         self.topics = LocalTopics(
             B1,
             logs=self.logs,

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from broker.handlers.produce import ProduceHandler
+from broker.leadership import Recorded
 from broker.reply import EncodedMessage, Reply
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -15,7 +17,7 @@ from kafkawire.messages.produce import (
     TopicProduceData,
 )
 from kafkawire.schema import decode
-from tests.unit.broker.replicas import B2, B3, NOW_MS, PARTITION, World, batch, turn
+from tests.unit.broker.replicas import B1, B2, B3, MAX_LAG_MS, NOW_MS, PARTITION, World, batch, turn
 from tests.unit.broker.requests import request
 
 
@@ -83,11 +85,16 @@ async def test_too_few_in_sync_replicas_refuse_before_the_append(world: World) -
 
 
 async def test_replicas_that_leave_after_the_append_are_told(world: World) -> None:
-    replication = world.replicate_to(B2, B3, min_insync_replicas=2)
+    leadership = world.replicate_to(B2, B3, min_insync_replicas=2)
     reply = produce(world)
     world.follower_fetches(B2, 2)
     world.follower_fetches(B3, 2)
-    replication.on_isr_change({replication.broker_id})
+    leadership.on_append(Offset(3), NOW_MS)
+    assert leadership.on_tick(NOW_MS + MAX_LAG_MS + 1)
+    asked = leadership.question
+    assert asked is not None
+    alone = Recorded(isr=frozenset({B1}), leader_epoch=LeaderEpoch(0), partition_epoch=1)
+    leadership.on_recorded(asked, alone, NOW_MS)
     await turn()
     assert answer(reply) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
 

@@ -51,11 +51,11 @@ async def test_consumers_see_only_what_is_committed_and_others_see_all(world: Wo
 
 
 async def test_a_config_change_moves_min_isr_too(world: World) -> None:
-    replication = world.replicate_to(min_insync_replicas=2)
+    leadership = world.replicate_to(min_insync_replicas=2)
     append(world, b"a")
     assert world.replica.high_watermark == 0
-    world.replica.update_config(LogConfig(min_insync_replicas=1))
-    assert (replication.min_insync_replicas, world.replica.high_watermark) == (1, 1)
+    world.replicas.update_topic_config("t", LogConfig(min_insync_replicas=1))
+    assert (leadership.limits.min_insync_replicas, world.replica.high_watermark) == (1, 1)
 
 
 async def test_the_latest_offset_is_not_known_just_after_an_election(world: World) -> None:

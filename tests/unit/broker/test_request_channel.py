@@ -22,6 +22,7 @@ class FakeConnection:
 
     def __init__(self, channel: RequestChannel, *, is_control_plane: bool = False) -> None:
         self.is_control_plane = is_control_plane
+        self.number = 1
         self.is_ready = False
         self.pending: list[Reply] = []
         self.send_count = 0

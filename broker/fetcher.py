@@ -1,0 +1,289 @@
+"""Copies partitions from one leader: asks, appends, cuts what diverges, asks again (edge).
+
+One request is in flight, for all partitions that this leader leads and this broker follows. What
+an answer says about a partition is used only if the partition is still followed in the same leader
+epoch and its log has not moved. Where logs diverge the log is cut before the leader's high
+watermark is taken over: it may lie beyond what is kept.
+
+Source: kafka.server.AbstractFetcherThread of Kafka 3.9; KIP-101, KIP-279, KIP-595.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+import structlog
+
+from broker.config_keys.replication import ReplicationKeys
+from broker.divergence import Divergence, out_of_range, truncation
+from broker.fetch_plan import FetchPlan, FollowedPartition
+from broker.peer import Peer, PeerError
+from broker.replica import Replica
+from broker.replica_table import Key
+from kafkawire.apis import ApiKey
+from kafkawire.errors import CorruptBatchError, ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kafkawire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from storage.directory import Logs
+from storage.errors import StorageError, UnexpectedOffsetError
+
+FETCH_VERSION: Final = 12
+"""The newest that names topics; from this one on an answer tells where logs diverge."""
+LIST_OFFSETS_VERSION: Final = 7
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+log = structlog.get_logger(__name__)
+
+
+class Fetcher:
+    """Copies from one leader, from `start` until `stop`."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        peer: Peer,
+        *,
+        logs: Logs,
+        config: ReplicationKeys,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.peer = peer
+        self._broker_id = broker_id
+        self._logs = logs
+        self._config = config
+        self._now_ms = now_ms
+        self._plan = FetchPlan(broker_id, config)
+        self._news = asyncio.Event()
+        # Whether an answer is awaited that the leader may hold back for want of records.
+        self._is_waiting = False
+        self._task = loop.create_task(self._run(), name=f"fetcher-{peer.name}")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is copied."""
+        return not len(self._plan)
+
+    def add(self, replicas: Iterable[Replica]) -> None:
+        """Copy these from now on: the request that waits at the leader is given up for them."""
+        for replica in replicas:
+            self._plan.add(replica)
+        self._news.set()
+        if self._is_waiting:
+            self._is_waiting = False
+            self.peer.interrupt()
+
+    def remove(self, keys: Iterable[Key]) -> list[Replica]:
+        """Copy these no more, whatever is under way; return those that were."""
+        return self._plan.remove(keys)
+
+    def close(self) -> asyncio.Task[None]:
+        """Copy nothing more; the task that is returned ends soon."""
+        self._task.cancel()
+        return self._task
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                if await self._is_due():
+                    await self._fetch_or_back_off()
+        finally:
+            await self.peer.close()
+
+    async def _is_due(self) -> bool:
+        """Wait until something may be asked; return whether that is so, or look again."""
+        wait_ms = self._plan.wait_ms(self._now_ms())
+        if wait_ms == 0:
+            return True
+        self._news.clear()
+        try:
+            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    async def _fetch_or_back_off(self) -> None:
+        try:
+            await self._fetch()
+        except PeerError as error:
+            if self._news.is_set():
+                # Given up for the sake of new partitions, or there is another way to the leader.
+                self._news.clear()
+                return
+            log.info("fetch.failed", leader=self.peer.name, error=str(error))
+            try:
+                async with asyncio.timeout(self._config.replica_fetch_backoff_ms / 1000):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+
+    async def _fetch(self) -> None:
+        # First, so that the request is made of what is known when it leaves.
+        version = await self.peer.choose_version(ApiKey.FETCH, FETCH_VERSION)
+        self._news.clear()
+        request = self._plan.request(self._now_ms())
+        if not request.topics:
+            return
+        self._is_waiting = True
+        try:
+            response = await self._ask(request, version)
+        finally:
+            self._is_waiting = False
+        if response.error_code != ErrorCode.NONE:
+            raise PeerError(f"{self.peer.name} answers {ErrorCode(response.error_code).name}")
+        await self._locate(self._take(response))
+
+    async def _ask(self, request: FetchRequest, version: int) -> FetchResponse:
+        return await self.peer.ask(
+            request,
+            FetchResponse,
+            version=version,
+            timeout_ms=self._config.replica_socket_timeout_ms,
+        )
+
+    def _take(self, response: FetchResponse) -> list[FollowedPartition]:
+        """Do what an answer says, partition by partition; return those that are out of range."""
+        now_ms = self._now_ms()
+        lost: list[FollowedPartition] = []
+        cuts: dict[TopicPartition, Offset] = {}
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = self._plan.get((topic.topic, data.partition_index))
+                if followed is None or not followed.is_current:
+                    continue
+                if data.error_code == ErrorCode.NONE:
+                    self._take_partition(followed, data, cuts, now_ms)
+                elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    lost.append(followed)
+                else:
+                    self._fail(followed, ErrorCode(data.error_code).name, now_ms)
+        if cuts:
+            self._truncate(cuts)
+        return lost
+
+    def _take_partition(
+        self,
+        followed: FollowedPartition,
+        data: PartitionData,
+        cuts: dict[TopicPartition, Offset],
+        now_ms: int,
+    ) -> None:
+        replica = followed.replica
+        if data.diverging_epoch.end_offset >= 0 or data.diverging_epoch.epoch >= 0:
+            found = Divergence(
+                LeaderEpoch(data.diverging_epoch.epoch), Offset(data.diverging_epoch.end_offset)
+            )
+            local = replica.log
+            cut = truncation(
+                local.leader_epochs, local.log_end_offset, replica.high_watermark, found
+            )
+            cuts[replica.topic_partition] = cut.offset
+            return
+        try:
+            _append(replica, data, now_ms)
+        except (CorruptBatchError, UnexpectedOffsetError) as error:
+            self._fail(followed, str(error), now_ms)
+        except (StorageError, OSError) as error:
+            # The log dir is gone, or the log is; the partition goes when that is noticed.
+            self._fail(followed, str(error), now_ms)
+        else:
+            followed.on_success()
+
+    def _truncate(self, cuts: dict[TopicPartition, Offset]) -> None:
+        found = [self._plan.get(partition) for partition in cuts]
+        followed = [each for each in found if each is not None]
+        before = [each.position for each in followed]
+        try:
+            self._logs.truncate_to(cuts)
+        except (StorageError, OSError) as error:
+            log.error("log.not_truncated", error=str(error))
+        for each, position in zip(followed, before, strict=True):
+            each.replica.on_truncated()
+            if each.position == position:
+                # Not again at once what has led nowhere.
+                self._fail(each, "the leader's history does not fit", self._now_ms())
+
+    def _fail(self, followed: FollowedPartition, reason: str, now_ms: int) -> None:
+        partition = followed.replica.topic_partition
+        log.info("fetch.rejected", partition=str(partition), error=reason, leader=self.peer.name)
+        followed.on_failure(now_ms, self._config.replica_fetch_backoff_ms)
+
+    async def _locate(self, lost: Collection[FollowedPartition]) -> None:
+        """Find out where to go on with partitions whose offset the leader does not have."""
+        if not lost:
+            return
+        starts, ends = await self._list(lost, EARLIEST), await self._list(lost, LATEST)
+        now_ms = self._now_ms()
+        for followed in lost:
+            partition = followed.replica.topic_partition
+            start, end = starts.get(partition), ends.get(partition)
+            if self._plan.get(partition) is not followed or not followed.is_current:
+                continue
+            if start is None or end is None:
+                self._fail(followed, "the leader does not tell its offsets", now_ms)
+                continue
+            self._restart(followed, start, end, now_ms)
+
+    def _restart(
+        self, followed: FollowedPartition, leader_start: Offset, leader_end: Offset, now_ms: int
+    ) -> None:
+        replica = followed.replica
+        partition, end_offset = replica.topic_partition, replica.log.log_end_offset
+        offset, is_emptied = out_of_range(end_offset, leader_start, leader_end)
+        try:
+            if is_emptied:
+                self._logs.truncate_fully_and_start_at(partition, offset)
+            elif offset < end_offset:
+                self._logs.truncate_to({partition: offset})
+            else:
+                self._fail(followed, "the leader refuses an offset that it has", now_ms)
+        except (StorageError, OSError) as error:
+            self._fail(followed, str(error), now_ms)
+        replica.on_truncated()
+
+    async def _list(
+        self, partitions: Collection[FollowedPartition], timestamp: int
+    ) -> dict[TopicPartition, Offset]:
+        """Ask the leader for its first or last offsets; leave out those that it does not tell."""
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for followed in partitions:
+            name, index = followed.replica.topic_partition
+            wanted = ListOffsetsPartition(
+                partition_index=index,
+                current_leader_epoch=followed.leader_epoch,
+                timestamp=timestamp,
+            )
+            topics.setdefault(name, []).append(wanted)
+        request = ListOffsetsRequest(
+            replica_id=self._broker_id,
+            topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
+        )
+        version = await self.peer.choose_version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
+        response = await self.peer.ask(request, ListOffsetsResponse, version=version)
+        return {
+            TopicPartition(topic.name, data.partition_index): Offset(data.offset)
+            for topic in response.topics
+            for data in topic.partitions
+            if data.error_code == ErrorCode.NONE
+        }
+
+
+def _append(replica: Replica, data: PartitionData, now_ms: int) -> None:
+    """Append what the leader sent, then adopt what it says of its log."""
+    local, records = replica.log, data.records
+    if records:
+        assert isinstance(records, memoryview), "decoded records are views of the answer"
+        local.append_as_follower(records, now_ms)
+    replica.adopt_high_watermark(data.high_watermark)
+    if data.log_start_offset > local.log_start_offset:
+        local.advance_log_start(min(Offset(data.log_start_offset), local.log_end_offset))

@@ -1,0 +1,27 @@
+"""StopReplica: give up, or delete, what a controller names (edge)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.replica_manager import ReplicaManager
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.messages.stop_replica import StopReplicaRequest
+
+
+class StopReplicaHandler:
+    """Obeys one order after the other."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(self, request: Request, message: StopReplicaRequest) -> Reply:
+        """Answer when it is done; what controllers ask waits for what they asked before."""
+        work = partial(
+            self._replicas.stop_replicas,
+            message,
+            request.header.api_version,
+            request.connection.number,
+        )
+        return self._replicas.control_queue.run(work)

@@ -1,0 +1,312 @@
+"""Several brokers' replicas in one process, over real sockets; the test is the controller. Edge."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from broker.config_keys.replication import ReplicationKeys
+from broker.handlers.api_versions import ApiVersionsHandler
+from broker.handlers.fetch import FetchHandler
+from broker.handlers.leader_and_isr import LeaderAndIsrHandler
+from broker.handlers.leader_epoch import OffsetForLeaderEpochHandler
+from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.produce import ProduceHandler
+from broker.handlers.stop_replica import StopReplicaHandler
+from broker.isr_changes import Answer, IsrQuestion
+from broker.leadership import Recorded
+from broker.listener import Listener
+from broker.metadata_cache import Endpoint, LiveBroker, MetadataCache
+from broker.network_limits import NetworkLimits
+from broker.peer import Peer
+from broker.purgatory import Purgatory
+from broker.replica import Replica
+from broker.replica_manager import ReplicaManager
+from broker.request_channel import RequestChannel
+from broker.router import Router
+from broker.socket_server import SocketServer
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from kafkawire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kafkawire.records import BatchBuilder
+from storage.config import LogConfig
+from storage.directory import Logs
+
+LISTENER: Final = "PLAINTEXT"
+TOPIC: Final = "orders"
+TOPIC_ID: Final = TopicId(int=77)
+PARTITION: Final = TopicPartition(TOPIC, 0)
+CONTROLLER: Final = BrokerId(9)
+TIMEOUT_S: Final = 10.0
+POLL_S: Final = 0.005
+PRODUCE_VERSION: Final = 9
+LEADER_AND_ISR_VERSION: Final = 7
+
+
+def now_ms() -> int:
+    """Return the time of day."""
+    return time.time_ns() // 1_000_000
+
+
+class Recorder:
+    """Says yes to every in-sync set, unless the test holds it back."""
+
+    def __init__(self) -> None:
+        self.asked: list[IsrQuestion] = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.refusals: list[ErrorCode | OSError] = []
+
+    async def record(self, questions: Sequence[IsrQuestion]) -> Sequence[Answer]:
+        """Answer as the test has said."""
+        self.asked += questions
+        await self.may_answer.wait()
+        if self.refusals:
+            refusal = self.refusals.pop(0)
+            if isinstance(refusal, OSError):
+                raise refusal
+            return [refusal for _ in questions]
+        return [
+            Recorded(
+                isr=frozenset(one for one, _ in question.proposal.isr),
+                leader_epoch=question.proposal.leader_epoch,
+                partition_epoch=question.proposal.partition_epoch + 1,
+            )
+            for question in questions
+        ]
+
+
+class RigBroker:
+    """What of a broker replicates."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        directory: Path,
+        endpoints: dict[BrokerId, Endpoint],
+        keys: ReplicationKeys,
+        log_config: LogConfig,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.broker_id = broker_id
+        self.endpoints = endpoints
+        self.recorder = Recorder()
+        self.metadata = MetadataCache()
+        self.purgatory: Purgatory[TopicPartition] = Purgatory(loop)
+        self.logs = Logs.open(
+            [directory / f"broker-{broker_id}"],
+            config_of=lambda _topic: log_config,
+            now_ms=now_ms(),
+        )
+        self.replicas = ReplicaManager(
+            broker_id=broker_id,
+            logs=self.logs,
+            metadata=self.metadata,
+            purgatory=self.purgatory,
+            loop=loop,
+            now_ms=now_ms,
+            log_config_of=lambda _topic: log_config,
+            endpoint_of=endpoints.get,
+            isr_recorder=self.recorder,
+            config=keys,
+        )
+        self.router = Router(
+            {
+                ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(lambda: self.router.served).handle,
+                ApiKey.PRODUCE: lambda: (
+                    ProduceHandler(self.replicas, self.purgatory, now_ms).handle
+                ),
+                ApiKey.FETCH: lambda: (
+                    FetchHandler(self.replicas, self.purgatory, 1 << 30, now_ms).handle
+                ),
+                ApiKey.LIST_OFFSETS: lambda: ListOffsetsHandler(self.replicas).handle,
+                ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda: (
+                    OffsetForLeaderEpochHandler(self.replicas).handle
+                ),
+                ApiKey.LEADER_AND_ISR: lambda: LeaderAndIsrHandler(self.replicas).handle,
+                ApiKey.STOP_REPLICA: lambda: StopReplicaHandler(self.replicas).handle,
+            }
+        )
+        limits = NetworkLimits()
+        channel = RequestChannel(loop, self.router.handle, limits)
+        self.server = SocketServer([Listener(LISTENER, "127.0.0.1", 0)], limits, channel)
+        self.peer: Peer | None = None
+
+    async def start(self) -> None:
+        """Listen, and tell the others where."""
+        await self.server.start()
+        host, port = self.server.bound_addresses[LISTENER]
+        self.endpoints[self.broker_id] = Endpoint(host, port)
+        self.peer = Peer(
+            self.endpoints[self.broker_id], loop=asyncio.get_running_loop(), client_id="test"
+        )
+        self.replicas.start()
+
+    async def stop(self) -> None:
+        """Stop everything, and keep what is on disk."""
+        self.endpoints.pop(self.broker_id, None)
+        await self.replicas.stop()
+        if self.peer is not None:
+            await self.peer.close()
+        self.server.stop_accepting()
+        self.purgatory.close()
+        await self.server.close()
+        self.logs.write_high_watermarks(self.replicas.high_watermarks())
+        self.logs.close()
+
+    @property
+    def replica(self) -> Replica:
+        """Its replica of the one partition."""
+        return next(each for each in self.replicas if each.topic_partition == PARTITION)
+
+    def replica_of(self, index: int) -> Replica:
+        """Its replica of a partition of the one topic."""
+        wanted = TopicPartition(TOPIC, index)
+        return next(each for each in self.replicas if each.topic_partition == wanted)
+
+    async def ask(self, message: object, version: int | None = None) -> object:
+        """Send it a request, as a client or a controller."""
+        assert self.peer is not None
+        answer: object = await self.peer.request(message, version=version)
+        return answer
+
+    async def produce(self, *values: bytes, acks: int = -1, index: int = 0) -> tuple[int, int]:
+        """Append one batch; return the error and the base offset."""
+        data = PartitionProduceData(index=index, records=batch(*values))
+        topic = TopicProduceData(name=TOPIC, partition_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic])
+        response = await self.ask(request, PRODUCE_VERSION)
+        assert isinstance(response, ProduceResponse)
+        answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
+        return answer.error_code, answer.base_offset
+
+    def records(self, end_offset: int | None = None) -> bytes:
+        """Return the bytes of its log, up to an offset."""
+        local = self.replica.log
+        end = Offset(local.log_end_offset if end_offset is None else end_offset)
+        data = b""
+        offset = local.log_start_offset
+        while offset < end:
+            region = local.read(offset, 1 << 30, end_offset=end, min_one_batch=True)
+            with region.file.path.open("rb") as file:
+                file.seek(region.position)
+                data += file.read(region.size_bytes)
+            offset = end
+        return data
+
+
+class Rig:
+    """A cluster of `RigBroker`s."""
+
+    def __init__(
+        self, directory: Path, keys: ReplicationKeys, log_config: LogConfig | None = None
+    ) -> None:
+        self._directory = directory
+        self._keys = keys
+        self._log_config = log_config or LogConfig()
+        self._endpoints: dict[BrokerId, Endpoint] = {}
+        self.epoch = 0
+        self.brokers: dict[int, RigBroker] = {}
+        self.topic_id = TOPIC_ID
+
+    async def start(self, *broker_ids: int) -> None:
+        """Start brokers, anew or again."""
+        for broker_id in broker_ids:
+            broker = RigBroker(
+                BrokerId(broker_id),
+                self._directory,
+                self._endpoints,
+                self._keys,
+                self._log_config,
+            )
+            await broker.start()
+            self.brokers[broker_id] = broker
+        self.tell_metadata()
+
+    async def stop(self, *broker_ids: int) -> None:
+        """Stop brokers, all of them unless named."""
+        for broker_id in broker_ids or list(self.brokers):
+            await self.brokers.pop(broker_id).stop()
+        self.tell_metadata()
+
+    def tell_metadata(self) -> None:
+        """Tell all brokers who is alive."""
+        live = [
+            LiveBroker(broker_id=one, endpoints={LISTENER: self._endpoints[one]})
+            for one in self._endpoints
+        ]
+        for broker in self.brokers.values():
+            broker.metadata.set_brokers(live, CONTROLLER)
+            broker.replicas.on_metadata_changed()
+
+    async def order(
+        self,
+        leader: int,
+        isr: Sequence[int],
+        *,
+        replicas: Sequence[int] = (1, 2, 3),
+        partitions: Sequence[int] = (0,),
+        to: Sequence[int] | None = None,
+        controller_epoch: int = 1,
+        is_repeated: bool = False,
+    ) -> list[LeaderAndIsrResponse]:
+        """Tell the replicas who leads, in a new epoch, or in the last one again."""
+        self.epoch += not is_repeated
+        epoch = self.epoch
+        states = [
+            LeaderAndIsrPartitionState(
+                partition_index=index,
+                controller_epoch=controller_epoch,
+                leader=leader,
+                leader_epoch=LeaderEpoch(epoch),
+                isr=list(isr),
+                partition_epoch=epoch,
+                replicas=list(replicas),
+                is_new=True,
+            )
+            for index in partitions
+        ]
+        topic = LeaderAndIsrTopicState(
+            topic_name=TOPIC, topic_id=self.topic_id, partition_states=states
+        )
+        request = LeaderAndIsrRequest(
+            controller_id=CONTROLLER, controller_epoch=controller_epoch, topic_states=[topic]
+        )
+        answers = []
+        for broker_id in replicas if to is None else to:
+            if broker_id in self.brokers:
+                answer = await self.brokers[broker_id].ask(request, LEADER_AND_ISR_VERSION)
+                assert isinstance(answer, LeaderAndIsrResponse)
+                answers.append(answer)
+        return answers
+
+
+def batch(*values: bytes) -> bytes:
+    """Return one record batch."""
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(now_ms(), b"key", value)
+    return bytes(builder.build())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while not condition():  # noqa: ASYNC110 - what is waited for is not a thing of the loop's
+            await asyncio.sleep(POLL_S)

@@ -1,0 +1,113 @@
+"""Brokers that copy from each other: leaders, followers, and what survives a change of leader."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.config_keys.replication import ReplicationKeys
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import Offset
+from storage.config import LogConfig
+from tests.integration.broker.replica_rig import PARTITION, Rig, until
+
+KEYS = ReplicationKeys(
+    replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100, replica_fetch_backoff_ms=50
+)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path, KEYS)
+    await rig.start(1, 2, 3)
+    yield rig
+    await rig.stop()
+
+
+async def test_followers_hold_what_was_acknowledged(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3])
+    leader = rig.brokers[1]
+    for number in range(10):
+        assert await leader.produce(b"%d" % number) == (ErrorCode.NONE, number)
+        assert [broker.replica.log.log_end_offset for broker in rig.brokers.values()] == (
+            [number + 1] * 3
+        )
+    assert rig.brokers[2].records() == rig.brokers[3].records() == leader.records()
+
+
+async def test_followers_learn_the_high_watermark_with_the_next_fetch(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3])
+    await rig.brokers[1].produce(b"a")
+    await until(lambda: all(each.replica.high_watermark == 1 for each in rig.brokers.values()))
+
+
+async def test_acks_all_waits_for_a_follower_that_is_not_there(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3], to=[1, 2])
+    produced = asyncio.create_task(rig.brokers[1].produce(b"a"))
+    await until(lambda: rig.brokers[2].replica.log.log_end_offset == 1)
+    assert not produced.done()
+    assert rig.brokers[1].replica.high_watermark == 0
+    await rig.order(1, isr=[1, 2, 3], to=[3], is_repeated=True)
+    assert await produced == (ErrorCode.NONE, 0)
+
+
+async def test_followers_refuse_clients(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3])
+    assert await rig.brokers[2].produce(b"a") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+async def test_a_follower_that_dies_leaves_the_in_sync_set_and_comes_back(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3])
+    leader = rig.brokers[1]
+    await leader.produce(b"a")
+    await rig.stop(3)
+    assert await leader.produce(b"b") == (ErrorCode.NONE, 1)
+    leadership = leader.replica.leadership
+    assert leadership is not None
+    assert leadership.state.isr == {1, 2}
+    await rig.start(3)
+    await rig.order(1, isr=[1, 2], to=[3], is_repeated=True)
+    await until(
+        lambda: (led := leader.replica.leadership) is not None and led.state.isr == {1, 2, 3}
+    )
+    assert rig.brokers[3].records() == leader.records()
+
+
+async def test_a_log_that_diverged_is_cut_where_it_departs(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3])
+    assert await rig.brokers[1].produce(b"both") == (ErrorCode.NONE, 0)
+    # Only broker 1 has the next ones: nobody follows it any more.
+    await rig.order(1, isr=[1], to=[1])
+    await rig.brokers[1].produce(b"lost 1", acks=1)
+    await rig.brokers[1].produce(b"lost 2", acks=1)
+    await rig.order(2, isr=[2, 3], to=[2, 3])
+    assert await rig.brokers[2].produce(b"kept") == (ErrorCode.NONE, 1)
+    await rig.order(2, isr=[2, 3])
+    await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
+    assert rig.brokers[1].replica.log.log_end_offset == 2
+    await rig.brokers[2].produce(b"next")
+    await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
+
+
+async def test_followers_follow_the_start_of_the_log(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, KEYS, LogConfig(segment_bytes=200))
+    await rig.start(1, 2)
+    try:
+        await rig.order(1, isr=[1, 2], replicas=[1, 2])
+        for _ in range(5):
+            await rig.brokers[1].produce(b"x" * 50)
+        rig.brokers[1].replicas.delete_records(PARTITION, 3)
+        await until(lambda: rig.brokers[2].replica.log.log_start_offset == 3)
+        # One that was away finds its offset gone.
+        await rig.stop(2)
+        await rig.brokers[1].produce(b"y" * 50, acks=1)
+        await rig.order(1, isr=[1], replicas=[1, 2], to=[1])
+        rig.brokers[1].replicas.delete_records(PARTITION, -1)
+        await rig.brokers[1].produce(b"z" * 50, acks=1)
+        await rig.start(2)
+        await rig.order(1, isr=[1], replicas=[1, 2])
+        await until(lambda: rig.brokers[2].replica.log.log_end_offset == 7)
+        assert rig.brokers[2].replica.log.log_start_offset == Offset(6)
+    finally:
+        await rig.stop()

@@ -50,6 +50,13 @@ class Due:
     """Topics with due batches whose leader is not known."""
     look_again_at_s: float
 
+    def keep_numbered(self) -> None:
+        """Leave out what has no sequence numbers yet."""
+        self.by_leader = {
+            leader: [queue for queue in queues if queue.batches[0].identity is not None]
+            for leader, queues in self.by_leader.items()
+        }
+
 
 class Accumulator:
     """All records that are accepted and not yet acknowledged."""
@@ -243,6 +250,11 @@ class Accumulator:
         queue.batches.appendleft(batch)
         self._update_waiting(queue)
 
+    def forget_sequences(self, topic_partition: TopicPartition) -> None:
+        """Have the batches that wait numbered anew: one before them was, or was given up."""
+        for batch in self._topics[topic_partition.topic].queues[topic_partition.partition].batches:
+            batch.identity = None
+
     def split(self, batch: ProducerBatch, now_s: float) -> None:
         """Return a batch that was taken in two halves."""
         queue = self._unmute(batch)
@@ -260,6 +272,10 @@ class Accumulator:
         del self.incomplete[batch]
         self._update_waiting(queue)
         self.budget.release(batch.reserved_bytes)
+
+    def is_out(self, batch: ProducerBatch) -> bool:
+        """Whether `batch` was taken, and is neither back nor done."""
+        return self._queue(batch).in_flight is batch
 
     def next_expiry_s(self) -> float:
         """Return when the oldest batch will have waited longer than the delivery timeout."""

@@ -9,7 +9,7 @@ Invariant: after `close` no task and no socket is left.
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from math import inf
 from typing import Final, TypeVar
 
@@ -223,6 +223,13 @@ class Cluster:
         if controller_id == NO_LEADER or controller_id not in self.metadata.brokers:
             return await self.request_any(message, response_type)
         return await self.request(controller_id, message, response_type)
+
+    def spawn(self, work: Coroutine[object, object, object], name: str) -> None:
+        """Run `work` beside all else, until it ends or the cluster is closed."""
+        if self._is_closed:
+            work.close()
+        else:
+            self._tasks.spawn(work, name)
 
     # Inside
 

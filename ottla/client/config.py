@@ -21,6 +21,8 @@ IsolationLevel = Literal["read_uncommitted", "read_committed"]
 Acks = Literal[0, 1, -1, "all"]
 
 ACKS_ALL: Final = -1
+MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
+"""As Kafka has it: brokers know that many batches of a producer and partition again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class ProducerConfig:
     retries: int = MAX_INT32
     delivery_timeout_ms: int = 120_000
     adaptive_partitioning: bool = True
+    enable_idempotence: bool = False
 
     def __post_init__(self) -> None:
         if self.acks not in (0, 1, ACKS_ALL):
@@ -93,6 +96,21 @@ class ProducerConfig:
         _require_within("max_block_ms", self.max_block_ms, 0)
         _require_within("retries", self.retries, 0)
         _require_within("delivery_timeout_ms", self.delivery_timeout_ms, 1)
+        if self.enable_idempotence and (obstacle := self.obstacle_to_idempotence):
+            raise ConfigurationError(
+                f"enable_idempotence needs {obstacle}: leave one of the two settings out"
+            )
+
+    @property
+    def obstacle_to_idempotence(self) -> str | None:
+        """What idempotence needs and these settings do not grant, if there is anything."""
+        if self.acks != ACKS_ALL:
+            return f"acks='all', got {self.acks}"
+        if self.retries == 0:
+            return "retries, got 0"
+        if self.max_in_flight > MAX_IDEMPOTENT_IN_FLIGHT:
+            return f"max_in_flight <= {MAX_IDEMPOTENT_IN_FLIGHT}, got {self.max_in_flight}"
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

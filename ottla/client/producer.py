@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from time import time_ns
 from typing import Final, NoReturn, Self, TypeAlias
@@ -48,7 +49,8 @@ class Producer:
     """Writes records. Use with `async with`, which connects and, at the end, sends what is left.
 
     Records of one partition are written in the order in which they were sent, also when sending
-    has to be repeated. A repeated batch may be written twice when only the answer was lost.
+    has to be repeated. With idempotence, which is on unless other settings forbid it, what is sent
+    again is written once.
     Belongs to one event loop; any number of its tasks may send.
     """
 
@@ -71,15 +73,17 @@ class Producer:
         retry_backoff_max_ms: int = 1_000,
         metadata_max_age_ms: int = 300_000,
         adaptive_partitioning: bool = True,
+        enable_idempotence: bool | None = None,
         client_id: str = "ottla",
     ) -> None:
         """Take the settings; nothing is connected yet.
 
         `max_block_ms` is how long `send` waits for memory or for a topic to appear;
         `delivery_timeout_ms` how long a record may take until it is acknowledged or given up.
+        `enable_idempotence` None means on if `acks`, `retries` and `max_in_flight` allow it.
 
         Raises:
-            ConfigurationError: a setting is out of range.
+            ConfigurationError: a setting is out of range, or contradicts `enable_idempotence`.
         """
         self._client_config = ClientConfig(
             bootstrap=parse_bootstrap(bootstrap_servers),
@@ -89,7 +93,7 @@ class Producer:
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
         )
-        self._config = ProducerConfig(
+        config = ProducerConfig(
             acks=parse_acks(acks),
             linger_ms=linger_ms,
             batch_size_bytes=batch_size_bytes,
@@ -101,7 +105,11 @@ class Producer:
             retries=retries,
             delivery_timeout_ms=delivery_timeout_ms,
             adaptive_partitioning=adaptive_partitioning,
+            enable_idempotence=bool(enable_idempotence),
         )
+        if enable_idempotence is None and config.obstacle_to_idempotence is None:
+            config = replace(config, enable_idempotence=True)
+        self._config = config
         self._max_batch_bytes = min(max_request_bytes, buffer_memory_bytes)
         self._append: _Append = _refuse
         self._cluster: Cluster | None = None
@@ -128,6 +136,8 @@ class Producer:
         self._sender = Sender(cluster, self._accumulator, self._config)
         await cluster.start()
         cluster.on_change = self._on_cluster_change
+        # It may have something to ask for before there is anything to send.
+        self._sender.wake()
         self._append = self._accumulator.append
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
 """Records of one partition that travel together, and what became of them. Decision: no I/O.
 
 Records are encoded as they come; the batch is compressed and sealed when it is first sent, and
-every retry sends the same bytes.
+every retry sends the same bytes, unless an idempotent producer had to number its records anew.
 Invariant: each delivery is settled exactly once, in the order of the records.
 """
 
@@ -12,9 +12,17 @@ from typing import Final, TypeAlias
 
 from kafkawire.compression import Codec
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
-from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder, read_records
+from kafkawire.records import (
+    BATCH_HEADER_BYTES,
+    NO_SEQUENCE,
+    BatchBuilder,
+    read_header,
+    read_records,
+    write_header,
+)
 from ottla.client.errors import OttlaError
 from ottla.client.metadata import NO_EPOCH
+from ottla.client.producer_sequences import MAX_SEQUENCE, ProducerIdentity
 from ottla.client.record import BytesLike, Headers, RecordMetadata, UnsentRecord
 
 NO_TIMESTAMP: Final = -1
@@ -31,10 +39,12 @@ class ProducerBatch:
         "_payload",
         "append",
         "attempt_count",
+        "base_sequence",
         "counted_bytes",
         "created_at_s",
         "deliveries",
         "filled_bytes",
+        "identity",
         "is_closed",
         "is_done",
         "is_full",
@@ -79,14 +89,25 @@ class ProducerBatch:
         """Why it has to be sent again."""
         self.tried_epoch: LeaderEpoch = NO_EPOCH
         """The leader epoch under which it was last sent: under a new one it need not wait."""
+        self.identity: ProducerIdentity | None = None
+        """Under which its records are numbered from `base_sequence` on; None if they are not."""
+        self.base_sequence = NO_SEQUENCE
         self._payload: bytearray | None = None
 
-    def identify(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Stamp what an idempotent producer stamps; only before the batch is first sent."""
-        assert self._payload is None
-        self._builder.producer_id = producer_id
-        self._builder.producer_epoch = producer_epoch
-        self._builder.base_sequence = base_sequence
+    def identify(self, identity: ProducerIdentity, base_sequence: int) -> None:
+        """Stamp what an idempotent producer stamps; again only when the numbers are out of use."""
+        assert self.identity is None
+        self.identity, self.base_sequence = identity, base_sequence
+        builder = self._builder
+        builder.producer_id, builder.producer_epoch = identity
+        builder.base_sequence = base_sequence
+        if self._payload is not None:
+            header = read_header(self._payload)._replace(
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=base_sequence,
+            )
+            write_header(self._payload, header)
 
     def payload(self) -> bytearray:
         """Return the encoded batch; no record can be added from then on."""
@@ -157,6 +178,8 @@ class ProducerBatch:
         part.filled_bytes = self.filled_bytes // 2
         part.is_closed = True
         part.retry_at_s = now_s
+        if self.identity is not None:
+            part.identify(self.identity, (self.base_sequence + start) & MAX_SEQUENCE)
         return part
 
     def _finish(self) -> None:

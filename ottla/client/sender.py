@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from kafkawire.apis import ApiKey
 from kafkawire.compression import Codec
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import Offset, TopicPartition
+from kafkawire.ids import Offset, ProducerId, TopicPartition
 from kafkawire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -38,6 +38,8 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import NO_EPOCH
 from ottla.client.producer_batch import NO_OFFSET, NO_TIMESTAMP, ProducerBatch
+from ottla.client.producer_id_request import ProducerIdRequest
+from ottla.client.producer_sequences import ProducerSequences
 from ottla.client.topic_queues import PartitionQueue
 from ottla.client.verdict import Verdict, judge, needs_metadata
 
@@ -57,6 +59,8 @@ class Sender:
         self._cluster = cluster
         self._accumulator = accumulator
         self._config = config
+        self._sequences = ProducerSequences() if config.enable_idempotence else None
+        self._id_request = ProducerIdRequest(cluster, self._on_id, self._on_id_refused)
         self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
         self._alarm = Alarm(self._loop, self.run)
@@ -76,6 +80,10 @@ class Sender:
         if self._accumulator.next_expiry_s() <= now_s:
             self._expire(now_s)
         due = self._accumulator.due(self._cluster.metadata, now_s)
+        if self._sequences is not None and self._sequences.identity is None:
+            if self._accumulator.incomplete or not self._id_request.was_refused:
+                self._id_request.begin()
+            due.keep_numbered()
         for leader, queues in due.by_leader.items():
             connection = self._cluster.ready_connection(leader, Purpose.PRODUCE)
             if connection is not None:
@@ -111,10 +119,20 @@ class Sender:
                 size_bytes += queues[position].batches[0].filled_bytes
                 if batches and size_bytes > self._config.max_request_bytes:
                     break
-                batches.append(self._accumulator.take(queues[position]))
+                batches.append(self._take(queues[position]))
                 position += 1
             self._send(connection, batches)
         connection.flush()
+
+    def _take(self, queue: PartitionQueue) -> ProducerBatch:
+        """Take a batch; its records get their numbers when it goes out for the first time."""
+        batch = self._accumulator.take(queue)
+        if self._sequences is not None and batch.identity is None:
+            identity, base_sequence = self._sequences.take(
+                batch.topic_partition, len(batch.deliveries)
+            )
+            batch.identify(identity, base_sequence)
+        return batch
 
     def _send(self, connection: Connection, batches: list[ProducerBatch]) -> None:
         sent: BatchesByPartition = {}
@@ -196,6 +214,7 @@ class Sender:
         if batch.is_done:
             # Expired, or the producer was stopped, while it was out.
             self._accumulator.done(batch)
+            self._leave_gap(batch)
             return
         if needs_metadata(error):
             self._cluster.request_refresh()
@@ -206,17 +225,45 @@ class Sender:
         if verdict is Verdict.RETRY:
             log.info("batch.retried partition=%s error=%s", batch.topic_partition, error)
             self._accumulator.put_back(batch, retry_at_s)
+        elif verdict is Verdict.RENUMBER:
+            log.warning("batch.renumbered partition=%s error=%s", batch.topic_partition, error)
+            self._accumulator.put_back(batch, retry_at_s)
+            self._leave_gap(batch)
+        elif verdict is Verdict.WRITTEN:
+            self._settle(batch, NO_OFFSET, NO_TIMESTAMP)
         elif verdict is Verdict.SPLIT:
             log.info("batch.split partition=%s", batch.topic_partition)
             self._accumulator.split(batch, now_s)
         else:
             self._accumulator.done(batch)
+            self._leave_gap(batch)
             expired = self._timed_out(batch) if verdict is Verdict.EXPIRE else None
             self._fail(batch, expired or error, record_errors)
 
     def _expire(self, now_s: float) -> None:
         for batch in self._accumulator.expire(now_s):
+            if not self._accumulator.is_out(batch):
+                self._leave_gap(batch)
             self._fail(batch, self._timed_out(batch))
+
+    # Idempotence
+
+    def _on_id(self, producer_id: ProducerId, epoch: int) -> None:
+        assert self._sequences is not None
+        self._sequences.adopt(producer_id, epoch)
+        self.run()
+
+    def _on_id_refused(self, error: OttlaError) -> None:
+        """Give up what cannot be numbered; whatever is sent later has the cluster asked again."""
+        for batch in self._accumulator.drop_all():
+            self._fail(batch, error)
+
+    def _leave_gap(self, batch: ProducerBatch) -> None:
+        """Number the partition's next batches anew: the numbers of this one may be taken or not."""
+        if self._sequences is not None and batch.identity is not None:
+            self._sequences.on_gap(batch.identity)
+            batch.identity = None
+            self._accumulator.forget_sequences(batch.topic_partition)
 
     def _fail(
         self,

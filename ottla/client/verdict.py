@@ -15,6 +15,10 @@ class Verdict(enum.Enum):
     """What becomes of a batch."""
 
     RETRY = enum.auto()
+    RENUMBER = enum.auto()
+    """Retry with new sequence numbers: the broker waits for others, which will not come."""
+    WRITTEN = enum.auto()
+    """It was written before, nobody knows where any more."""
     SPLIT = enum.auto()
     EXPIRE = enum.auto()
     FAIL = enum.auto()
@@ -26,19 +30,31 @@ def judge(
     """Return what to do with `batch` after `error`, if it could be tried again at `retry_at_s`."""
     if isinstance(error, BrokerError) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
         return Verdict.SPLIT if len(batch.deliveries) > 1 else Verdict.FAIL
+    is_renumbered = False
+    if isinstance(error, BrokerError) and batch.identity is not None:
+        if error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            return Verdict.WRITTEN
+        is_renumbered = error.code in _SEQUENCE_ERRORS
     # A garbled answer says nothing about the records: as good as a lost one.
-    if not error.retriable and not isinstance(error, ProtocolError):
+    if not (error.retriable or is_renumbered or isinstance(error, ProtocolError)):
         return Verdict.FAIL
     if batch.attempt_count > config.retries:
         return Verdict.FAIL
     is_late = retry_at_s >= batch.created_at_s + config.delivery_timeout_ms / 1000
-    return Verdict.EXPIRE if is_late else Verdict.RETRY
+    if is_late:
+        return Verdict.EXPIRE
+    return Verdict.RENUMBER if is_renumbered else Verdict.RETRY
 
 
 def needs_metadata(error: OttlaError) -> bool:
     """Whether `error` hints that the leader is elsewhere."""
     return not isinstance(error, BrokerError) or error.code in _LEADER_ERRORS
 
+
+_SEQUENCE_ERRORS = {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+}
 
 _LEADER_ERRORS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -13,6 +13,7 @@ from kafkawire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -50,6 +51,7 @@ class Answerer(AdminAnswerer):
             ApiKey.METADATA: self.metadata,
             ApiKey.PRODUCE: self.produce,
             ApiKey.FETCH: self.fetch,
+            ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
             ApiKey.LIST_OFFSETS: self.list_offsets,
             ApiKey.CREATE_TOPICS: self.create_topics,
             ApiKey.DELETE_TOPICS: self.delete_topics,
@@ -125,7 +127,16 @@ class Answerer(AdminAnswerer):
                 index=data.index, error_code=found, base_offset=-1, error_message="as scripted"
             )
         assert isinstance(data.records, memoryview)
-        return PartitionProduceResponse(index=data.index, base_offset=found.append(data.records))
+        written = found.produce(data.records)
+        if isinstance(written, ErrorCode):
+            return PartitionProduceResponse(index=data.index, error_code=written, base_offset=-1)
+        return PartitionProduceResponse(index=data.index, base_offset=written)
+
+    def init_producer_id(self, _message: InitProducerIdRequest) -> InitProducerIdResponse:
+        if self.refusal is not None:
+            return InitProducerIdResponse(error_code=self.refusal, producer_epoch=-1)
+        self.logs.producer_count += 1
+        return InitProducerIdResponse(producer_id=self.logs.producer_count, producer_epoch=0)
 
     def fetch(self, message: FetchRequest) -> FetchResponse:
         room = message.max_bytes

@@ -18,6 +18,20 @@ from kafkawire.records import (
 )
 
 
+@dataclass(frozen=True)
+class _LastBatch:
+    """The newest batch of a producer: epoch, first and last sequence, and where it stands."""
+
+    numbers: tuple[int, int, int]
+    base_offset: int
+
+    def is_followed_by(self, epoch: int, base_sequence: int, _last_sequence: int) -> bool:
+        own_epoch, _, own_last = self.numbers
+        if epoch == own_epoch:
+            return base_sequence == own_last + 1
+        return epoch > own_epoch and base_sequence == 0
+
+
 class FakePartition:
     """One log: whole batches with their offsets, leader and epoch."""
 
@@ -28,6 +42,22 @@ class FakePartition:
         self.batches: list[bytes] = []
         self.aborted: list[AbortedTransaction] = []
         self.next_offset = 0
+        self.producers: dict[int, _LastBatch] = {}
+
+    def produce(self, batch: memoryview) -> int | ErrorCode:
+        """Append what a producer sent; of an idempotent one the last batch is known."""
+        header = read_header(batch)
+        if header.producer_id < 0:
+            return self.append(batch)
+        numbers = (header.producer_epoch, header.base_sequence, header.last_sequence)
+        last = self.producers.get(header.producer_id)
+        if last is not None and last.numbers == numbers:
+            return last.base_offset
+        if last is not None and not last.is_followed_by(*numbers):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        base_offset = self.append(batch)
+        self.producers[header.producer_id] = _LastBatch(numbers, base_offset)
+        return base_offset
 
     def append(self, batch: bytes | bytearray | memoryview) -> int:
         """Append as a leader does, and return the base offset."""
@@ -105,6 +135,8 @@ class FakeLogs:
 
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}
+        self.producer_count = 0
+        """How many producer ids were given out; the last one, too."""
 
     def create(self, name: str, leaders: Sequence[int]) -> list[FakePartition]:
         """Create a topic with one partition per given leader."""

@@ -157,12 +157,12 @@ async def test_a_passing_fault_is_retried_and_keeps_the_order(
     assert log.values() == [b"%d" % number for number in range(100)]
 
 
-async def test_a_lost_answer_makes_the_batch_appear_twice_but_in_order(
+async def test_without_idempotence_a_lost_answer_makes_the_batch_appear_twice_but_in_order(
     cluster: FakeCluster,
 ) -> None:
     (log,) = cluster.create("t")
     cluster.script(ApiKey.PRODUCE, LoseAnswer())
-    async with Producer(cluster.bootstrap, **FAST) as producer:
+    async with Producer(cluster.bootstrap, enable_idempotence=False, **FAST) as producer:
         written = await producer.send_and_wait("t", b"a")
         assert written.offset == 1
         await producer.send_and_wait("t", b"b")

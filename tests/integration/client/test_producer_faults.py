@@ -16,26 +16,34 @@ from tests.integration.client.fake_fault import Fault, Garbage, HangUp, LoseAnsw
 RECORDS = 400
 PARTITIONS = 3
 
+TOO_LARGE = Refuse(ErrorCode.MESSAGE_TOO_LARGE)
+"""Not met by a batch whose answer was lost: what was written once was not too large."""
+
 FAULTS: list[Fault] = [
     Refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER),
     Refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
     Refuse(ErrorCode.KAFKA_STORAGE_ERROR),
-    Refuse(ErrorCode.MESSAGE_TOO_LARGE),
+    TOO_LARGE,
     HangUp(),
     LoseAnswer(),
     Garbage(b"\0\0\0\x01garbage"),
 ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("is_idempotent", [True, False])
+@pytest.mark.parametrize("seed", range(8))
 async def test_order_and_acknowledged_records_survive_random_faults(
-    pair: FakeCluster, seed: int
+    pair: FakeCluster, seed: int, is_idempotent: bool
 ) -> None:
     dice = random.Random(seed)
+    faults = [fault for fault in FAULTS if not (is_idempotent and fault is TOO_LARGE)]
     logs = pair.create("t", [dice.randrange(2) for _ in range(PARTITIONS)])
-    pair.script(ApiKey.PRODUCE, *dice.choices(FAULTS, k=12))
+    pair.script(ApiKey.PRODUCE, *dice.choices(faults, k=12))
     async with Producer(
-        pair.bootstrap, batch_size_bytes=dice.choice([60, 200, 2_000]), **FAST
+        pair.bootstrap,
+        batch_size_bytes=dice.choice([60, 200, 2_000]),
+        enable_idempotence=is_idempotent,
+        **FAST,
     ) as producer:
         pair.script(ApiKey.METADATA, HangUp(), LoseAnswer())
         deliveries = []
@@ -54,9 +62,10 @@ async def test_order_and_acknowledged_records_survive_random_faults(
     }
     for partition, log in enumerate(logs):
         values = [int(value or b"-1") for value in log.values()]
-        # Repeats of a whole batch are allowed, steps back beyond one are not.
+        # Repeats of a whole batch are allowed without idempotence, steps back beyond one are not.
         first_seen = list(dict.fromkeys(values))
         assert first_seen == sorted(first_seen)
+        assert not is_idempotent or first_seen == values
         wanted = set(range(partition, RECORDS, PARTITIONS)) - refused
         assert wanted <= set(values), f"lost: {sorted(wanted - set(values))}"
     assert len(pair.seen(ApiKey.PRODUCE)) > 12, "the faults were not met"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkawire.compression import Codec
-from kafkawire.ids import Offset
+from kafkawire.ids import Offset, ProducerId
 from kafkawire.records import read_header, read_records
 from ottla.client.errors import OttlaError, ProduceError
 from ottla.client.producer_batch import (
@@ -15,8 +15,11 @@ from ottla.client.producer_batch import (
     estimated_size,
     max_batch_size,
 )
+from ottla.client.producer_sequences import MAX_SEQUENCE, ProducerIdentity
 from ottla.client.record import RecordMetadata, UnsentRecord
 from tests.unit.client.client_fakes import T0
+
+IDENTITY = ProducerIdentity(ProducerId(7), 2)
 
 
 @pytest.fixture
@@ -49,9 +52,35 @@ def test_an_idempotent_producer_can_stamp_the_batch(
     new_delivery: Callable[[], Delivery],
 ) -> None:
     batch = filled(new_delivery, 1)
-    batch.identify(producer_id=7, producer_epoch=2, base_sequence=40)
+    batch.identify(IDENTITY, base_sequence=40)
     header = read_header(batch.payload())
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 40)
+
+
+def test_a_batch_can_be_numbered_anew(new_delivery: Callable[[], Delivery]) -> None:
+    """It was encoded already: only its header changes, and the checksum stays right."""
+    batch, expected = filled(new_delivery, 3, Codec.GZIP), filled(new_delivery, 3, Codec.GZIP)
+    batch.identify(IDENTITY, base_sequence=40)
+    batch.payload()
+    batch.identity = None
+    batch.identify(IDENTITY._replace(epoch=3), base_sequence=0)
+    expected.identify(IDENTITY._replace(epoch=3), base_sequence=0)
+    assert batch.payload() == expected.payload()
+
+
+def test_halves_share_the_numbers_of_the_whole(new_delivery: Callable[[], Delivery]) -> None:
+    batch = filled(new_delivery, 5)
+    batch.identify(IDENTITY, base_sequence=MAX_SEQUENCE - 1)
+    halves = batch.split(now_s=1.0)
+    assert [(half.identity, half.base_sequence) for half in halves] == [
+        (IDENTITY, MAX_SEQUENCE - 1),
+        (IDENTITY, 0),
+    ]
+    headers = [read_header(half.payload()) for half in halves]
+    assert [(each.base_sequence, each.record_count) for each in headers] == [
+        (MAX_SEQUENCE - 1, 2),
+        (0, 3),
+    ]
 
 
 def test_deliveries_get_offsets_and_their_own_times(new_delivery: Callable[[], Delivery]) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from kafkawire.compression import Codec
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import ProducerId
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import (
     ConnectionLostError,
@@ -14,6 +15,7 @@ from ottla.client.errors import (
     broker_error,
 )
 from ottla.client.producer_batch import ProducerBatch
+from ottla.client.producer_sequences import ProducerIdentity
 from ottla.client.verdict import Verdict, judge, needs_metadata
 from tests.unit.client.client_fakes import T0
 
@@ -54,6 +56,26 @@ def test_judge(
     error: OttlaError, records: int, attempts: int, retry_at_s: float, verdict: Verdict
 ) -> None:
     assert judge(error, batch_of(records, attempts), CONFIG, retry_at_s) is verdict
+
+
+@pytest.mark.parametrize(
+    ("code", "attempts", "retry_at_s", "verdict"),
+    [
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1, 101, Verdict.RENUMBER),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, 1, 101, Verdict.RENUMBER),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 4, 101, Verdict.FAIL),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1, 110, Verdict.EXPIRE),
+        (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, 4, 110, Verdict.WRITTEN),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, 1, 101, Verdict.FAIL),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 1, 101, Verdict.RETRY),
+    ],
+)
+def test_judge_a_numbered_batch(
+    code: ErrorCode, attempts: int, retry_at_s: float, verdict: Verdict
+) -> None:
+    batch = batch_of(1, attempts)
+    batch.identify(ProducerIdentity(ProducerId(7), 0), base_sequence=0)
+    assert judge(refused(code), batch, CONFIG, retry_at_s) is verdict
 
 
 @pytest.mark.parametrize("code", list(ErrorCode))

@@ -16,7 +16,8 @@ from broker.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask
 from storage.directory import Logs
 
-MAX_DELETE_INTERVAL_MS: Final = 10_000
+MAX_DELETE_INTERVAL_MS: Final = 1_000
+SPACE_CHECK_INTERVAL_MS: Final = 1_000
 
 
 def log_tasks(
@@ -72,6 +73,7 @@ def log_tasks(
             delay_ms=delay_ms,
             period_ms=config.log_flush_start_offset_checkpoint_interval_ms,
         ),
+        PeriodicTask("log-dir-space", logs.check_space, period_ms=SPACE_CHECK_INTERVAL_MS),
         PeriodicTask(
             "kafka-delete-logs",
             lambda: logs.remove_deleted(now_ms(), file_delete_delay_ms),

@@ -26,6 +26,7 @@ from broker.handler_table import HandlerTable
 from broker.identity import Identity, Remembered, choose_identity
 from broker.local_state import LocalState, read_local_state
 from broker.local_topics import LocalTopics
+from broker.log_metrics import add_log_gauges
 from broker.log_tasks import log_tasks
 from broker.metadata_cache import LiveBroker, MetadataCache
 from broker.metrics import BrokerState, Metrics
@@ -143,10 +144,12 @@ class Node:
                 now_ms=now_ms(),
                 on_offline=self._on_directory_failed,
                 recovery_threads=self._config.num_recovery_threads_per_data_dir,
+                reserve_bytes=self._config.log_dir_reserve_bytes,
             )
 
         logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)
         self._running.push_async_callback(self._close_logs, logs)
+        add_log_gauges(self.metrics, logs)
         self.metrics.state = BrokerState.STARTING
         return logs
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -31,12 +32,15 @@ from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrR
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from storage.config import LogConfig
 from storage.directory import Logs
-from storage.errors import StorageError
+from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
 from storage.log import AppendInfo, Log
 
 __all__ = ["Key", "LeadershipListener", "ReplicaManager"]
 
 log = structlog.get_logger(__name__)
+
+ALREADY_REPORTED: Final = (LogDirFullError, LogDirOfflineError)
+"""Logged once, when that state began, and not with each request that meets it."""
 
 
 class ReplicaManager:
@@ -313,7 +317,8 @@ class ReplicaManager:
 
     def _failed(self, key: Key, error: Exception) -> ApiError:
         told = as_api_error(error)
-        if told.code is ErrorCode.KAFKA_STORAGE_ERROR:
+        is_disk = told.code is ErrorCode.KAFKA_STORAGE_ERROR
+        if is_disk and not isinstance(error, ALREADY_REPORTED):
             log.error("log.failed", partition=str(TopicPartition(*key)), error=str(error))
         return told
 

@@ -14,7 +14,7 @@ import structlog
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.config import LogConfig
-from storage.errors import LogDirOfflineError, StorageError
+from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError, StorageError
 from storage.layout import DirectoryState
 from storage.log import Log
 from storage.log_directory import LogDirectory
@@ -42,12 +42,14 @@ class Logs:
         now_ms: int,
         on_offline: Callable[[Path], None] = lambda _path: None,
         recovery_threads: int = 1,
+        reserve_bytes: int = 0,
     ) -> "Logs":
         """Lock the log dirs at `paths` and open all logs in them, recovering those that need it.
 
         All log dirs are loaded at the same time, each by `recovery_threads` threads. `config_of`
         tells the config of a topic by its name; any of them may ask. `on_offline` is called with
-        the path of a log dir that fails, now or later, in the thread that met the failure.
+        the path of a log dir that fails, now or later, in the thread that met the failure. In each
+        log dir `reserve_bytes` are kept for the time when its disk is full.
 
         Raises:
             LogDirLockedError: another process uses one of the log dirs.
@@ -56,7 +58,7 @@ class Logs:
         """
         if len({path.resolve() for path in paths}) < len(paths):
             raise StorageError(f"a log dir is named twice: {', '.join(map(str, paths))}")
-        directories, offline = _open_directories(paths, on_offline)
+        directories, offline = _open_directories(paths, on_offline, reserve_bytes)
         logs = cls(directories, offline)
         try:
             logs._load(config_of, now_ms, recovery_threads)
@@ -77,6 +79,10 @@ class Logs:
                 )
             except LogDirOfflineError:
                 # Reported where it happened; the other log dirs go on.
+                return []
+            except (LogDirFullError, OutOfFilesError) as error:
+                # What was not loaded cannot be served, also when there is space again.
+                directory.health.give_up(str(error))
                 return []
 
         with ThreadPoolExecutor(max(1, len(self._directories)), "log-loading-") as threads:
@@ -161,6 +167,7 @@ class Logs:
         Raises:
             InconsistentTopicIdError: there is a log of another topic of that name.
             LogDirOfflineError: see `is_new`; or no log dir works.
+            LogDirFullError: no log dir has space.
         """
         existing = self._logs.get(partition)
         if existing is not None:
@@ -171,7 +178,8 @@ class Logs:
         if not is_new and self.offline_paths:
             raise LogDirOfflineError(self.offline_paths[0], f"it may hold {partition}")
         self._check_any_online()
-        directory = min(self.online_directories, key=self._count)
+        with_space = [each for each in self.online_directories if not each.health.is_full]
+        directory = min(with_space or self.online_directories, key=self._count)
         new = directory.create_log(partition, config, topic_id, now_ms)
         self._add(new, directory)
         log.info("log.created", partition=str(partition), path=str(directory.path))
@@ -280,25 +288,43 @@ class Logs:
                 each.flush_if_due(now_ms)
 
     def remove_deleted(self, now_ms: int, delay_ms: int) -> None:
-        """Remove what has been out of use for long enough; any one other thread may call this."""
+        """Remove what has been out of use for long enough; any one other thread may call this.
+
+        On a full disk nothing waits.
+        """
         for directory in self.online_directories:
-            directory.remove_due(now_ms, delay_ms)
+            directory.remove_due(now_ms, 0 if directory.health.is_full else delay_ms)
         for each in self:
             if each.health.failure is None and not each.is_closed:
                 each.remove_deleted_files(now_ms)
+
+    def check_space(self) -> None:
+        """See which log dirs are full, and which are no longer; any one other thread may call."""
+        for directory in self.online_directories:
+            directory.check_space()
+
+    @property
+    def damage_count(self) -> int:
+        """How many segments are known to be damaged."""
+        return sum(len(each.health.damage) for each in self._directories)
+
+    @property
+    def full_paths(self) -> tuple[Path, ...]:
+        """The log dirs that nothing can be appended to for want of space."""
+        return tuple(each.path for each in self._directories if each.health.is_full)
 
     def close(self, broker_epoch: int = -1) -> None:
         """Close all logs. The next start of the log dirs where that worked needs no recovery."""
         for directory in self._directories:
             try:
                 directory.close(self._logs_in(directory), broker_epoch)
-            except LogDirOfflineError:
+            except (LogDirOfflineError, LogDirFullError, OutOfFilesError):
                 # Reported where it happened; the next start recovers.
                 continue
 
 
 def _open_directories(
-    paths: Sequence[Path], on_offline: Callable[[Path], None]
+    paths: Sequence[Path], on_offline: Callable[[Path], None], reserve_bytes: int
 ) -> tuple[list[LogDirectory], list[Path]]:
     """Open what can be opened; return also what cannot."""
     directories: list[LogDirectory] = []
@@ -306,8 +332,8 @@ def _open_directories(
     try:
         for path in paths:
             try:
-                directories.append(LogDirectory(path, on_offline))
-            except LogDirOfflineError:
+                directories.append(LogDirectory(path, on_offline, reserve_bytes))
+            except (LogDirOfflineError, LogDirFullError):
                 offline.append(path)
     except StorageError:
         for directory in directories:

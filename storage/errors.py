@@ -16,6 +16,8 @@ StorageError
   InconsistentMetadataError   a log dir that belongs to another broker or cluster
   LogDirLockedError           another process uses the log dir
   LogDirOfflineError          the log dir failed; its partitions are gone until a restart
+  LogDirFullError             no space in the log dir; appends are refused until there is
+  OutOfFilesError             this process may not open more files; try again
 """
 
 from pathlib import Path
@@ -31,10 +33,12 @@ __all__ = [
     "InconsistentTopicIdError",
     "InvalidProducerEpochError",
     "InvalidTransactionStateError",
+    "LogDirFullError",
     "LogDirLockedError",
     "LogDirOfflineError",
     "OffsetOutOfRangeError",
     "OffsetOverflowError",
+    "OutOfFilesError",
     "OutOfOrderSequenceError",
     "StorageError",
     "TruncatedRegionError",
@@ -122,4 +126,20 @@ class LogDirOfflineError(StorageError):
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(f"log dir {path} is offline: {cause}")
+        self.path = path
+
+
+class LogDirFullError(StorageError):
+    """The log dir at `path` has no space: nothing was appended, reads go on."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(f"log dir {path} is full: {cause}")
+        self.path = path
+
+
+class OutOfFilesError(StorageError):
+    """This process has as many files open as it may: nothing was done."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        super().__init__(f"too many open files, raise the limit (LimitNOFILE): {cause} in {path}")
         self.path = path

@@ -18,6 +18,9 @@ from struct import Struct
 from threading import Lock
 from typing import Final, Protocol
 
+from storage.data_sync import sync_data
+from storage.directory_health import FULL_ERRORS
+
 PENDING_ENTRIES: Final = 64
 """So many entries are written at once, fewer while the index is small. Two writes per batch would
 cost as much as all else that an append does (benchmarks/micro/test_log_append.py)."""
@@ -156,7 +159,7 @@ class IndexFile:
         self._key_array.append(key)
         self._value_array.append(value)
         if len(self._key_array) >= self._write_at_count:
-            self.write_pending()
+            self._write_if_there_is_space()
 
     def read_all(self) -> list[tuple[int, int]]:
         """Return all entries of an index that is open."""
@@ -174,6 +177,18 @@ class IndexFile:
                 self._note_written(entry_count)
                 os.ftruncate(self.fileno(), entry_count * self._entry.size)
                 self._extend()
+
+    def _write_if_there_is_space(self) -> None:
+        """Bring the file up to date; on a full disk it stays behind until the next time.
+
+        The batch that the newest entry is about has been written, and is not to be taken back.
+        """
+        try:
+            self.write_pending()
+        except OSError as error:
+            if error.errno not in FULL_ERRORS:
+                raise
+            self._write_at_count = len(self.values) + PENDING_ENTRIES
 
     def write_pending(self) -> None:
         """Bring the file up to date with memory; not synced."""
@@ -195,7 +210,7 @@ class IndexFile:
         if descriptor is None:
             return
         try:
-            os.fdatasync(descriptor)
+            sync_data(descriptor)
         finally:
             os.close(descriptor)
 
@@ -225,9 +240,7 @@ class IndexFile:
             return
         pack = self._entry.pack
         data = b"".join(pack(self.keys[slot], self.values[slot]) for slot in range(first, last))
-        position = first * self._entry.size
-        if os.pwrite(self.fileno(), data, position) != len(data):
-            raise OSError(f"{self.path}: short write of {len(data)} bytes at {position}")
+        _write_all(self.fileno(), data, first * self._entry.size)
         self._note_written(last)
 
     def _note_written(self, count: int) -> None:
@@ -255,3 +268,13 @@ class IndexFile:
         self._note_written(count)
         self._page = (-1, b"")
         self._is_writable = False
+
+
+def _write_all(descriptor: int, data: bytes, position: int) -> None:
+    """Write `data`, in several steps if need be: the last of them tells why it is refused."""
+    written = 0
+    while written < len(data):
+        count = os.pwrite(descriptor, data[written:], position + written)
+        if count == 0:
+            raise OSError(f"no byte written at {position + written}")
+        written += count

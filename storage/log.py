@@ -19,7 +19,12 @@ from storage import partition_metadata, time_search
 from storage.config import LogConfig
 from storage.directory_health import DirectoryHealth, offline_on_failure
 from storage.epoch_checkpoint import EpochCheckpoint
-from storage.errors import BatchTooLargeError, InconsistentTopicIdError, OffsetOutOfRangeError
+from storage.errors import (
+    BatchTooLargeError,
+    CorruptLogError,
+    InconsistentTopicIdError,
+    OffsetOutOfRangeError,
+)
 from storage.layout import PARTITION_METADATA, DirectoryState, set_aside_directory
 from storage.loading import LoadedLog, load_log
 from storage.local_log import LocalLog
@@ -181,11 +186,12 @@ class Log:
                 producer may not write this batch now; nothing was appended.
             BatchTooLargeError: the batch is larger than a segment; nothing was appended.
             LogDirOfflineError: the disk failed, now or before; nothing was appended.
+            LogDirFullError: there is no space; nothing was appended.
         """
         local = self._local
         config = local.config
-        if self.health.failure is not None:
-            self.health.check()
+        if self.health.refusal is not None:
+            self.health.check_writable()
         if len(batch) > config.segment_bytes:
             raise BatchTooLargeError(
                 f"a batch of {len(batch)} bytes for segments of {config.segment_bytes}"
@@ -226,7 +232,9 @@ class Log:
             CorruptBatchError: a batch is damaged; none was appended.
             UnexpectedOffsetError: a batch overlaps what the log holds; none was appended.
             LogDirOfflineError: the disk failed; a prefix may have been appended.
+            LogDirFullError: there is no space; a prefix may have been appended.
         """
+        self.health.check_writable()
         headers = check_replicated(
             data, log_start_offset=self.log_start_offset, log_end_offset=self.log_end_offset
         )
@@ -269,6 +277,9 @@ class Log:
             return self._local.read(offset, max_bytes, end_offset, min_one_batch=min_one_batch)
         except OSError as error:
             raise self.health.fail(error) from error
+        except CorruptLogError as error:
+            self.health.note_damage(error)
+            raise
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
         """Return the first record below `end_offset` that is not older than `timestamp_ms`."""
@@ -414,9 +425,10 @@ class Log:
         return self.directory
 
     def remove_deleted_files(self, now_ms: int) -> None:
-        """Remove files that have been out of use for `file.delete.delay.ms`."""
+        """Remove files that have been out of use for `file.delete.delay.ms`, or at once if full."""
+        delay_ms = 0 if self.health.is_full else self.config.file_delete_delay_ms
         with self._io():
-            self._local.deleted_files.remove_due(now_ms, self.config.file_delete_delay_ms)
+            self._local.deleted_files.remove_due(now_ms, delay_ms)
 
     @contextmanager
     def _io(self) -> Iterator[None]:
@@ -426,3 +438,6 @@ class Log:
             except FileNotFoundError:
                 if not self.is_closed:
                     raise
+            except CorruptLogError as error:
+                self.health.note_damage(error)
+                raise

@@ -37,6 +37,7 @@ from storage.load_progress import LoadProgress
 from storage.log import Log
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from storage.partition_metadata import write_topic_id
+from storage.space_reserve import SpaceReserve
 
 log = structlog.get_logger()
 
@@ -49,9 +50,15 @@ class LogDirectory:
         LogDirOfflineError: it cannot be used; other log dirs may still be.
     """
 
-    def __init__(self, path: Path, on_offline: Callable[[Path], None] = lambda _path: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        on_offline: Callable[[Path], None] = lambda _path: None,
+        reserve_bytes: int = 0,
+    ) -> None:
         self.path = path
-        self.health = DirectoryHealth(path, on_offline)
+        self._reserve = SpaceReserve(path, reserve_bytes)
+        self.health = DirectoryHealth(path, on_offline, self._reserve.release)
         self.is_loaded = False
         """Whether every log in it has been opened, so that an orderly stop may say so."""
         self._deleted = DeletedFiles()
@@ -62,6 +69,9 @@ class LogDirectory:
                 path.mkdir(parents=True)
                 sync_directory(path.parent)
             self._lock = DirectoryLock(path / LOCK)
+            if not self._reserve.hold():
+                # There may be much to recover.
+                self._reserve.release()
             self.meta = read_meta_properties(path / META_PROPERTIES)
             self.last_shutdown = take_marker(path / CLEAN_SHUTDOWN)
             self._recovery_points = read_offsets_or_none(path / RECOVERY_POINT_CHECKPOINT)
@@ -120,10 +130,26 @@ class LogDirectory:
             log.error("log.not_loaded", partition=str(partition), error=str(error))
             return None
 
+    def check_space(self) -> None:
+        """Let appends go on if there is space again, or see that there is too little of it.
+
+        Any one thread may call this, every now and then.
+        """
+        with self._io():
+            if self._reserve.hold():
+                self.health.note_space()
+            elif not self._reserve.is_held:
+                self.health.note_full("less is free than is kept for stopping and recovering")
+
     def create_log(
         self, partition: TopicPartition, config: LogConfig, topic_id: TopicId | None, now_ms: int
     ) -> Log:
-        """Make an empty log; its directory and its topic id are durable when this returns."""
+        """Make an empty log; its directory and its topic id are durable when this returns.
+
+        Raises:
+            LogDirOfflineError, LogDirFullError: the disk failed, or is full.
+        """
+        self.health.check_writable()
         directory = self.path / partition_directory(partition)
         with self._io():
             directory.mkdir(exist_ok=True)

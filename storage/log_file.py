@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage.data_sync import sync_data
 from storage.errors import TruncatedRegionError
 
 
@@ -88,7 +89,7 @@ class LogFile:
 
     def sync(self) -> None:
         """Return when every byte is on disk."""
-        os.fdatasync(self._descriptor)
+        sync_data(self._descriptor)
 
 
 @dataclass(frozen=True, slots=True)

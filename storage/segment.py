@@ -312,6 +312,11 @@ class Segment:
         except CorruptLogError as error:
             self.is_counted = True
             log.error("log.damaged", path=str(file.path), error=str(error))
+        except OSError:
+            # The next use opens all three files, or fails again.
+            self.is_active = False
+            self.release()
+            raise
         return file
 
     def _open_index(self) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from kafkawire.ids import Offset
 from storage.config import LogConfig
+from storage.data_sync import sync_data
 from storage.layout import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -57,7 +58,7 @@ class SegmentFiles:
             except FileNotFoundError:
                 continue
             try:
-                os.fdatasync(descriptor)
+                sync_data(descriptor)
             finally:
                 os.close(descriptor)
 

@@ -50,6 +50,12 @@ class LogKeys:
     log_dir_failure_timeout_ms: int = long(
         30_000, "Time to report a failed log directory before stopping.", at_least(1)
     )
+    log_dir_reserve_bytes: int = long(
+        8 * 1024 * 1024,
+        "Space kept in each log directory, by a file that is removed when its disk is full: with "
+        "it the broker stops and recovers in order. Not a key of Kafka.",
+        at_least(0),
+    )  # fmt: skip
     log_cleaner_enable: bool = boolean(True, "Whether compacted topics are compacted.")
     log_cleaner_threads: int = integer(1, "Compactions at the same time.", at_least(0))
     log_cleaner_io_max_bytes_per_second: float = real(

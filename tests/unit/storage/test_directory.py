@@ -476,11 +476,11 @@ def test_when_all_log_dirs_have_failed_nothing_can_be_made(
     logs = open_logs(one)
 
     def refuse(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(5, "broken disk on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "mkdir", refuse)
-        with pytest.raises(LogDirOfflineError, match="No space"):
+        with pytest.raises(LogDirOfflineError, match="broken disk"):
             create(logs)
     with pytest.raises(LogDirOfflineError, match="no log dir"):
         create(logs)

@@ -1,0 +1,317 @@
+"""Disks without space: nothing is appended, all else goes on, and it passes."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from storage import space_reserve
+from storage.directory import Logs
+from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError
+from storage.log import Log
+from storage.space_reserve import FILE_NAME, LEAST_FREE_BYTES, SpaceReserve
+from tests.unit.storage.logs import (
+    NOW_MS,
+    PARTITION,
+    SMALL,
+    append,
+    check_files,
+    fill,
+    offsets_in,
+    open_log,
+    read_all,
+    replicated,
+)
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+RESERVE_BYTES = 3 * LEAST_FREE_BYTES
+SMALLEST_BATCH_BYTES = 61
+
+
+@contextmanager
+def refused(call: str, which: Callable[[int], bool] = lambda _number: True) -> Iterator[list[int]]:
+    """Let calls of `os` fail for want of space, those whose number `which` accepts."""
+    real = getattr(os, call)
+    numbers: list[int] = []
+
+    def fake(*arguments: object, **more: object) -> object:
+        numbers.append(len(numbers))
+        if which(numbers[-1]):
+            raise OSError(FULL.errno, FULL.strerror)
+        return real(*arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, call, fake)
+        yield numbers
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 5)
+    return log
+
+
+def test_a_full_disk_refuses_appends_and_nothing_else(log: Log) -> None:
+    with capture_logs() as captured, refused("pwrite"):
+        for _ in range(3):
+            with pytest.raises(LogDirFullError, match="No space left"):
+                append(log)
+        with pytest.raises(LogDirFullError):
+            log.append_as_follower(memoryview(replicated(5)), NOW_MS)
+        assert offsets_in(read_all(log)) == list(range(5))
+        log.truncate_to(Offset(4))
+    assert [each["event"] for each in captured] == ["log_dir.full", "log.truncated"]
+    assert log.health.failure is None
+    log.health.note_space()
+    append(log)
+    assert offsets_in(read_all(log)) == list(range(5))
+    log.close()
+    check_files(log.directory)
+
+
+@pytest.mark.parametrize("call", ["pwrite", "open", "fsync", "ftruncate"])
+def test_wherever_space_runs_out_the_log_goes_on_when_there_is_some(
+    tmp_path: Path, call: str
+) -> None:
+    """Refuse each call of a load of appends, rolls and new epochs in turn, once."""
+    for number in range(1_000):
+        log = open_log(tmp_path / f"{call}-{number}")
+        with refused(call, number.__eq__) as numbers:
+            count, refusals = _append_with_patience(log)
+        assert refusals <= 1
+        assert offsets_in(read_all(log)) == list(range(count))
+        log.close()
+        check_files(log.directory)
+        again = open_log(log.directory, was_clean=False)
+        assert offsets_in(read_all(again)) == list(range(count))
+        if len(numbers) <= number:
+            break
+    assert number > 3, "hardly any call was refused"
+
+
+def _append_with_patience(log: Log) -> tuple[int, int]:
+    """Append until it is enough; return how many, and how often it was refused."""
+    count = refusals = 0
+    while count < 60:
+        try:
+            append(log, epoch=count // 20)
+            count += 1
+        except LogDirFullError:
+            refusals += 1
+            assert log.log_end_offset == count
+            log.health.note_space()
+    return count, refusals
+
+
+def test_an_index_that_finds_no_space_follows_later(log: Log) -> None:
+    real = os.pwrite
+
+    def pwrite(descriptor: int, data: memoryview, position: int) -> int:
+        if len(data) < SMALLEST_BATCH_BYTES:
+            raise FULL
+        return real(descriptor, data, position)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", pwrite)
+        fill(log, 10)
+    assert not log.health.is_full
+    log.close()
+    check_files(log.directory)
+
+
+def test_bytes_that_a_failed_sync_may_have_lost_are_not_trusted(log: Log) -> None:
+    with refused("fdatasync"), pytest.raises(LogDirOfflineError, match="not known to be on disk"):
+        log.flush()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_process_with_too_many_files_has_no_broken_disk(log: Log, number: int) -> None:
+    fill(log, 60)
+    log.release_closed()
+
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(number, "Too many open files")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "open", fail)
+        with pytest.raises(OutOfFilesError, match="LimitNOFILE"):
+            read_all(log)
+        with pytest.raises(OutOfFilesError):
+            fill(log, 60)
+    assert log.health.refusal is None
+    end = log.log_end_offset
+    append(log)
+    assert offsets_in(read_all(log)) == list(range(end + 1))
+
+
+class Space(NamedTuple):
+    """What `os.statvfs` tells."""
+
+    f_bavail: int
+    f_frsize: int = 1
+
+
+def free(patch: pytest.MonkeyPatch, size_bytes: int) -> None:
+    patch.setattr(space_reserve, "free_bytes", lambda _path: size_bytes)
+
+
+def test_a_reserve_is_held_if_as_much_again_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = SpaceReserve(tmp_path, RESERVE_BYTES)
+    free(monkeypatch, 2 * RESERVE_BYTES - 1)
+    assert [reserve.hold(), reserve.is_held] == [False, False]
+    free(monkeypatch, 2 * RESERVE_BYTES)
+    assert reserve.hold()
+    assert (tmp_path / FILE_NAME).stat().st_blocks * 512 >= RESERVE_BYTES
+    free(monkeypatch, RESERVE_BYTES - 1)
+    assert [reserve.hold(), reserve.is_held] == [False, True]
+    reserve.release()
+    reserve.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_reserve_a_little_has_to_be_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = SpaceReserve(tmp_path, 0)
+    free(monkeypatch, LEAST_FREE_BYTES - 1)
+    assert not reserve.hold()
+    free(monkeypatch, LEAST_FREE_BYTES)
+    assert reserve.hold()
+    assert not (tmp_path / FILE_NAME).exists()
+
+
+def test_a_reserve_that_finds_no_space_after_all_is_not_held(tmp_path: Path) -> None:
+    reserve = SpaceReserve(tmp_path, RESERVE_BYTES)
+    with refused("posix_fallocate"):
+        assert not reserve.hold()
+    assert not reserve.is_held
+
+
+def test_free_space_is_what_this_process_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _path: Space(7, 4096))
+    assert space_reserve.free_bytes(tmp_path) == 7 * 4096
+
+
+def open_logs(*paths: Path) -> Logs:
+    return Logs.open(
+        paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS, reserve_bytes=RESERVE_BYTES
+    )
+
+
+def create(logs: Logs, number: int = 0) -> Log:
+    return logs.create(TopicPartition("orders", number), SMALL, None, now_ms=NOW_MS)
+
+
+def test_a_full_log_dir_gives_its_reserve_and_takes_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = open_logs(tmp_path)
+    reserve = tmp_path / FILE_NAME
+    log = create(logs)
+    assert reserve.exists()
+    with refused("pwrite"), pytest.raises(LogDirFullError):
+        append(log)
+    assert not reserve.exists()
+    assert list(logs.full_paths) == [tmp_path]
+    with pytest.raises(LogDirFullError):
+        create(logs, 1)
+    free(monkeypatch, 2 * RESERVE_BYTES - 1)
+    logs.check_space()
+    assert list(logs.full_paths) == [tmp_path]
+    free(monkeypatch, 2 * RESERVE_BYTES)
+    logs.check_space()
+    assert list(logs.full_paths) == []
+    assert reserve.exists()
+    append(log)
+    create(logs, 1)
+    logs.close()
+
+
+def test_new_partitions_go_where_space_is(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path / "one", tmp_path / "two")
+    full = create(logs)
+    with refused("pwrite"), pytest.raises(LogDirFullError):
+        append(full)
+    other = tmp_path / "two" if full.directory.parent.name == "one" else tmp_path / "one"
+    assert {create(logs, number).directory.parent for number in (1, 2, 3)} == {other}
+    logs.close()
+
+
+def test_a_disk_that_is_full_at_the_start_is_served_for_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = open_logs(tmp_path)
+    fill(create(logs), 30)
+    for directory in logs.directories:
+        directory.unlock()
+    free(monkeypatch, 0)
+    logs = open_logs(tmp_path)
+    # What was kept is there for the recovery.
+    assert not (tmp_path / FILE_NAME).exists()
+    logs.check_space()
+    log = logs.get(PARTITION)
+    assert log is not None
+    assert offsets_in(read_all(log)) == list(range(30))
+    with pytest.raises(LogDirFullError, match="less is free than is kept"):
+        append(log)
+    logs.close()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_a_log_dir_whose_loading_finds_no_space_does_not_stop_the_others(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    logs = open_logs(one, two)
+    for number in range(2):
+        fill(create(logs, number), 3)
+    for directory in logs.directories:
+        directory.unlock()
+    real = os.ftruncate
+
+    def ftruncate(descriptor: int, size: int) -> None:
+        if one in Path(f"/proc/self/fd/{descriptor}").readlink().parents:
+            raise FULL
+        real(descriptor, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "ftruncate", ftruncate)
+        logs = open_logs(one, two)
+    assert logs.offline_paths == (one,)
+    assert [each.directory.parent for each in logs] == [two]
+    logs.close()
+    assert not (one / ".kafka_cleanshutdown").exists()
+
+
+def test_what_is_deleted_goes_at_once_from_a_full_disk(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    log, other = create(logs), create(logs, 1)
+    fill(log, 60)
+    log.advance_log_start(Offset(50))
+    logs.delete(other.topic_partition)
+    logs.remove_deleted(NOW_MS, delay_ms=60_000)
+    assert list(log.directory.glob("*.deleted"))
+    log.health.note_full("no space")
+    logs.remove_deleted(NOW_MS, delay_ms=60_000)
+    assert not list(tmp_path.glob("**/*.deleted"))
+    assert not list(tmp_path.glob("*-delete"))
+    logs.close()
+
+
+def test_an_epoch_that_could_not_be_noted_down_is_noted_later(log: Log) -> None:
+    with refused("fsync", lambda number: number == 0), pytest.raises(LogDirFullError):
+        append(log, epoch=1)
+    log.health.note_space()
+    append(log, epoch=1)
+    log.flush()
+    assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n1 5\n"
+    assert log.leader_epochs.latest == LeaderEpoch(1)

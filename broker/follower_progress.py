@@ -53,6 +53,11 @@ class FollowerProgress:
         self._fetched_at_ms = now_ms
         return keeps_up
 
+    def on_still_there(self, leader_end: Offset, now_ms: int) -> None:
+        """Note that it has fetched again where it was, if that is the end of the log."""
+        if self.log_end_offset >= leader_end:
+            self.caught_up_at_ms = self._fetched_at_ms = now_ms
+
     def is_caught_up(self, leader_end: Offset, now_ms: int, max_lag_ms: int) -> bool:
         """Whether it is at the end, or was not longer than `max_lag_ms` ago."""
         return self.log_end_offset == leader_end or now_ms - self.caught_up_at_ms <= max_lag_ms

@@ -6,6 +6,7 @@ and smaller, without those that its clients never use.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -32,6 +33,7 @@ class HandlerTable:
     identity: Identity
     logs: Logs
     metadata: MetadataCache
+    loop: asyncio.AbstractEventLoop
     producer_ids: ProducerIds
     purgatory: Purgatory[TopicPartition]
     replicas: ReplicaManager
@@ -96,10 +98,18 @@ class HandlerTable:
 
     def _fetch(self) -> Handler:
         from broker.handlers.fetch import FetchHandler
+        from broker.handlers.follower_fetch import FollowerFetchHandler
 
-        return FetchHandler(
-            self.replicas, self.purgatory, self.config.fetch_max_bytes, self.now_ms
-        ).handle
+        followers = FollowerFetchHandler(
+            self.replicas,
+            self.purgatory,
+            loop=self.loop,
+            max_sessions=self.config.max_incremental_fetch_session_cache_slots,
+            max_bytes=self.config.fetch_max_bytes,
+            now_ms=self.now_ms,
+        )
+        max_bytes = self.config.fetch_max_bytes
+        return FetchHandler(self.replicas, self.purgatory, max_bytes, followers).handle
 
     def _list_offsets(self) -> Handler:
         from broker.handlers.list_offsets import ListOffsetsHandler

@@ -138,6 +138,25 @@ class Leadership:
             self._advance(now_ms)
         return opened
 
+    def on_idle_fetch(self, follower: BrokerId, now_ms: int) -> bool:
+        """Note that `follower` asks again for what comes behind the log's end, where it was.
+
+        Returns whether a proposal was opened.
+        """
+        progress = self._followers.get(follower)
+        if progress is None:
+            return False
+        if follower not in self._maximal and progress.log_end_offset >= 0:
+            return self.on_fetch(
+                follower,
+                progress.log_end_offset,
+                now_ms,
+                progress.broker_epoch,
+                progress.log_start_offset,
+            )
+        progress.on_still_there(self.log_end_offset, now_ms)
+        return False
+
     def on_tick(self, now_ms: int) -> bool:
         """Propose that followers leave which have lagged too long; return whether any."""
         # Whoever was waited for although outside the set may have lagged, or died, meanwhile.

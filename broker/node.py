@@ -196,6 +196,7 @@ class Node:
             config=self._config,
             identity=identity,
             logs=logs,
+            loop=self._loop,
             metadata=self._metadata,
             producer_ids=ProducerIds(logs.online_directories[0].path, identity.broker_id),
             purgatory=self._purgatory,

@@ -35,6 +35,7 @@ class ReadResult(NamedTuple):
     last_stable_offset: Offset
     log_start_offset: Offset
     diverging: Divergence | None = None
+    log_end_offset: Offset = Offset(-1)
 
 
 class Replica:
@@ -174,7 +175,13 @@ class Replica:
             end_offset=high_watermark if only_committed else log_end_offset,
             min_one_batch=min_one_batch,
         )
-        return ReadResult(records, high_watermark, high_watermark, log_start_offset)
+        return ReadResult(
+            records,
+            high_watermark,
+            high_watermark,
+            log_start_offset,
+            log_end_offset=log_end_offset,
+        )
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Refuse a client that believes in another leadership; NO_EPOCH believes in any.

@@ -72,6 +72,7 @@ class ReplicaManager:
         self._purgatory = purgatory
         self._loop = loop
         self._now_ms = now_ms
+        self._change_listeners: tuple[Callable[[TopicPartition], None], ...] = ()
         self._table = ReplicaTable()
         self._by_key = self._table.by_key
         self._fetchers = ReplicaFetchers(
@@ -86,7 +87,7 @@ class ReplicaManager:
         self._isr_changes = IsrChanges(
             isr_recorder,
             table=self._table,
-            on_high_watermark=purgatory.on_change,
+            on_high_watermark=self._changed,
             loop=loop,
             now_ms=now_ms,
         )
@@ -96,7 +97,7 @@ class ReplicaManager:
             logs=logs,
             metadata=metadata,
             fetchers=self._fetchers,
-            on_change=purgatory.on_change,
+            on_change=self._changed,
             log_config_of=log_config_of,
             config=self.config,
             now_ms=now_ms,
@@ -130,6 +131,10 @@ class ReplicaManager:
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
         """Tell `listener` of every leadership that begins or ends here."""
         self.roles.add_listener(listener)
+
+    def add_change_listener(self, listener: Callable[[TopicPartition], None]) -> None:
+        """Call `listener` with each partition whose log, marks or role change."""
+        self._change_listeners = (*self._change_listeners, listener)
 
     # What the rest of the node tells
 
@@ -178,7 +183,7 @@ class ReplicaManager:
                     max_lag_ms=self.config.replica_lag_time_max_ms,
                 )
                 replica.leadership.on_limits(limits, now_ms)
-                self._purgatory.on_change(replica.topic_partition)
+                self._changed(replica.topic_partition)
 
     def on_directory_failed(self, path: Path) -> set[TopicPartition]:
         """Give up the partitions in a log dir that has failed, and return them."""
@@ -218,7 +223,7 @@ class ReplicaManager:
             info = replica.append(batch, acks, now_ms)
         except (StorageError, OSError) as error:
             raise self._failed(key, error) from error
-        self._purgatory.on_change(replica.topic_partition)
+        self._changed(replica.topic_partition)
         return info
 
     def read(
@@ -229,10 +234,9 @@ class ReplicaManager:
         *,
         leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
-        only_committed: bool = True,
         min_one_batch: bool,
     ) -> ReadResult:
-        """Read from the local leader; see `Replica.read`.
+        """Read from the local leader for a consumer; see `Replica.read`.
 
         Raises:
             ApiError: not the leader (in that epoch), offset out of range, or a failed disk.
@@ -243,7 +247,41 @@ class ReplicaManager:
                 offset,
                 max_bytes,
                 last_fetched_epoch=last_fetched_epoch,
-                only_committed=only_committed,
+                min_one_batch=min_one_batch,
+            )
+        except (StorageError, OSError) as error:
+            raise self._failed(key, error) from error
+
+    def read_for_follower(
+        self,
+        key: Key,
+        follower: BrokerId,
+        offset: int,
+        max_bytes: int,
+        *,
+        leader_epoch: int,
+        last_fetched_epoch: int,
+        min_one_batch: bool,
+    ) -> ReadResult:
+        """Read up to the log's end for a broker that copies the partition.
+
+        Raises:
+            ApiError: as for `read`; or `follower` is none of the partition's replicas here (yet).
+        """
+        replica = self.leader(key, leader_epoch)
+        if replica.leadership is None or not replica.leadership.is_follower(follower):
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if leader_epoch == NO_EPOCH
+                else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {follower} is no replica",
+            )
+        try:
+            return replica.read(
+                offset,
+                max_bytes,
+                last_fetched_epoch=last_fetched_epoch,
+                only_committed=False,
                 min_one_batch=min_one_batch,
             )
         except (StorageError, OSError) as error:
@@ -271,10 +309,25 @@ class ReplicaManager:
             follower, Offset(offset), now_ms, broker_epoch, Offset(log_start_offset)
         )
         if leadership.high_watermark != before:
-            self._purgatory.on_change(replica.topic_partition)
+            self._changed(replica.topic_partition)
         if wants_change:
             self._isr_changes.put(replica)
         return leadership.high_watermark
+
+    def on_follower_idle(
+        self, key: Key, follower: BrokerId, now_ms: int
+    ) -> tuple[Offset, Offset] | None:
+        """Note that a follower that lacked nothing still fetches.
+
+        Returns the high watermark and the log's start; None if this broker does not lead any more.
+        """
+        replica = self._by_key.get(key)
+        leadership = None if replica is None else replica.leadership
+        if replica is None or leadership is None:
+            return None
+        if leadership.on_idle_fetch(follower, now_ms):
+            self._isr_changes.put(replica)
+        return leadership.high_watermark, replica.log.log_start_offset
 
     def delete_records(self, key: Key, offset: int) -> Offset:
         """Delete the records below `offset`; return the first offset that is left.
@@ -284,9 +337,11 @@ class ReplicaManager:
         """
         replica = self.leader(key)
         try:
-            return replica.delete_records(offset)
+            log_start_offset = replica.delete_records(offset)
         except (StorageError, OSError) as error:
             raise self._failed(key, error) from error
+        self._changed(replica.topic_partition)
+        return log_start_offset
 
     def is_committed(self, key: Key, offset: Offset) -> bool:
         """Whether consumers may see `offset`; False if this broker does not lead (any more)."""
@@ -298,12 +353,22 @@ class ReplicaManager:
         """Return the high watermark of every partition; any thread may call this."""
         return {each.topic_partition: each.high_watermark for each in self._table}
 
-    # Inside
-
     def high_watermark(self, key: Key) -> Offset | None:
         """Return the high watermark of a partition; None if this broker does not serve it."""
         replica = self._by_key.get(key)
         return None if replica is None else replica.high_watermark
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic of which this broker has a replica, or knows."""
+        name = self._table.topic_names.get(topic_id)
+        return self._metadata.image.topic_names.get(topic_id) if name is None else name
+
+    # Inside
+
+    def _changed(self, topic_partition: TopicPartition) -> None:
+        self._purgatory.on_change(topic_partition)
+        for listener in self._change_listeners:
+            listener(topic_partition)
 
     def _missing(self, key: Key) -> ApiError:
         if self._table.is_offline(key):
@@ -337,7 +402,7 @@ class ReplicaManager:
             if leadership.on_tick(now_ms):
                 log.info("isr.lagging", partition=str(replica.topic_partition))
             if leadership.high_watermark != before:
-                self._purgatory.on_change(replica.topic_partition)
+                self._changed(replica.topic_partition)
             if leadership.question is not None:
                 self._isr_changes.put(replica)
         self._set_tick_timer()

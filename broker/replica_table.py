@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from broker.replica import Replica
@@ -20,6 +20,8 @@ class ReplicaTable:
     def __init__(self) -> None:
         self.by_key: dict[Key, Replica] = {}
         """To be read by anyone, and changed by the methods only."""
+        self.topic_names: dict[TopicId, str] = {}
+        """Of the topics that a replica here belongs to, or did; likewise."""
         self._offline: set[Key] = set()
 
     def __iter__(self) -> Iterator[Replica]:
@@ -34,6 +36,7 @@ class ReplicaTable:
         assert replica.topic_partition not in self.by_key, "a partition is held once"
         self.by_key[replica.topic_partition] = replica
         self._offline.discard(replica.topic_partition)
+        self.topic_names[replica.topic_id] = replica.topic_partition.topic
 
     def remove(self, key: Key) -> Replica | None:
         """Stop serving a partition; return what served it."""

@@ -18,6 +18,7 @@ from typing import Final, cast
 import structlog
 
 from broker.handlers.fetch import FetchHandler
+from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.produce import ProduceHandler
 from broker.metadata_cache import MetadataCache
 from broker.purgatory import Purgatory
@@ -43,6 +44,7 @@ from storage.directory import Logs
 ROUNDS: Final = 7
 REQUESTS: Final = 10_000
 RECORD_BYTES: Final = 1024
+MAX_BYTES: Final = 1 << 30
 NOW_MS: Final = 1_700_000_000_000
 PARTITION: Final = TopicPartition("t", 0)
 PRODUCE_VERSION: Final = 9
@@ -70,7 +72,15 @@ class Bench:
         log = logs.create(PARTITION, LogConfig(), topic_id, now_ms=NOW_MS)
         self.replicas.lead_alone(log, topic_id, LeaderEpoch(0), Offset(0))
         self.produce_handler = ProduceHandler(self.replicas, purgatory, lambda: NOW_MS)
-        fetch_handler = FetchHandler(self.replicas, purgatory, 1 << 30, lambda: NOW_MS)
+        followers = FollowerFetchHandler(
+            self.replicas,
+            purgatory,
+            loop=loop,
+            max_sessions=0,
+            max_bytes=MAX_BYTES,
+            now_ms=lambda: NOW_MS,
+        )
+        fetch_handler = FetchHandler(self.replicas, purgatory, MAX_BYTES, followers)
         self.router = Router(
             {
                 ApiKey.PRODUCE: lambda: self.produce_handler.handle,

@@ -6,16 +6,17 @@ bytes are never touched: an answer holds regions of files.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from broker.fetch_session import follower_of
+from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.purgatory import Purgatory
-from broker.replica import NO_EPOCH, ReadResult
+from broker.replica import ReadResult
 from broker.replica_manager import Key, ReplicaManager
 from broker.reply import Reply
 from broker.request_channel import Request
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.ids import TopicPartition
 from kafkawire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -34,23 +35,6 @@ FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 NO_RECORDS: Final = b""
 
 
-class Follower(NamedTuple):
-    """A broker that copies; its epoch is -1 where the request cannot tell it."""
-
-    broker_id: BrokerId
-    broker_epoch: int
-
-
-def follower_of(message: FetchRequest) -> Follower | None:
-    """Return the follower that sent a request; None for a consumer."""
-    if message.replica_id >= 0:
-        return Follower(BrokerId(message.replica_id), NO_EPOCH)
-    if message.replica_state.replica_id >= 0:
-        state = message.replica_state
-        return Follower(BrokerId(state.replica_id), state.replica_epoch)
-    return None
-
-
 class FetchHandler:
     """Reads from the partitions of a request, and waits if that is too little."""
 
@@ -59,22 +43,24 @@ class FetchHandler:
         replicas: ReplicaManager,
         purgatory: Purgatory[TopicPartition],
         max_bytes: int,
-        now_ms: Callable[[], int],
+        followers: FollowerFetchHandler,
     ) -> None:
         """Return at most about `max_bytes` per response, whatever a client asks for."""
         self._replicas = replicas
         self._purgatory = purgatory
         self._max_bytes = max_bytes
-        self._now_ms = now_ms
+        self._followers = followers
 
     def handle(self, request: Request, message: FetchRequest) -> Reply:
         """Return a reply that is complete unless `min_bytes` have to be waited for."""
+        follower = follower_of(message)
+        if follower is not None:
+            return self._followers.handle(message, request.header.api_version, follower)
         if message.session_epoch not in FULL_FETCH_EPOCHS:
-            # There are no sessions, as in a Kafka whose session cache is full.
+            # Consumers get no sessions, as in a Kafka whose session cache is full.
             return Reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         reader = FetchReader(self._replicas, message, request.header.api_version, self._max_bytes)
-        follower = follower_of(message)
-        response = reader.read() if follower is None else reader.read_for(follower, self._now_ms())
+        response = reader.read()
         if reader.is_enough or message.max_wait_ms <= 0 or not message.topics:
             return Reply(response)
         delayed = DelayedFetch(reader)
@@ -98,13 +84,9 @@ class FetchReader:
         self._aborted_transactions: list[AbortedTransaction] | None = (
             [] if message.isolation_level == READ_COMMITTED else None
         )
-        self._reads_committed = follower_of(message) is None
         self.sizes: dict[Key, int] = {}
         self._size_bytes = 0
         self._must_answer = False
-        # While a follower is read for the first time: its fetch tells how far it has come.
-        self._follower: Follower | None = None
-        self._now_ms = 0
 
     @property
     def is_enough(self) -> bool:
@@ -129,13 +111,6 @@ class FetchReader:
             ]
         )
 
-    def read_for(self, follower: Follower, now_ms: int) -> FetchResponse:
-        """Do that for a follower, and note that it holds all below the offsets it asks for."""
-        self._follower, self._now_ms = follower, now_ms
-        response = self.read()
-        self._follower = None
-        return response
-
     def size_of(self, partition: Key, wanted: FetchPartition) -> int | None:
         """Return how many bytes a read of one partition would find; None for "answer now"."""
         try:
@@ -155,7 +130,6 @@ class FetchReader:
             min(wanted.partition_max_bytes, limit),
             leader_epoch=wanted.current_leader_epoch,
             last_fetched_epoch=wanted.last_fetched_epoch,
-            only_committed=self._reads_committed,
             min_one_batch=min_one_batch,
         )
 
@@ -163,7 +137,7 @@ class FetchReader:
         partition = (topic, wanted.partition)
         found_before = self._size_bytes
         try:
-            self._check_reader(partition, wanted)
+            self._check_codec(partition)
             limit = max(0, self.max_bytes - found_before)
             result = self._read(partition, wanted, limit, min_one_batch=found_before == 0)
         except ApiError as error:
@@ -172,40 +146,21 @@ class FetchReader:
         if result.diverging is not None:
             self._must_answer = True
             return _diverging(wanted, result)
-        high_watermark = result.high_watermark
-        if self._follower is not None:
-            high_watermark = self._replicas.on_follower_fetch(
-                partition,
-                self._follower.broker_id,
-                wanted.fetch_offset,
-                broker_epoch=self._follower.broker_epoch,
-                log_start_offset=wanted.log_start_offset,
-                now_ms=self._now_ms,
-            )
         records = result.records
         if records is not None:
             self.sizes[partition] = records.size_bytes
             self._size_bytes = found_before + records.size_bytes
         return PartitionData(
             partition_index=wanted.partition,
-            high_watermark=high_watermark,
+            high_watermark=result.high_watermark,
             last_stable_offset=result.last_stable_offset,
             log_start_offset=result.log_start_offset,
             aborted_transactions=self._aborted_transactions,
             records=NO_RECORDS if records is None else records,
         )
 
-    def _check_reader(self, partition: Key, wanted: FetchPartition) -> None:
-        """Refuse those that are no followers, and clients too old for the codec."""
-        if self._follower is not None:
-            leadership = self._replicas.leader(partition, wanted.current_leader_epoch).leadership
-            if leadership is not None and leadership.is_follower(self._follower.broker_id):
-                return
-            raise ApiError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if wanted.current_leader_epoch < 0
-                else ErrorCode.UNKNOWN_LEADER_EPOCH
-            )
+    def _check_codec(self, partition: Key) -> None:
+        """Refuse clients that are too old for the codec."""
         if self._version < FIRST_VERSION_WITH_ZSTD:
             replica = self._replicas.leader(partition)
             if replica.log.config.compression_type == "zstd":
@@ -267,7 +222,6 @@ class DelayedFetch:
 def _diverging(wanted: FetchPartition, result: ReadResult) -> PartitionData:
     """Tell the reader where its history departs from the leader's, without any records."""
     assert result.diverging is not None
-    assert result.diverging.end_offset is not None
     return PartitionData(
         partition_index=wanted.partition,
         high_watermark=result.high_watermark,

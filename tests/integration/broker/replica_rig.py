@@ -11,6 +11,7 @@ from typing import Final
 from broker.config_keys.replication import ReplicationKeys
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.fetch import FetchHandler
+from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.leader_and_isr import LeaderAndIsrHandler
 from broker.handlers.leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
@@ -26,7 +27,7 @@ from broker.purgatory import Purgatory
 from broker.replica import Replica
 from broker.replica_manager import ReplicaManager
 from broker.request_channel import RequestChannel
-from broker.router import Router
+from broker.router import Handler, Router
 from broker.socket_server import SocketServer
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
@@ -54,6 +55,8 @@ TOPIC_ID: Final = TopicId(int=77)
 PARTITION: Final = TopicPartition(TOPIC, 0)
 CONTROLLER: Final = BrokerId(9)
 TIMEOUT_S: Final = 10.0
+MAX_SESSIONS: Final = 100
+MAX_BYTES: Final = 1 << 30
 POLL_S: Final = 0.005
 PRODUCE_VERSION: Final = 9
 LEADER_AND_ISR_VERSION: Final = 7
@@ -132,9 +135,7 @@ class RigBroker:
                 ApiKey.PRODUCE: lambda: (
                     ProduceHandler(self.replicas, self.purgatory, now_ms).handle
                 ),
-                ApiKey.FETCH: lambda: (
-                    FetchHandler(self.replicas, self.purgatory, 1 << 30, now_ms).handle
-                ),
+                ApiKey.FETCH: self._fetch,
                 ApiKey.LIST_OFFSETS: lambda: ListOffsetsHandler(self.replicas).handle,
                 ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda: (
                     OffsetForLeaderEpochHandler(self.replicas).handle
@@ -147,6 +148,17 @@ class RigBroker:
         channel = RequestChannel(loop, self.router.handle, limits)
         self.server = SocketServer([Listener(LISTENER, "127.0.0.1", 0)], limits, channel)
         self.peer: Peer | None = None
+
+    def _fetch(self) -> Handler:
+        followers = FollowerFetchHandler(
+            self.replicas,
+            self.purgatory,
+            loop=asyncio.get_running_loop(),
+            max_sessions=MAX_SESSIONS,
+            max_bytes=MAX_BYTES,
+            now_ms=now_ms,
+        )
+        return FetchHandler(self.replicas, self.purgatory, MAX_BYTES, followers).handle
 
     async def start(self) -> None:
         """Listen, and tell the others where."""

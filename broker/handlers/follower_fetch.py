@@ -1,0 +1,291 @@
+"""Fetch by a follower: all that the leader has, committed or not (edge).
+
+A follower's offset says what it holds, so reading for it moves the high watermark. It waits at the
+leader until there are records; that a mark has moved goes with the next answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from broker.fetch_session import FetchSessions, Follower, FollowerSession, Key
+from broker.purgatory import Purgatory
+from broker.replica import ReadResult
+from broker.replica_manager import ReplicaManager
+from broker.reply import Reply
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
+from kafkawire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+NO_RECORDS: Final = b""
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+# How often followers that lack nothing are noted as caught up, as a share of the time after which
+# they would leave the in-sync set.
+TOUCHES_PER_LAG_LIMIT: Final = 20
+MAX_TOUCH_INTERVAL_MS: Final = 500
+
+
+class FollowerFetchHandler:
+    """Serves the followers of the partitions that this broker leads."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory[TopicPartition],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        max_sessions: int,
+        max_bytes: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Keep at most `max_sessions`; return at most about `max_bytes` per response."""
+        self.replicas = replicas
+        self.purgatory = purgatory
+        self.loop = loop
+        self.sessions = FetchSessions(max_sessions)
+        self.max_bytes = max_bytes
+        self.now_ms = now_ms
+        self._touch_interval_ms = min(
+            replicas.config.replica_lag_time_max_ms // TOUCHES_PER_LAG_LIMIT, MAX_TOUCH_INTERVAL_MS
+        )
+        replicas.add_change_listener(self.sessions.on_change)
+
+    def handle(self, message: FetchRequest, version: int, follower: Follower) -> Reply:
+        """Return a reply that is complete unless records have to be waited for."""
+        now_ms = self.now_ms()
+        found = self.sessions.find(message, follower, now_ms)
+        if not isinstance(found, FollowerSession):
+            return Reply(FetchResponse(error_code=found))
+        session = found
+        unknown = self._update(session, message, version)
+        fetch = FollowerFetch(self, session, message, version, unknown)
+        self._touch(session, now_ms)
+        if fetch.read_first(now_ms) or message.max_wait_ms <= 0 or not session.partitions:
+            fetch.complete()
+        else:
+            fetch.wait()
+        return fetch.reply
+
+    def _update(
+        self, session: FollowerSession, message: FetchRequest, version: int
+    ) -> dict[TopicId, list[int]]:
+        """Take what a request changes in its session; return what it names and nobody knows."""
+        unknown: dict[TopicId, list[int]] = {}
+        has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        for topic in message.topics:
+            name = self.replicas.topic_name(topic.topic_id) if has_ids else topic.topic
+            if name is None:
+                unknown[topic.topic_id] = [wanted.partition for wanted in topic.partitions]
+                continue
+            for wanted in topic.partitions:
+                self.sessions.want(session, (name, wanted.partition), wanted, topic.topic_id)
+        for gone in message.forgotten_topics_data:
+            name = self.replicas.topic_name(gone.topic_id) if has_ids else gone.topic
+            for index in gone.partitions:
+                if name is not None:
+                    self.sessions.forget(session, (name, index))
+        return unknown
+
+    def _touch(self, session: FollowerSession, now_ms: int) -> None:
+        """Note that the follower still holds all of the partitions that need no look."""
+        if now_ms - session.touched_at_ms < self._touch_interval_ms:
+            return
+        session.touched_at_ms = now_ms
+        for key in session.partitions:
+            if key in session.active:
+                continue
+            marks = self.replicas.on_follower_idle(key, session.follower.broker_id, now_ms)
+            if marks != session.sent.get(key):
+                # The log may start elsewhere since old segments were deleted.
+                session.active[key] = None
+
+
+class FollowerFetch:
+    """One request of a follower, until it is answered: an operation of the purgatory."""
+
+    def __init__(
+        self,
+        handler: FollowerFetchHandler,
+        session: FollowerSession,
+        message: FetchRequest,
+        version: int,
+        unknown: dict[TopicId, list[int]],
+    ) -> None:
+        self.reply = Reply()
+        self._handler = handler
+        self._replicas = handler.replicas
+        self._session = session
+        self._message = message
+        self._version = version
+        self._unknown = unknown
+        self._max_bytes = min(message.max_bytes, handler.max_bytes)
+        self._min_bytes = min(message.min_bytes, self._max_bytes)
+        self._size_bytes = 0
+        self._must_answer = bool(unknown)
+        self._sizes: dict[Key, int] = {}
+        self._news: dict[Key, None] = {}
+
+    def read_first(self, now_ms: int) -> bool:
+        """Note how far the follower is; return whether there is something to answer at once."""
+        session = self._session
+        for key in list(session.active):
+            wanted = session.partitions[key]
+            data, is_complete = self._read(key, wanted, now_ms=now_ms)
+            marks = (data.high_watermark, data.log_start_offset)
+            if is_complete and not session.is_news(key, marks):
+                session.on_sent(key, marks, is_complete=True)
+        return self._must_answer or self._size_bytes >= self._min_bytes
+
+    def wait(self) -> None:
+        """Wait for records, at most as long as the follower wants to."""
+        handler = self._handler
+        self._session.on_news = self._on_news
+        self.reply.on_cancel(self._forget)
+        handler.purgatory.hold(self, (), self._message.max_wait_ms)
+
+    def is_satisfied(self, changed: TopicPartition | None) -> bool:
+        """Never by itself: the session tells what has changed."""
+        del changed
+        return False
+
+    def complete(self) -> None:
+        """Answer with what there is."""
+        session = self._session
+        if session.on_news == self._on_news:
+            session.on_news = None
+        if not self.reply.cancelled:
+            self.reply.complete(self._answer())
+        if not session.session_id:
+            self._handler.sessions.drop(session)
+
+    def _forget(self) -> None:
+        self._handler.purgatory.cancel(self)
+        if self._session.on_news == self._on_news:
+            self._session.on_news = None
+        if not self._session.session_id:
+            self._handler.sessions.drop(self._session)
+
+    def _on_news(self, key: Key) -> None:
+        if not self._news:
+            self._handler.loop.call_soon(self._look)
+        self._news[key] = None
+
+    def _look(self) -> None:
+        """See whether what has changed is worth an answer."""
+        news, self._news = self._news, {}
+        self._size_bytes = 0
+        if self.reply.is_done or self.reply.cancelled:
+            return
+        for key in news:
+            wanted = self._session.partitions.get(key)
+            if wanted is not None:
+                self._read(key, wanted)
+        if self._must_answer or sum(self._sizes.values()) >= self._min_bytes:
+            self._handler.purgatory.cancel(self)
+            self.complete()
+
+    def _answer(self) -> FetchResponse:
+        session = self._session
+        self._size_bytes = 0
+        topics: dict[str, list[PartitionData]] = {}
+        for key in list(session.active):
+            data, is_complete = self._read(key, session.partitions[key])
+            marks = (data.high_watermark, data.log_start_offset)
+            if not self._is_empty(key) or session.is_news(key, marks):
+                topics.setdefault(key[0], []).append(data)
+            session.on_sent(key, marks, is_complete=is_complete)
+        session.is_full = False
+        responses = [
+            FetchableTopicResponse(
+                topic=name, topic_id=session.topic_ids.get(name, ZERO_TOPIC_ID), partitions=each
+            )
+            for name, each in topics.items()
+        ]
+        responses += [
+            FetchableTopicResponse(
+                topic_id=topic_id,
+                partitions=[_failed(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes],
+            )
+            for topic_id, indexes in self._unknown.items()
+        ]
+        return FetchResponse(session_id=session.session_id, responses=responses)
+
+    def _read(
+        self, key: Key, wanted: FetchPartition, *, now_ms: int | None = None
+    ) -> tuple[PartitionData, bool]:
+        """Read one partition; with `now_ms`, note also how far the follower is.
+
+        The second value says whether the follower lacks nothing.
+        """
+        self._sizes.pop(key, None)
+        follower = self._session.follower
+        try:
+            result = self._replicas.read_for_follower(
+                key,
+                follower.broker_id,
+                wanted.fetch_offset,
+                max(0, min(wanted.partition_max_bytes, self._max_bytes - self._size_bytes)),
+                leader_epoch=wanted.current_leader_epoch,
+                last_fetched_epoch=wanted.last_fetched_epoch,
+                min_one_batch=self._size_bytes == 0,
+            )
+        except ApiError as error:
+            self._must_answer = True
+            return _failed(wanted.partition, error.code), False
+        if result.diverging is not None:
+            self._must_answer = True
+            return _answered(wanted, result, result.high_watermark), False
+        high_watermark = result.high_watermark
+        if now_ms is not None:
+            high_watermark = self._replicas.on_follower_fetch(
+                key,
+                follower.broker_id,
+                wanted.fetch_offset,
+                broker_epoch=follower.broker_epoch,
+                log_start_offset=wanted.log_start_offset,
+                now_ms=now_ms,
+            )
+        size_bytes = 0 if result.records is None else result.records.size_bytes
+        self._sizes[key] = size_bytes
+        self._size_bytes += size_bytes
+        is_complete = wanted.fetch_offset >= result.log_end_offset
+        return _answered(wanted, result, high_watermark), is_complete
+
+    def _is_empty(self, key: Key) -> bool:
+        """Whether the last read of a partition found neither records nor trouble."""
+        return self._sizes.get(key) == 0
+
+
+def _answered(wanted: FetchPartition, result: ReadResult, high_watermark: int) -> PartitionData:
+    data = PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        aborted_transactions=None,
+        records=NO_RECORDS if result.records is None else result.records,
+    )
+    if result.diverging is not None:
+        data.diverging_epoch = EpochEndOffset(
+            epoch=result.diverging.epoch, end_offset=result.diverging.end_offset
+        )
+    return data
+
+
+def _failed(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=NO_RECORDS,
+    )

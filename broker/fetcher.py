@@ -18,7 +18,7 @@ import structlog
 
 from broker.config_keys.replication import ReplicationKeys
 from broker.divergence import Divergence, out_of_range, truncation
-from broker.fetch_plan import FetchPlan, FollowedPartition
+from broker.fetch_plan import SESSION_ENDED, FetchPlan, FollowedPartition
 from broker.peer import Peer, PeerError
 from broker.replica import Replica
 from broker.replica_table import Key
@@ -82,9 +82,9 @@ class Fetcher:
             self._is_waiting = False
             self.peer.interrupt()
 
-    def remove(self, keys: Iterable[Key]) -> list[Replica]:
-        """Copy these no more, whatever is under way; return those that were."""
-        return self._plan.remove(keys)
+    def remove(self, keys: Iterable[Key]) -> None:
+        """Copy these no more, whatever is under way."""
+        self._plan.remove(keys)
 
     def close(self) -> asyncio.Task[None]:
         """Copy nothing more; the task that is returned ends soon."""
@@ -101,15 +101,15 @@ class Fetcher:
 
     async def _is_due(self) -> bool:
         """Wait until something may be asked; return whether that is so, or look again."""
-        wait_ms = self._plan.wait_ms(self._now_ms())
-        if wait_ms == 0:
+        wait_ms = self._plan.rest_ms(self._now_ms())
+        if self._plan.is_due:
             return True
         self._news.clear()
         try:
             async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
                 await self._news.wait()
         except TimeoutError:
-            return True
+            pass
         return False
 
     async def _fetch_or_back_off(self) -> None:
@@ -132,13 +132,17 @@ class Fetcher:
         version = await self.peer.choose_version(ApiKey.FETCH, FETCH_VERSION)
         self._news.clear()
         request = self._plan.request(self._now_ms())
-        if not request.topics:
-            return
         self._is_waiting = True
         try:
             response = await self._ask(request, version)
+        except PeerError:
+            self._plan.on_no_response()
+            raise
         finally:
             self._is_waiting = False
+        self._plan.on_response(response)
+        if response.error_code in SESSION_ENDED:
+            return
         if response.error_code != ErrorCode.NONE:
             raise PeerError(f"{self.peer.name} answers {ErrorCode(response.error_code).name}")
         await self._locate(self._take(response))
@@ -190,7 +194,8 @@ class Fetcher:
             cuts[replica.topic_partition] = cut.offset
             return
         try:
-            _append(replica, data, now_ms)
+            if _append(replica, data, now_ms):
+                self._plan.on_moved(replica.topic_partition)
         except (CorruptBatchError, UnexpectedOffsetError) as error:
             self._fail(followed, str(error), now_ms)
         except (StorageError, OSError) as error:
@@ -208,7 +213,7 @@ class Fetcher:
         except (StorageError, OSError) as error:
             log.error("log.not_truncated", error=str(error))
         for each, position in zip(followed, before, strict=True):
-            each.replica.on_truncated()
+            self._on_truncated(each)
             if each.position == position:
                 # Not again at once what has led nowhere.
                 self._fail(each, "the leader's history does not fit", self._now_ms())
@@ -216,7 +221,11 @@ class Fetcher:
     def _fail(self, followed: FollowedPartition, reason: str, now_ms: int) -> None:
         partition = followed.replica.topic_partition
         log.info("fetch.rejected", partition=str(partition), error=reason, leader=self.peer.name)
-        followed.on_failure(now_ms, self._config.replica_fetch_backoff_ms)
+        self._plan.on_failure(followed, now_ms)
+
+    def _on_truncated(self, followed: FollowedPartition) -> None:
+        followed.replica.on_truncated()
+        self._plan.on_moved(followed.replica.topic_partition)
 
     async def _locate(self, lost: Collection[FollowedPartition]) -> None:
         """Find out where to go on with partitions whose offset the leader does not have."""
@@ -249,7 +258,7 @@ class Fetcher:
                 self._fail(followed, "the leader refuses an offset that it has", now_ms)
         except (StorageError, OSError) as error:
             self._fail(followed, str(error), now_ms)
-        replica.on_truncated()
+        self._on_truncated(followed)
 
     async def _list(
         self, partitions: Collection[FollowedPartition], timestamp: int
@@ -278,12 +287,17 @@ class Fetcher:
         }
 
 
-def _append(replica: Replica, data: PartitionData, now_ms: int) -> None:
-    """Append what the leader sent, then adopt what it says of its log."""
+def _append(replica: Replica, data: PartitionData, now_ms: int) -> bool:
+    """Append what the leader sent, then adopt what it says of its log.
+
+    Returns whether the log ends, or starts, elsewhere than before.
+    """
     local, records = replica.log, data.records
+    before = (local.log_start_offset, local.log_end_offset)
     if records:
         assert isinstance(records, memoryview), "decoded records are views of the answer"
         local.append_as_follower(records, now_ms)
     replica.adopt_high_watermark(data.high_watermark)
     if data.log_start_offset > local.log_start_offset:
         local.advance_log_start(min(Offset(data.log_start_offset), local.log_end_offset))
+    return (local.log_start_offset, local.log_end_offset) != before

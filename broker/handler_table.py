@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from broker.admin_queue import AdminQueue
 from broker.config import BrokerConfig
+from broker.group_coordinator import GroupCoordinator
+from broker.group_handler_table import group_makers
 from broker.identity import Identity
 from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
@@ -30,6 +32,7 @@ class HandlerTable:
 
     admin_queue: AdminQueue
     config: BrokerConfig
+    groups: GroupCoordinator
     identity: Identity
     logs: Logs
     metadata: MetadataCache
@@ -63,6 +66,7 @@ class HandlerTable:
             ApiKey.DESCRIBE_LOG_DIRS: self._describe_log_dirs,
             ApiKey.FIND_COORDINATOR: self._find_coordinator,
             ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
+            **group_makers(self.groups, self.metadata, self.now_ms),
         }
 
     def _api_versions(self) -> Handler:
@@ -173,7 +177,13 @@ class HandlerTable:
     def _find_coordinator(self) -> Handler:
         from broker.handlers.find_coordinator import FindCoordinatorHandler
 
-        return FindCoordinatorHandler().handle
+        return FindCoordinatorHandler(
+            self.admin_queue,
+            self.metadata,
+            self.topics,
+            self.config,
+            partition_of=self.groups.registry.partition_of,
+        ).handle
 
     def _init_producer_id(self) -> Handler:
         from broker.handlers.init_producer_id import InitProducerIdHandler

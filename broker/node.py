@@ -22,6 +22,7 @@ from broker.admin_queue import AdminQueue
 from broker.advertising import advertise, machine_name
 from broker.config import BrokerConfig
 from broker.errors import StartupError
+from broker.group_coordinator import GroupCoordinator
 from broker.handler_table import HandlerTable
 from broker.identity import Identity, Remembered, choose_identity
 from broker.local_state import LocalState, read_local_state
@@ -36,7 +37,7 @@ from broker.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.request_channel import RequestChannel
 from broker.router import Router
-from broker.scheduler import Scheduler
+from broker.scheduler import PeriodicTask, Scheduler
 from broker.socket_server import SocketServer
 from broker.topic_plan import topic_defaults_of
 from kafkawire.ids import TopicPartition
@@ -69,6 +70,7 @@ class Node:
         self._purgatory: Purgatory[TopicPartition] = Purgatory(loop)
         self._replicas: ReplicaManager | None = None
         self._admin_queue = AdminQueue(loop)
+        self._groups: GroupCoordinator | None = None
         self._topics: LocalTopics | None = None
         self._logs: Logs | None = None
         self._executor = ThreadPoolExecutor(config.background_threads, "kafka-scheduler-")
@@ -120,7 +122,17 @@ class Node:
         scheduler = Scheduler(self._loop, self._executor)
         for task in log_tasks(self._config, logs, replicas, now_ms):
             scheduler.add(task)
+        scheduler.add(self._expiry_of_offsets())
         self._running.push_async_callback(scheduler.stop)
+
+    def _expiry_of_offsets(self) -> PeriodicTask:
+        assert self._groups is not None, "the coordinator is made before"
+        return PeriodicTask(
+            "delete-expired-group-metadata",
+            self._groups.expire,
+            period_ms=self._config.offsets_retention_check_interval_ms,
+            runs_in_loop=True,
+        )
 
     @property
     def _partition_count(self) -> int:
@@ -190,10 +202,12 @@ class Node:
             state_directory=self._state_directory,
             now_ms=now_ms,
         )
+        groups = self._groups = self._make_groups()
         topics.load()
         table = HandlerTable(
             admin_queue=self._admin_queue,
             config=self._config,
+            groups=groups,
             identity=identity,
             logs=logs,
             loop=self._loop,
@@ -207,6 +221,20 @@ class Node:
         )
         router = Router(table.makers())
         return router
+
+    def _make_groups(self) -> GroupCoordinator:
+        """Make the coordinator of groups; it learns of leaderships from the first one on."""
+        groups = GroupCoordinator(
+            self._replicas,
+            self._purgatory,
+            self._metadata,
+            self._config,
+            loop=self._loop,
+            executor=self._executor,
+            now_ms=now_ms,
+        )
+        self._replicas.add_leadership_listener(groups)
+        return groups
 
     async def _listen(self, identity: Identity, router: Router) -> None:
         config = self._config
@@ -244,6 +272,8 @@ class Node:
     async def _stop_serving(self, server: SocketServer) -> None:
         """Answer what was asked, as far as clients read it, and close all connections."""
         server.stop_accepting()
+        if self._groups is not None:
+            await self._groups.stop()
         self._purgatory.close()
         if not await server.drain(DRAIN_TIMEOUT_S):
             log.warning("connections.cut_off", connection_count=server.connection_count)

@@ -7,6 +7,7 @@ nothing at run time. The rule for topic names and the text form of topic ids are
 import base64
 import re
 import uuid
+from collections.abc import Iterable
 from typing import Final, NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
@@ -65,3 +66,11 @@ def validate_topic_name(name: str) -> str | None:
     if not _LEGAL_TOPIC_NAME.fullmatch(name):
         return f"a topic name consists of ASCII letters, digits, '.', '_' and '-', got {name!r}"
     return None
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the partition numbers of each topic, in the order in which they come."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

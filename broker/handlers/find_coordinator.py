@@ -1,13 +1,25 @@
-"""FindCoordinator: nobody coordinates groups or transactions yet, and it says so (decision)."""
+"""FindCoordinator: which broker coordinates a group (edge, for it may create the topic)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
+import structlog
+
+from broker.admin_queue import AdminQueue
+from broker.config import BrokerConfig
+from broker.internal_topic import offsets_topic
+from broker.metadata_cache import MetadataCache
 from broker.reply import Reply
 from broker.request_channel import Request
-from kafkawire.errors import ErrorCode
+from broker.topic_plan import plan_topic, topic_defaults_of
+from broker.topic_source import TopicSource
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.group_records import OFFSETS_TOPIC
+from kafkawire.ids import TopicPartition
 from kafkawire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -16,6 +28,8 @@ from kafkawire.messages.find_coordinator import (
 
 FIRST_VERSION_WITH_KEYS: Final = 4
 NO_NODE: Final = -1
+
+log = structlog.get_logger(__name__)
 
 
 class KeyType(IntEnum):
@@ -26,35 +40,80 @@ class KeyType(IntEnum):
 
 
 class FindCoordinatorHandler:
-    """Tells clients that there is no coordinator at the moment, an error that they retry."""
+    """Answers with the leader of the group's partition of `__consumer_offsets`."""
+
+    def __init__(
+        self,
+        queue: AdminQueue,
+        metadata: MetadataCache,
+        topics: TopicSource,
+        config: BrokerConfig,
+        *,
+        partition_of: Callable[[str], int],
+    ) -> None:
+        self._queue = queue
+        self._metadata = metadata
+        self._topics = topics
+        self._config = config
+        self._partition_of = partition_of
 
     def handle(self, request: Request, message: FindCoordinatorRequest) -> Reply:
-        """Answer COORDINATOR_NOT_AVAILABLE, or INVALID_REQUEST for an unknown type of key."""
-        is_known = message.key_type in KeyType.__members__.values()
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_known else ErrorCode.INVALID_REQUEST
-        if request.header.api_version < FIRST_VERSION_WITH_KEYS:
-            return Reply(
-                FindCoordinatorResponse(
-                    error_code=code, error_message=_text(code), node_id=NO_NODE, port=NO_NODE
-                )
-            )
-        return Reply(
-            FindCoordinatorResponse(
-                coordinators=[
-                    Coordinator(
-                        key=key,
-                        node_id=NO_NODE,
-                        port=NO_NODE,
-                        error_code=code,
-                        error_message=_text(code),
-                    )
-                    for key in message.coordinator_keys
-                ]
-            )
+        """Answer at once, unless the topic has to be created first."""
+        if message.key_type == KeyType.GROUP and not self._has_topic():
+            return self._queue.run(partial(self._create_and_answer, request, message))
+        return Reply(self._answer(request, message))
+
+    def _has_topic(self) -> bool:
+        return OFFSETS_TOPIC in self._metadata.image.topics
+
+    async def _create_and_answer(
+        self, request: Request, message: FindCoordinatorRequest
+    ) -> FindCoordinatorResponse:
+        if not self._has_topic():
+            wish, defaults = offsets_topic(self._config), topic_defaults_of(self._config)
+            try:
+                await self._topics.create(plan_topic(wish, self._metadata.image, defaults))
+            except ApiError as error:
+                # Clients come again, until there are brokers enough.
+                log.warning("topic.rejected", topic=OFFSETS_TOPIC, error=str(error))
+        return self._answer(request, message)
+
+    def _answer(self, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
+        has_keys = request.header.api_version >= FIRST_VERSION_WITH_KEYS
+        keys = message.coordinator_keys if has_keys else [message.key]
+        found = [self._find(request, message.key_type, key) for key in keys]
+        if has_keys:
+            return FindCoordinatorResponse(coordinators=found)
+        return FindCoordinatorResponse(
+            error_code=found[0].error_code,
+            error_message=found[0].error_message,
+            node_id=found[0].node_id,
+            host=found[0].host,
+            port=found[0].port,
+        )
+
+    def _find(self, request: Request, key_type: int, key: str) -> Coordinator:
+        if key_type == KeyType.TRANSACTION:
+            text = "this broker does not coordinate transactions yet"
+            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        if key_type != KeyType.GROUP:
+            text = "the key type is neither 0 (group) nor 1 (transaction)"
+            return _none(key, ErrorCode.INVALID_REQUEST, text)
+        image = self._metadata.image
+        state = image.partition(TopicPartition(OFFSETS_TOPIC, self._partition_of(key)))
+        listener_name = request.listener_name
+        endpoint = None if state is None else image.endpoint(state.leader, listener_name)
+        if state is None or endpoint is None:
+            text = f"{OFFSETS_TOPIC} has no leader for this group at the moment"
+            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        return Coordinator(
+            key=key,
+            node_id=state.leader,
+            host=endpoint.host,
+            port=endpoint.port,
+            error_message="",
         )
 
 
-def _text(code: ErrorCode) -> str:
-    if code is ErrorCode.INVALID_REQUEST:
-        return "the key type is neither 0 (group) nor 1 (transaction)"
-    return "this broker does not coordinate groups or transactions yet"
+def _none(key: str, code: ErrorCode, text: str) -> Coordinator:
+    return Coordinator(key=key, node_id=NO_NODE, port=NO_NODE, error_code=code, error_message=text)

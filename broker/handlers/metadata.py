@@ -62,9 +62,9 @@ class MetadataHandler:
         return Reply(self._answer(request, message, {}))
 
     def _missing(self, wanted: Iterable[MetadataRequestTopic]) -> list[str]:
-        """Return the names of topics that could exist, and do not."""
-        topics = self._metadata.image.topics
-        named = dict.fromkeys(topic.name for topic in wanted if topic.name not in topics)
+        """Return the names of topics that could exist, and do not; brokers make their own."""
+        known = self._metadata.image.topics.keys() | INTERNAL_TOPICS
+        named = dict.fromkeys(topic.name for topic in wanted if topic.name not in known)
         return [name for name in named if name and validate_topic_name(name) is None]
 
     async def _create_and_answer(

@@ -1,0 +1,118 @@
+"""The offsets that one group has committed (decision).
+
+A commit is pending from its append until it is replicated; only then can it be read. Invariant: of
+two commits of one partition the one that stands later in the log is kept, in whatever order they
+are replicated and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from kafkawire.group_records import CommittedOffset
+from kafkawire.ids import TopicPartition
+
+Commits: TypeAlias = Mapping[TopicPartition, CommittedOffset]
+
+
+class GroupOffsets:
+    """Committed and pending offsets, by partition."""
+
+    def __init__(self) -> None:
+        self._committed: dict[TopicPartition, tuple[CommittedOffset, int]] = {}
+        # The last commit only: it alone decides what will be read.
+        self._pending: dict[TopicPartition, CommittedOffset] = {}
+
+    def __len__(self) -> int:
+        return len(self._committed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to keep, nor on its way."""
+        return not self._committed and not self._pending
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions that have a committed offset."""
+        return list(self._committed)
+
+    def all_partitions(self) -> list[TopicPartition]:
+        """Return the partitions that have a committed offset, or will have one."""
+        return list(self._committed.keys() | self._pending.keys())
+
+    def get(self, partition: TopicPartition) -> CommittedOffset | None:
+        """Return what is committed, None if nothing is."""
+        found = self._committed.get(partition)
+        return found and found[0]
+
+    def is_pending(self, partition: TopicPartition) -> bool:
+        """Whether a commit may still change what `get` returns."""
+        return partition in self._pending
+
+    def restore(self, partition: TopicPartition, committed: CommittedOffset, position: int) -> None:
+        """Adopt an offset that was read from the log, where it stands at `position`."""
+        self._committed[partition] = (committed, position)
+
+    def begin(self, commits: Commits) -> None:
+        """Note commits that are being appended."""
+        self._pending.update(commits)
+
+    def finish(self, commits: Commits, position: int) -> None:
+        """Adopt commits that are replicated; they stand at `position` of the log.
+
+        A partition whose pending commit was removed meanwhile stays without.
+        """
+        for partition, committed in commits.items():
+            if partition not in self._pending:
+                continue
+            held = self._committed.get(partition)
+            if held is None or held[1] < position:
+                self._committed[partition] = (committed, position)
+        self.fail(commits)
+
+    def fail(self, commits: Commits) -> None:
+        """Forget commits that could not be appended, or not be replicated in time."""
+        for partition, committed in commits.items():
+            # By identity: a later commit of the same offset is another one.
+            if self._pending.get(partition) is committed:
+                del self._pending[partition]
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Forget partitions; return those that have records in the log, and need tombstones."""
+        removed = []
+        for partition in partitions:
+            pending = self._pending.pop(partition, None)
+            committed = self._committed.pop(partition, None)
+            if pending is not None or committed is not None:
+                removed.append(partition)
+        return removed
+
+    def expired(
+        self,
+        time_ms: int,
+        retention_ms: int,
+        *,
+        is_kept: Callable[[str], bool],
+        since_ms: int | None,
+    ) -> list[TopicPartition]:
+        """Return the partitions whose offsets nobody needs any more (KIP-211).
+
+        Their retention begins at `since_ms`, or if that is None with the commit itself. Topics
+        that `is_kept` stay; so does what is pending, and what has a time to expire of its own.
+        """
+        return [
+            partition
+            for partition, (committed, _) in self._committed.items()
+            if partition not in self._pending
+            and not is_kept(partition.topic)
+            and _is_over(committed, time_ms, retention_ms, since_ms)
+        ]
+
+
+def _is_over(
+    committed: CommittedOffset, time_ms: int, retention_ms: int, since_ms: int | None
+) -> bool:
+    if committed.expire_timestamp_ms is not None:
+        return time_ms >= committed.expire_timestamp_ms
+    begin_ms = committed.commit_timestamp_ms if since_ms is None else since_ms
+    return time_ms - begin_ms >= retention_ms

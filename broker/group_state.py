@@ -1,0 +1,62 @@
+"""The states of a consumer group, and what is allowed in each (decision: the tables).
+
+Source: GroupMetadata of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from enum import Enum
+from typing import Final
+
+from kafkawire.errors import ErrorCode
+
+
+class GroupState(Enum):
+    """Where a group stands; the values are what clients are told."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+
+PREDECESSORS: Final[Mapping[GroupState, Set[GroupState]]] = {
+    EMPTY: {PREPARING},
+    PREPARING: {EMPTY, COMPLETING, STABLE},
+    COMPLETING: {PREPARING},
+    STABLE: {COMPLETING},
+    DEAD: {EMPTY, PREPARING, COMPLETING, STABLE, DEAD},
+}
+
+# What a member in good standing gets; NONE where the event is let in.
+ON_JOIN: Final = {
+    EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    PREPARING: ErrorCode.NONE,
+    COMPLETING: ErrorCode.NONE,
+    STABLE: ErrorCode.NONE,
+    DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+ON_SYNC: Final = ON_JOIN | {PREPARING: ErrorCode.REBALANCE_IN_PROGRESS}
+ON_HEARTBEAT: Final = ON_JOIN | {PREPARING: ErrorCode.REBALANCE_IN_PROGRESS}
+ON_LEAVE: Final = ON_JOIN
+# In PREPARING the members still own what they were assigned. In COMPLETING they have learnt of a
+# generation that may give it to others.
+ON_COMMIT: Final = ON_JOIN | {
+    EMPTY: ErrorCode.NONE,
+    COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
+}
+ON_DELETE: Final = {
+    EMPTY: ErrorCode.NONE,
+    PREPARING: ErrorCode.NON_EMPTY_GROUP,
+    COMPLETING: ErrorCode.NON_EMPTY_GROUP,
+    STABLE: ErrorCode.NON_EMPTY_GROUP,
+    DEAD: ErrorCode.GROUP_ID_NOT_FOUND,
+}
+
+
+class InvalidTransitionError(Exception):
+    """A move that the table forbids: a bug, not a fault."""

@@ -1,0 +1,124 @@
+"""DescribeGroups, ListGroups and DeleteGroups (edge)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
+from broker.group import Group
+from broker.group_commits import GroupCommits
+from broker.group_registry import GroupRegistry
+from broker.group_state import DEAD, STABLE
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.messages.group_admin import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+GROUP_TYPE: Final = "classic"
+"""Of every group here: members assign, not the broker (KIP-848 calls that classic)."""
+
+
+class GroupAdminHandler:
+    """Shows groups and deletes them."""
+
+    def __init__(self, registry: GroupRegistry, commits: GroupCommits) -> None:
+        self._registry = registry
+        self._commits = commits
+
+    def describe(self, request: Request, message: DescribeGroupsRequest) -> Reply:
+        """Answer for every group named; one that does not exist is dead."""
+        del request
+        groups = [self._describe(group_id) for group_id in message.groups]
+        if message.include_authorized_operations:
+            for group in groups:
+                group.authorized_operations = GROUP_OPERATIONS
+        return Reply(DescribeGroupsResponse(groups=groups))
+
+    def list(self, request: Request, message: ListGroupsRequest) -> Reply:
+        """Answer with the groups here, of the states and types asked for."""
+        del request
+        code = (
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._registry.is_loading else ErrorCode.NONE
+        )
+        return Reply(ListGroupsResponse(error_code=code, groups=[*self._listed(message)]))
+
+    def delete(self, request: Request, message: DeleteGroupsRequest) -> Reply:
+        """Delete those that have no members; a bad one does not fail the others."""
+        del request
+        names = dict.fromkeys(message.groups_names)
+        return Reply(
+            DeleteGroupsResponse(
+                results=[
+                    DeletableGroupResult(
+                        group_id=group_id, error_code=self._commits.delete_group(group_id)
+                    )
+                    for group_id in names
+                ]
+            )
+        )
+
+    def _listed(self, message: ListGroupsRequest) -> Iterator[ListedGroup]:
+        states = {state.lower() for state in message.states_filter}
+        types = {each.lower() for each in message.types_filter}
+        if types and GROUP_TYPE not in types:
+            return
+        for group in self._registry:
+            if not states or group.state.value.lower() in states:
+                yield ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=GROUP_TYPE,
+                )
+
+    def _describe(self, group_id: str) -> DescribedGroup:
+        try:
+            group = self._registry.find(group_id, may_be_unnamed=True)
+        except ApiError as error:
+            return _described(group_id, code=error.code)
+        if group is None:
+            return _described(group_id, state=DEAD.value)
+        return _described(group_id, group, state=group.state.value)
+
+
+def _described(
+    group_id: str,
+    group: Group | None = None,
+    *,
+    state: str = "",
+    code: ErrorCode = ErrorCode.NONE,
+) -> DescribedGroup:
+    # While a rebalance is under way, assignments are not what they were, and not yet what they
+    # will be.
+    protocol_name = group.protocol_name if group is not None and group.state is STABLE else None
+    return DescribedGroup(
+        error_code=code,
+        group_id=group_id,
+        group_state=state,
+        protocol_type=(group and group.protocol_type) or "",
+        protocol_data=protocol_name or "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=b"" if protocol_name is None else member.metadata(protocol_name),
+                member_assignment=b"" if protocol_name is None else member.assignment,
+            )
+            for member in (group.members if group is not None else ())
+        ],
+        authorized_operations=NOT_ASKED_FOR,
+    )

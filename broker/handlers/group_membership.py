@@ -1,0 +1,158 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup (edge)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.group_coordinator import GroupCoordinator
+from broker.group_effects import Joining, JoinResult, Syncing, SyncResult
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.messages.group_membership import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+FIRST_JOIN_WITH_REBALANCE_TIMEOUT: Final = 1
+FIRST_JOIN_WITH_MEMBER_ID_REQUIRED: Final = 4
+FIRST_JOIN_WITH_NULL_PROTOCOL: Final = 7
+FIRST_JOIN_WITH_SKIP_ASSIGNMENT: Final = 9
+FIRST_SYNC_WITH_PROTOCOL: Final = 5
+FIRST_LEAVE_WITH_MEMBERS: Final = 3
+
+
+class GroupMembershipHandler:
+    """Lets members in and out of their groups."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+
+    def join(self, request: Request, message: JoinGroupRequest) -> Reply:
+        """Answer when the next generation begins, at once if the member must not join."""
+        version, reply = request.header.api_version, Reply()
+
+        def answer(result: JoinResult) -> None:
+            reply.complete(_join_response(result, version))
+
+        self._coordinator.join(message.group_id, self._joining(request, message), answer)
+        return reply
+
+    def sync(self, request: Request, message: SyncGroupRequest) -> Reply:
+        """Answer when the leader has assigned."""
+        is_named = message.protocol_type is not None and message.protocol_name is not None
+        if request.header.api_version >= FIRST_SYNC_WITH_PROTOCOL and not is_named:
+            return Reply(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        reply = Reply()
+
+        def answer(result: SyncResult) -> None:
+            reply.complete(
+                SyncGroupResponse(
+                    error_code=result.error,
+                    protocol_type=result.protocol_type,
+                    protocol_name=result.protocol_name,
+                    assignment=result.assignment,
+                )
+            )
+
+        self._coordinator.sync(message.group_id, _syncing(message), answer)
+        return reply
+
+    def heartbeat(self, request: Request, message: HeartbeatRequest) -> Reply:
+        """Answer whether the member's generation still holds."""
+        del request
+        code = self._coordinator.heartbeat(
+            message.group_id, message.member_id, message.group_instance_id, message.generation_id
+        )
+        return Reply(HeartbeatResponse(error_code=code))
+
+    def leave(self, request: Request, message: LeaveGroupRequest) -> Reply:
+        """Remove members; before version 3 there is one, and its error is the request's."""
+        has_members = request.header.api_version >= FIRST_LEAVE_WITH_MEMBERS
+        leaving = message.members if has_members else [MemberIdentity(member_id=message.member_id)]
+        pairs = [(each.member_id, each.group_instance_id) for each in leaving]
+        try:
+            codes = self._coordinator.leave(message.group_id, pairs)
+        except ApiError as error:
+            return Reply(LeaveGroupResponse(error_code=error.code))
+        if not has_members:
+            return Reply(LeaveGroupResponse(error_code=codes[0]))
+        return Reply(
+            LeaveGroupResponse(
+                members=[
+                    MemberResponse(
+                        member_id=member_id, group_instance_id=instance_id, error_code=code
+                    )
+                    for (member_id, instance_id), code in zip(pairs, codes, strict=True)
+                ]
+            )
+        )
+
+    def _joining(self, request: Request, message: JoinGroupRequest) -> Joining:
+        version, instance_id = request.header.api_version, message.group_instance_id
+        client_id = request.header.client_id or ""
+        has_timeout = version >= FIRST_JOIN_WITH_REBALANCE_TIMEOUT
+        return Joining(
+            member_id=message.member_id,
+            instance_id=instance_id,
+            client_id=client_id,
+            # With the slash of Java's InetAddress: tools show, and the log keeps, the same text.
+            client_host=f"/{request.client_host}",
+            session_timeout_ms=message.session_timeout_ms,
+            rebalance_timeout_ms=(
+                message.rebalance_timeout_ms if has_timeout else message.session_timeout_ms
+            ),
+            protocol_type=message.protocol_type,
+            protocols=tuple((each.name, each.metadata) for each in message.protocols),
+            fresh_member_id=self._coordinator.fresh_member_id(
+                client_id if instance_id is None else instance_id
+            ),
+            requires_known_id=(
+                version >= FIRST_JOIN_WITH_MEMBER_ID_REQUIRED and instance_id is None
+            ),
+            can_skip_assignment=version >= FIRST_JOIN_WITH_SKIP_ASSIGNMENT,
+        )
+
+
+def _syncing(message: SyncGroupRequest) -> Syncing:
+    return Syncing(
+        member_id=message.member_id,
+        instance_id=message.group_instance_id,
+        generation_id=message.generation_id,
+        protocol_type=message.protocol_type,
+        protocol_name=message.protocol_name,
+        assignments={each.member_id: each.assignment for each in message.assignments},
+    )
+
+
+def _join_response(result: JoinResult, version: int) -> JoinGroupResponse:
+    protocol_name = result.protocol_name
+    if protocol_name is None and version < FIRST_JOIN_WITH_NULL_PROTOCOL:
+        protocol_name = ""
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation_id,
+        protocol_type=result.protocol_type,
+        protocol_name=protocol_name,
+        leader=result.leader_id,
+        # Not in older versions, where nobody would be told to skip anything.
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(
+                member_id=each.member_id,
+                group_instance_id=each.instance_id,
+                metadata=each.metadata,
+            )
+            for each in result.members
+        ],
+    )

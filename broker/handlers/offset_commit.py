@@ -1,0 +1,154 @@
+"""OffsetCommit and OffsetDelete (edge)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.group_commits import GroupCommits
+from broker.metadata_cache import MetadataCache
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.group_records import NO_TIMESTAMP, CommittedOffset
+from kafkawire.ids import TopicPartition, by_topic
+from kafkawire.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+DEFAULT_RETENTION: Final = -1
+
+Answers = dict[TopicPartition, ErrorCode]
+
+
+class OffsetCommitHandler:
+    """Remembers the offsets of groups, and forgets them."""
+
+    def __init__(
+        self, commits: GroupCommits, metadata: MetadataCache, now_ms: Callable[[], int]
+    ) -> None:
+        self._commits = commits
+        self._metadata = metadata
+        self._now_ms = now_ms
+
+    def commit(self, request: Request, message: OffsetCommitRequest) -> Reply:
+        """Answer when the offsets are replicated; a bad one does not fail the others."""
+        del request
+        refusals, commits = self._sort_out(message)
+        reply = Reply()
+
+        def answer(code: ErrorCode) -> None:
+            reply.complete(_commit_response(_told(refusals, code)))
+
+        if set(refusals.values()) <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
+            return Reply(_commit_response(refusals))
+        member = (
+            message.member_id,
+            message.group_instance_id,
+            message.generation_id_or_member_epoch,
+        )
+        self._commits.commit(message.group_id, member, commits, answer)
+        return reply
+
+    def delete(self, request: Request, message: OffsetDeleteRequest) -> Reply:
+        """Forget offsets of topics to which the group does not subscribe."""
+        del request
+        named = [
+            TopicPartition(topic.name, each.partition_index)
+            for topic in message.topics
+            for each in topic.partitions
+        ]
+        answers = {each: self._check_exists(each) for each in named}
+        known = [each for each, code in answers.items() if code is ErrorCode.NONE]
+        try:
+            answers |= self._commits.delete_offsets(message.group_id, known)
+        except ApiError as error:
+            return Reply(OffsetDeleteResponse(error_code=error.code))
+        return Reply(_delete_response(answers))
+
+    def _sort_out(
+        self, message: OffsetCommitRequest
+    ) -> tuple[Answers, dict[TopicPartition, CommittedOffset]]:
+        """Return why each offset is refused (NONE: it is not), and those that are not."""
+        refusals: Answers = {}
+        commits: dict[TopicPartition, CommittedOffset] = {}
+        for topic in message.topics:
+            for each in topic.partitions:
+                partition = TopicPartition(topic.name, each.partition_index)
+                committed = self._committed(each, message.retention_time_ms)
+                refusals[partition] = self._check(partition, committed)
+                if refusals[partition] is ErrorCode.NONE:
+                    commits[partition] = committed
+        return refusals, commits
+
+    def _check(self, partition: TopicPartition, committed: CommittedOffset) -> ErrorCode:
+        code = self._check_exists(partition)
+        if code is ErrorCode.NONE and not self._commits.is_acceptable(committed):
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return code
+
+    def _check_exists(self, partition: TopicPartition) -> ErrorCode:
+        is_known = self._metadata.image.partition(partition) is not None
+        return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _committed(self, each: OffsetCommitRequestPartition, retention_ms: int) -> CommittedOffset:
+        now_ms, stamp_ms = self._now_ms(), each.commit_timestamp
+        has_default = retention_ms == DEFAULT_RETENTION
+        return CommittedOffset(
+            offset=each.committed_offset,
+            leader_epoch=each.committed_leader_epoch,
+            metadata=each.committed_metadata or "",
+            commit_timestamp_ms=now_ms if stamp_ms == NO_TIMESTAMP else stamp_ms,
+            expire_timestamp_ms=None if has_default else now_ms + retention_ms,
+        )
+
+
+def _told(refusals: Answers, code: ErrorCode) -> Answers:
+    """Return what is told of each offset when `code` came of those that were not refused."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {
+        partition: refusal if code is ErrorCode.NONE or refusal is unknown else code
+        for partition, refusal in refusals.items()
+    }
+
+
+def _commit_response(answers: Mapping[TopicPartition, ErrorCode]) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=index, error_code=answers[TopicPartition(topic, index)]
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(answers).items()
+        ]
+    )
+
+
+def _delete_response(answers: Mapping[TopicPartition, ErrorCode]) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(
+        topics=[
+            OffsetDeleteResponseTopic(
+                name=topic,
+                partitions=[
+                    OffsetDeleteResponsePartition(
+                        partition_index=index, error_code=answers[TopicPartition(topic, index)]
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(answers).items()
+        ]
+    )

@@ -1,0 +1,124 @@
+"""OffsetFetch (edge)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeVar
+
+from broker.group import Group
+from broker.group_commits import GroupCommits
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.group_records import NO_LEADER_EPOCH, CommittedOffset
+from kafkawire.ids import TopicPartition, by_topic
+from kafkawire.messages.group_offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+FIRST_VERSION_WITH_ERROR: Final = 2
+FIRST_VERSION_WITH_GROUPS: Final = 8
+NO_OFFSET: Final = -1
+
+NOTHING: Final = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET)
+
+Found = dict[TopicPartition, tuple[CommittedOffset, ErrorCode]]
+P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
+
+
+class OffsetFetchHandler:
+    """Tells groups how far they have come."""
+
+    def __init__(self, commits: GroupCommits) -> None:
+        self._commits = commits
+
+    def handle(self, request: Request, message: OffsetFetchRequest) -> Reply:
+        """Answer for one group, from version 8 on for several; -1 where nothing is committed."""
+        version, must_be_stable = request.header.api_version, message.require_stable
+        if version >= FIRST_VERSION_WITH_GROUPS:
+            groups = [
+                self._group(each.group_id, _named(each.topics), must_be_stable)
+                for each in message.groups
+            ]
+            return Reply(OffsetFetchResponse(groups=groups))
+        wanted = _named(message.topics)
+        code, found = self._find(message.group_id, wanted, must_be_stable)
+        if code is not ErrorCode.NONE and version < FIRST_VERSION_WITH_ERROR:
+            found = dict.fromkeys(wanted or (), (NOTHING, code))
+        topics = [
+            OffsetFetchResponseTopic(
+                name=topic,
+                partitions=[
+                    _partition(OffsetFetchResponsePartition, topic, index, found)
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(found).items()
+        ]
+        return Reply(OffsetFetchResponse(error_code=code, topics=topics))
+
+    def _group(
+        self, group_id: str, wanted: list[TopicPartition] | None, must_be_stable: bool
+    ) -> OffsetFetchResponseGroup:
+        code, found = self._find(group_id, wanted, must_be_stable)
+        topics = [
+            OffsetFetchResponseTopics(
+                name=topic,
+                partitions=[
+                    _partition(OffsetFetchResponsePartitions, topic, index, found)
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(found).items()
+        ]
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=code, topics=topics)
+
+    def _find(
+        self, group_id: str, wanted: Iterable[TopicPartition] | None, must_be_stable: bool
+    ) -> tuple[ErrorCode, Found]:
+        """Return the offsets of the partitions wanted (None: of all that have one)."""
+        try:
+            group = self._commits.find(group_id)
+        except ApiError as error:
+            return error.code, {}
+        if group is None:
+            return ErrorCode.NONE, dict.fromkeys(wanted or (), (NOTHING, ErrorCode.NONE))
+        partitions = group.offsets.partitions() if wanted is None else wanted
+        return ErrorCode.NONE, {
+            each: _offset_of(group, each, must_be_stable) for each in partitions
+        }
+
+
+def _named(
+    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+) -> list[TopicPartition] | None:
+    if topics is None:
+        return None
+    return [TopicPartition(each.name, index) for each in topics for index in each.partition_indexes]
+
+
+def _offset_of(
+    group: Group, partition: TopicPartition, must_be_stable: bool
+) -> tuple[CommittedOffset, ErrorCode]:
+    if must_be_stable and group.offsets.is_pending(partition):
+        return NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return group.offsets.get(partition) or NOTHING, ErrorCode.NONE
+
+
+def _partition(kind: type[P], topic: str, index: int, found: Found) -> P:
+    committed, code = found[TopicPartition(topic, index)]
+    return kind(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=code,
+    )

@@ -678,19 +678,6 @@ def test_what_is_no_idempotent_producer_gets_none(
     assert (answer.error_code, answer.producer_id) == (code, -1)
 
 
-@pytest.mark.parametrize("version", range(5))
-@pytest.mark.parametrize("key_type", [0, 1])
-def test_nobody_coordinates_yet(wire: Wire, version: int, key_type: int) -> None:
-    request = FindCoordinatorRequest(key_type=key_type if version >= 1 else 0)
-    if version >= 4:
-        request.coordinator_keys = ["a", "b"]
-    else:
-        request.key = "a"
-    answer = wire.ask(ApiKey.FIND_COORDINATOR, version, request, FindCoordinatorResponse)
-    codes = [each.error_code for each in answer.coordinators] or [answer.error_code]
-    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * (2 if version >= 4 else 1)
-
-
 def test_an_unknown_kind_of_coordinator_is_refused(wire: Wire) -> None:
     request = FindCoordinatorRequest(key="a", key_type=7)
     answer = wire.ask(ApiKey.FIND_COORDINATOR, 3, request, FindCoordinatorResponse)

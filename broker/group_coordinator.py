@@ -120,7 +120,7 @@ class GroupCoordinator:
     def on_resign(self, topic_partition: TopicPartition) -> None:
         """Let the groups of a partition go; who waits for an answer looks for the new leader."""
         topic, partition = topic_partition
-        if topic == OFFSETS_TOPIC:
+        if topic == OFFSETS_TOPIC and self.registry.leads(partition):
             lost = self.registry.resign(partition)
             self._unload(lost)
             log.info("groups.unloaded", partition=partition, group_count=len(lost))

@@ -101,6 +101,10 @@ class GroupRegistry:
         self._states.clear()
         return lost
 
+    def leads(self, partition: int) -> bool:
+        """Whether a partition is loading or active here."""
+        return partition in self._states
+
     def active_partitions(self) -> list[int]:
         """Return the partitions whose groups are coordinated here."""
         return [

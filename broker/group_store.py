@@ -103,23 +103,23 @@ class DelayedStore:
         """Whether the batch is replicated, or will not be as far as this broker can know."""
         del changed
         try:
-            replica = self._replicas.leader(self._key, self._leader_epoch)
+            leadership = self._replicas.leader(self._key, self._leader_epoch).leadership
         except ApiError:
             self._error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return True
-        if replica.high_watermark <= self._last_offset:
+        assert leadership is not None, "a leader leads"
+        if leadership.high_watermark <= self._last_offset:
             return False
-        self._error = _error_after_append(replica)
+        self._error = (
+            ErrorCode.NONE
+            if leadership.has_min_isr
+            else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        )
         return True
 
     def complete(self) -> None:
         """Tell what became of the batch."""
         self._on_stored(self._error, Offset(self._base_offset))
-
-
-def _error_after_append(replica: Replica) -> ErrorCode:
-    has_min_isr = replica.replication.has_min_isr
-    return ErrorCode.NONE if has_min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:

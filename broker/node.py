@@ -202,7 +202,7 @@ class Node:
             state_directory=self._state_directory,
             now_ms=now_ms,
         )
-        groups = self._groups = self._make_groups()
+        groups = self._groups = self._make_groups(replicas)
         topics.load()
         table = HandlerTable(
             admin_queue=self._admin_queue,
@@ -222,10 +222,10 @@ class Node:
         router = Router(table.makers())
         return router
 
-    def _make_groups(self) -> GroupCoordinator:
+    def _make_groups(self, replicas: ReplicaManager) -> GroupCoordinator:
         """Make the coordinator of groups; it learns of leaderships from the first one on."""
         groups = GroupCoordinator(
-            self._replicas,
+            replicas,
             self._purgatory,
             self._metadata,
             self._config,
@@ -233,7 +233,7 @@ class Node:
             executor=self._executor,
             now_ms=now_ms,
         )
-        self._replicas.add_leadership_listener(groups)
+        replicas.add_leadership_listener(groups)
         return groups
 
     async def _listen(self, identity: Identity, router: Router) -> None:

@@ -34,6 +34,7 @@ def test_a_group_is_answered_for_when_its_partition_is_loaded() -> None:
     assert code_of(registry) is ErrorCode.NONE
     assert [group.group_id for group in registry] == ["g"]
     assert registry.active_partitions() == [partition]
+    assert registry.leads(partition)
     lost = registry.resign(partition)
     assert [group.group_id for group in lost] == ["g"]
     assert (len(registry), code_of(registry)) == (0, ErrorCode.NOT_COORDINATOR)

@@ -111,9 +111,7 @@ class DelayedStore:
         if leadership.high_watermark <= self._last_offset:
             return False
         self._error = (
-            ErrorCode.NONE
-            if leadership.has_min_isr
-            else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            ErrorCode.NONE if leadership.has_min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         )
         return True
 

@@ -66,6 +66,7 @@ class HandlerTable:
             ApiKey.DESCRIBE_LOG_DIRS: self._describe_log_dirs,
             ApiKey.FIND_COORDINATOR: self._find_coordinator,
             ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
+            ApiKey.DESCRIBE_PRODUCERS: self._describe_producers,
             **group_makers(self.groups, self.metadata, self.now_ms),
         }
 
@@ -189,3 +190,8 @@ class HandlerTable:
         from broker.handlers.init_producer_id import InitProducerIdHandler
 
         return InitProducerIdHandler(self.producer_ids).handle
+
+    def _describe_producers(self) -> Handler:
+        from broker.handlers.describe_producers import DescribeProducersHandler
+
+        return DescribeProducersHandler(self.replicas).handle

@@ -198,6 +198,7 @@ _ROWS: Final = (
     Api(ApiKey.OFFSET_DELETE, "OffsetDelete", "group_offsets", advertised=(0, 0)),
     Api(ApiKey.ALTER_PARTITION, "AlterPartition", "alter_partition"),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", "describe_cluster", advertised=(0, 1)),
+    Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", "describe_producers", advertised=(0, 0)),
     Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", "allocate_producer_ids"),
 )
 

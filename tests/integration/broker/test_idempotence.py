@@ -8,6 +8,12 @@ import pytest
 
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
+from kafkawire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
+    ProducerDescription,
+)
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.produce import PartitionProduceResponse
 from kafkawire.records import iterate_batches
@@ -81,6 +87,28 @@ def test_an_unknown_producer_may_begin_anywhere(wire: Wire, topic: str) -> None:
     """Retention may have removed what it wrote before (KIP-360)."""
     assert send(wire, topic, 77).base_offset == 0
     assert send(wire, topic, 78).base_offset == 1
+
+
+def test_the_producers_of_a_partition_are_told(wire: Wire, topic: str) -> None:
+    send(wire, topic, 0, 3, epoch=2)
+    asked = [
+        DescribeProducersTopic(name=topic, partition_indexes=[0]),
+        DescribeProducersTopic(name="no-such-topic", partition_indexes=[0]),
+    ]
+    request = DescribeProducersRequest(topics=asked)
+    known, unknown = wire.ask(
+        ApiKey.DESCRIBE_PRODUCERS, 0, request, DescribeProducersResponse
+    ).topics
+    assert known.partitions[0].active_producers == [
+        ProducerDescription(
+            producer_id=PRODUCER,
+            producer_epoch=2,
+            last_sequence=2,
+            last_timestamp=NOW_MS,
+            coordinator_epoch=-1,
+        )
+    ]
+    assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_producers_are_remembered_over_a_stop_and_a_crash(start_broker: StartBroker) -> None:

@@ -22,6 +22,7 @@ from ottla.cli.logs.item import (
 from ottla.cli.logs.offset_index_check import check_offset_index, read_offset_index
 from ottla.cli.logs.picture import SegmentPicture
 from ottla.cli.logs.record_check import check_records
+from ottla.cli.logs.snapshot_check import read_snapshot
 from ottla.cli.logs.source import ByteSource
 from ottla.cli.logs.time_index_check import check_time_index, read_time_index
 from ottla.cli.logs.walk import walk
@@ -112,6 +113,23 @@ def dump_index(
     yield from rows
     yield from findings.drain()
     summary.count("entry", len(rows))
+    summary.finding_count = findings.count
+    yield summary
+
+
+def dump_snapshot(data: bytes, file: str, name: FileName) -> Iterator[Item]:
+    """Yield the items of a producer snapshot."""
+    findings, summary = Findings(), Summary(file)
+    yield FileItem(file, str(name.kind), len(data))
+    if not name.is_well_formed:
+        findings.report(_wrong_name(file))
+    rows = [
+        RowItem(file, "producer", dict(entry))
+        for entry in read_snapshot(data, file, findings.report)
+    ]
+    yield from rows
+    yield from findings.drain()
+    summary.count("producer", len(rows))
     summary.finding_count = findings.count
     yield summary
 

@@ -7,7 +7,7 @@ moment later.
 from collections.abc import Iterator
 from pathlib import Path
 
-from ottla.cli.logs.dump import dump_index, dump_segment, dump_text_file
+from ottla.cli.logs.dump import dump_index, dump_segment, dump_snapshot, dump_text_file
 from ottla.cli.logs.file_name import FileKind, FileName, parse_file_name
 from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.item import Item
@@ -24,6 +24,8 @@ def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
         return _dump_segment(path, name, with_records=with_records)
     if name.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
         return _dump_index(path, name)
+    if name.kind is FileKind.PRODUCER_SNAPSHOT:
+        return dump_snapshot(path.read_bytes(), str(path), name)
     text = path.read_bytes().decode("utf-8", errors="replace")
     return dump_text_file(text, str(path), name)
 

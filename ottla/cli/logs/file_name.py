@@ -1,7 +1,7 @@
 """What a file is, told by its name. Decision: no I/O.
 
-Kafka's names: `<20 digits>.log`, `.index`, `.timeindex`, with `.deleted`, `.cleaned` or `.swap`
-behind them while a segment is on its way out or in; the checkpoints have fixed names.
+Kafka's names: `<20 digits>.log`, `.index`, `.timeindex`, `.snapshot`, with `.deleted`, `.cleaned`
+or `.swap` behind them while a segment is on its way out or in; checkpoints have fixed names.
 """
 
 import re
@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 _SEGMENT_NAME: Final = re.compile(
-    r"(?P<base>.+)\.(?P<kind>log|index|timeindex)(\.(deleted|cleaned|swap))?"
+    r"(?P<base>.+)\.(?P<kind>log|index|timeindex|snapshot)(\.(deleted|cleaned|swap))?"
 )
 _OFFSET_DIGITS: Final = 20
 
@@ -21,6 +21,7 @@ class FileKind(StrEnum):
     SEGMENT = "segment"
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
+    PRODUCER_SNAPSHOT = "producer snapshot"
     OFFSET_CHECKPOINT = "offset checkpoint"
     EPOCH_CHECKPOINT = "leader epoch checkpoint"
     PROPERTIES = "properties"
@@ -30,6 +31,7 @@ _BY_SUFFIX: Final = {
     "log": FileKind.SEGMENT,
     "index": FileKind.OFFSET_INDEX,
     "timeindex": FileKind.TIME_INDEX,
+    "snapshot": FileKind.PRODUCER_SNAPSHOT,
 }
 _BY_NAME: Final = {
     "recovery-point-offset-checkpoint": FileKind.OFFSET_CHECKPOINT,

@@ -12,7 +12,7 @@ from typing import Final
 from kafkawire.ids import TopicPartition
 from ottla.cli.logs.checkpoint_check import read_epoch_checkpoint, read_offset_checkpoint
 from ottla.cli.logs.dump import dump_index, dump_segment
-from ottla.cli.logs.dump_files import is_active
+from ottla.cli.logs.dump_files import dump_file, is_active
 from ottla.cli.logs.file_name import parse_file_name
 from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.finding import Damage, Finding
@@ -143,6 +143,10 @@ def verify_partition(
     if epoch_file.exists():
         epochs = read_epoch_checkpoint(_text(epoch_file), str(epoch_file), result.report)
         check_epochs(extents, epochs, str(epoch_file), result.report)
+    for path in sorted(directory.glob("*.snapshot")):
+        if (items := dump_file(path, with_records=False)) is not None:
+            for item in items:
+                result.note(item)
     own = checkpoints.of(_partition_of(directory.name))
     check_checkpoints(own, result.log_end_offset, checkpoints.files, result.report)
     if (own.recovery_point or 0) <= result.log_end_offset:

@@ -151,12 +151,22 @@ def test_the_summary_leaves_out_batches(run_ottla: RunOttla, log_directory: Path
 
 
 def test_other_files_are_left_out_with_a_word(run_ottla: RunOttla, log_directory: Path) -> None:
-    snapshot = log_directory / "orders-0" / "00000000000000000012.snapshot"
-    snapshot.write_bytes(b"")
-    dumped = run_ottla("logs", "dump", "--summary", snapshot, segment(log_directory, 0))
+    other = log_directory / "orders-0" / "00000000000000000012.other"
+    other.write_bytes(b"")
+    dumped = run_ottla("logs", "dump", "--summary", other, segment(log_directory, 0))
     assert dumped.returncode == 0
-    assert dumped.stderr.startswith(f"ottla: {snapshot}: left out")
+    assert dumped.stderr.startswith(f"ottla: {other}: left out")
     assert "4 batches" in dumped.stdout
+
+
+def test_a_damaged_producer_snapshot_is_found(run_ottla: RunOttla, log_directory: Path) -> None:
+    snapshot = log_directory / "orders-0" / "00000000000000000012.snapshot"
+    snapshot.write_bytes(bytes.fromhex("000148674bc800000000"))
+    dumped = run_ottla("logs", "dump", "--summary", snapshot)
+    assert dumped.returncode == 3
+    assert "bad_crc at 2" in dumped.stdout
+    verified = run_ottla("logs", "verify", log_directory)
+    assert verified.returncode == 3
 
 
 def test_a_file_that_does_not_exist_is_wrong_usage(run_ottla: RunOttla, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_properties_are_read_in_both_of_kafkas_notations(file: str) -> None:
     assert dump("version 0\n", file)[1] == [(Damage.BAD_LINE, 1)]
 
 
-@pytest.mark.parametrize("name", ["00000000000000000000.snapshot", "notes.txt", ".lock", "log"])
+@pytest.mark.parametrize("name", ["00000000000000000000.other", "notes.txt", ".lock", "log"])
 def test_other_files_are_not_recognised(name: str) -> None:
     assert parse_file_name(name) is None
 

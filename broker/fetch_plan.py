@@ -9,25 +9,28 @@ does not rest is what was asked last, or stands in the next request.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.config_keys.replication import ReplicationKeys
 from broker.fetch_session import INITIAL_EPOCH, MAX_EPOCH, NO_SESSION, Key
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId
 from kafkawire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
+    ReplicaState,
 )
 
 if TYPE_CHECKING:
     from broker.replica import Replica
 
 FIRST_BACKOFF_MS: Final = 10
+NO_REPLICA: Final = -1
+FIRST_VERSION_WITH_BROKER_EPOCH: Final = 15
 SESSION_ENDED: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -87,10 +90,15 @@ class FollowedPartition:
 class FetchPlan:
     """The partitions that are copied from one leader, and what it remembers of them."""
 
-    def __init__(self, broker_id: BrokerId, config: ReplicationKeys) -> None:
+    def __init__(
+        self, broker_id: BrokerId, config: ReplicationKeys, broker_epoch: Callable[[], int]
+    ) -> None:
+        """`broker_epoch` tells which life of this broker it is that fetches."""
         self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
         self._config = config
         self._partitions: dict[Key, FollowedPartition] = {}
+        self._topic_names: dict[TopicId, str] = {}
         self._resting: set[Key] = set()
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
@@ -103,6 +111,15 @@ class FetchPlan:
         return len(self._partitions)
 
     @property
+    def has_topic_without_id(self) -> bool:
+        """Whether topics cannot be named by their ids."""
+        return ZERO_TOPIC_ID in self._topic_names
+
+    def topic_name(self, topic_id: TopicId) -> str:
+        """Return the name of a topic that is, or was, copied; empty for another one."""
+        return self._topic_names.get(topic_id, "")
+
+    @property
     def is_due(self) -> bool:
         """Whether there is a partition that does not rest."""
         return len(self._partitions) > len(self._resting)
@@ -111,6 +128,7 @@ class FetchPlan:
         """Copy a partition from now on, from where its log ends."""
         key = replica.topic_partition
         self._partitions[key] = FollowedPartition(replica)
+        self._topic_names[replica.topic_id] = key.topic
         self._resting.discard(key)
         self._changed[key] = None
 
@@ -145,8 +163,8 @@ class FetchPlan:
             return None
         return min(self._partitions[key].ready_at_ms for key in self._resting) - now_ms
 
-    def request(self, now_ms: int) -> FetchRequest:
-        """Return what to ask for now."""
+    def request(self, now_ms: int, version: int) -> FetchRequest:
+        """Return what to ask for now, in a version of Fetch."""
         config = self._config
         max_wait_ms = config.replica_fetch_wait_max_ms
         rest_ms = self.rest_ms(now_ms)
@@ -155,8 +173,14 @@ class FetchPlan:
             self._gone.clear()
             self._changed = dict.fromkeys(self._partitions)
         topics, forgotten = self._take_changed(), self._take_gone()
+        tells_epoch = version >= FIRST_VERSION_WITH_BROKER_EPOCH
         return FetchRequest(
-            replica_id=self._broker_id,
+            replica_id=NO_REPLICA if tells_epoch else self._broker_id,
+            replica_state=ReplicaState(
+                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
+            )
+            if tells_epoch
+            else ReplicaState(),
             max_wait_ms=max_wait_ms if rest_ms is None else min(max_wait_ms, rest_ms),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,

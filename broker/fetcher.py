@@ -35,8 +35,10 @@ from kafkawire.messages.list_offsets import (
 from storage.directory import Logs
 from storage.errors import StorageError, UnexpectedOffsetError
 
-FETCH_VERSION: Final = 12
-"""The newest that names topics; from this one on an answer tells where logs diverge."""
+FETCH_VERSION: Final = 17
+OLDEST_FETCH_VERSION: Final = 12
+"""From this one on an answer tells where logs diverge."""
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 LIST_OFFSETS_VERSION: Final = 7
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -52,6 +54,7 @@ class Fetcher:
         broker_id: BrokerId,
         peer: Peer,
         *,
+        broker_epoch: Callable[[], int],
         logs: Logs,
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
@@ -62,10 +65,12 @@ class Fetcher:
         self._logs = logs
         self._config = config
         self._now_ms = now_ms
-        self._plan = FetchPlan(broker_id, config)
+        self._plan = FetchPlan(broker_id, config, broker_epoch)
         self._news = asyncio.Event()
         # Whether an answer is awaited that the leader may hold back for want of records.
         self._is_waiting = False
+        # Whether the last answer names topics by their ids.
+        self._has_ids = False
         self._task = loop.create_task(self._run(), name=f"fetcher-{peer.name}")
 
     @property
@@ -129,9 +134,9 @@ class Fetcher:
 
     async def _fetch(self) -> None:
         # First, so that the request is made of what is known when it leaves.
-        version = await self.peer.choose_version(ApiKey.FETCH, FETCH_VERSION)
+        version = await self._choose_version()
         self._news.clear()
-        request = self._plan.request(self._now_ms())
+        request = self._plan.request(self._now_ms(), version)
         self._is_waiting = True
         try:
             response = await self._ask(request, version)
@@ -141,11 +146,22 @@ class Fetcher:
         finally:
             self._is_waiting = False
         self._plan.on_response(response)
+        self._has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         if response.error_code in SESSION_ENDED:
             return
         if response.error_code != ErrorCode.NONE:
             raise PeerError(f"{self.peer.name} answers {ErrorCode(response.error_code).name}")
         await self._locate(self._take(response))
+
+    async def _choose_version(self) -> int:
+        """Return the newest version of Fetch that the leader and all that is copied have."""
+        newest = FETCH_VERSION
+        if self._plan.has_topic_without_id:
+            newest = FIRST_VERSION_WITH_TOPIC_IDS - 1
+        version = await self.peer.choose_version(ApiKey.FETCH, newest)
+        if version < OLDEST_FETCH_VERSION:
+            raise PeerError(f"{self.peer.name} serves Fetch up to version {version} only")
+        return version
 
     async def _ask(self, request: FetchRequest, version: int) -> FetchResponse:
         return await self.peer.ask(
@@ -161,8 +177,9 @@ class Fetcher:
         lost: list[FollowedPartition] = []
         cuts: dict[TopicPartition, Offset] = {}
         for topic in response.responses:
+            name = self._plan.topic_name(topic.topic_id) if self._has_ids else topic.topic
             for data in topic.partitions:
-                followed = self._plan.get((topic.topic, data.partition_index))
+                followed = self._plan.get((name, data.partition_index))
                 if followed is None or not followed.is_current:
                     continue
                 if data.error_code == ErrorCode.NONE:

@@ -35,6 +35,7 @@ class ReplicaFetchers:
         table: ReplicaTable,
         logs: Logs,
         endpoint_of: Callable[[BrokerId], Endpoint | None],
+        broker_epoch: Callable[[], int],
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
@@ -43,6 +44,7 @@ class ReplicaFetchers:
         self._table = table
         self._logs = logs
         self._endpoint_of = endpoint_of
+        self._broker_epoch = broker_epoch
         self._config = config
         self._loop = loop
         self._now_ms = now_ms
@@ -122,6 +124,7 @@ class ReplicaFetchers:
             fetcher = self._fetchers[fetcher_id] = Fetcher(
                 self._broker_id,
                 peer,
+                broker_epoch=self._broker_epoch,
                 logs=self._logs,
                 config=self._config,
                 loop=self._loop,

@@ -80,6 +80,7 @@ class ReplicaManager:
             table=self._table,
             logs=logs,
             endpoint_of=endpoint_of,
+            broker_epoch=lambda: self.roles.fence.broker_epoch,
             config=self.config,
             loop=loop,
             now_ms=now_ms,

@@ -153,7 +153,7 @@ _ROWS: Final = (
     # they are not advertised (KAFKA-18659).
     Api(ApiKey.PRODUCE, "Produce", "produce", advertised=(0, 9)),
     # From version 13 on Fetch speaks of topic ids instead of names.
-    Api(ApiKey.FETCH, "Fetch", "fetch", advertised=(4, 12)),
+    Api(ApiKey.FETCH, "Fetch", "fetch", advertised=(4, 17)),
     Api(ApiKey.LIST_OFFSETS, "ListOffsets", "list_offsets", advertised=(1, 7)),
     Api(ApiKey.METADATA, "Metadata", "metadata", advertised=(0, 12)),
     Api(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", "leader_and_isr", advertised=(0, 7)),

@@ -24,12 +24,14 @@ from kafkawire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 
 READ_COMMITTED: Final = 1
 # Epochs of a fetch session (KIP-227) that ask for a full fetch: to begin a session, or without one.
 FULL_FETCH_EPOCHS: Final = frozenset({0, -1})
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_ZSTD: Final = 10
 FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 NO_RECORDS: Final = b""
@@ -87,6 +89,16 @@ class FetchReader:
         self.sizes: dict[Key, int] = {}
         self._size_bytes = 0
         self._must_answer = False
+        # By name, also where the request has ids; None for an id that nobody knows.
+        self.topics: list[tuple[str | None, FetchTopic]] = [
+            (
+                topic.topic
+                if version < FIRST_VERSION_WITH_TOPIC_IDS
+                else replicas.topic_name(topic.topic_id),
+                topic,
+            )
+            for topic in message.topics
+        ]
 
     @property
     def is_enough(self) -> bool:
@@ -102,12 +114,11 @@ class FetchReader:
         return FetchResponse(
             responses=[
                 FetchableTopicResponse(
-                    topic=topic.topic,
-                    partitions=[
-                        self._read_partition(topic.topic, wanted) for wanted in topic.partitions
-                    ],
+                    topic=name or "",
+                    topic_id=topic.topic_id,
+                    partitions=[self._read_partition(name, wanted) for wanted in topic.partitions],
                 )
-                for topic in self.message.topics
+                for name, topic in self.topics
             ]
         )
 
@@ -133,7 +144,10 @@ class FetchReader:
             min_one_batch=min_one_batch,
         )
 
-    def _read_partition(self, topic: str, wanted: FetchPartition) -> PartitionData:
+    def _read_partition(self, topic: str | None, wanted: FetchPartition) -> PartitionData:
+        if topic is None:
+            self._must_answer = True
+            return self._failed(wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID))
         partition = (topic, wanted.partition)
         found_before = self._size_bytes
         try:
@@ -191,9 +205,10 @@ class DelayedFetch:
         self.reply = Reply()
         self._reader = reader
         self._wanted = {
-            TopicPartition(topic.topic, wanted.partition): wanted
-            for topic in reader.message.topics
+            TopicPartition(name, wanted.partition): wanted
+            for name, topic in reader.topics
             for wanted in topic.partitions
+            if name is not None
         }
         self._sizes = dict(reader.sizes)
 

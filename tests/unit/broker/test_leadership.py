@@ -163,3 +163,63 @@ def test_min_isr_is_never_more_than_there_are_replicas() -> None:
     led.on_append(Offset(3), 1)
     assert led.high_watermark == 3
     assert led.question is None
+
+
+def test_a_follower_that_lacks_nothing_stays_caught_up_without_being_read_for() -> None:
+    led = lead(1, 2, 3)
+    for one in (B2, B3):
+        led.on_fetch(one, Offset(10), 1, 10 + one)
+    assert not led.on_idle_fetch(B2, 5000)
+    led.on_append(Offset(11), 5001)
+    assert led.on_tick(5002)
+    assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B3}))
+
+
+def test_one_that_lags_is_not_taken_to_be_there() -> None:
+    led = lead(1, 2, 3)
+    led.on_append(Offset(20), 1)
+    led.on_fetch(B2, Offset(15), 2, 12)
+    assert not led.on_idle_fetch(B2, 5000)
+    assert led.on_tick(5000)
+    assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B2, B3}))
+
+
+def test_a_follower_that_waits_at_the_end_joins_when_it_may() -> None:
+    alive = {B1: 11, B2: 12}
+    led = lead(1, 2, live=alive)
+    assert not led.on_fetch(B3, Offset(10), 1, 13)
+    assert not led.on_idle_fetch(B3, 2)
+    alive[B3] = 13
+    assert led.on_idle_fetch(B3, 3)
+    assert led.state == PendingExpand(frozenset({B1, B2}), B3)
+
+
+def test_nobody_else_is_a_follower() -> None:
+    led = lead(1, 2)
+    assert not led.on_idle_fetch(B4, 1)
+    assert not led.on_idle_fetch(B3, 1), "it has never fetched"
+    assert [led.is_follower(one) for one in (B1, B2, B3, B4)] == [False, True, True, False]
+
+
+def test_a_replica_that_died_outside_the_set_is_not_waited_for_any_longer() -> None:
+    alive = {B1: 11, B2: 12, B3: 13}
+    led = lead(1, 2, live=alive, end=10)
+    led.on_fetch(B3, Offset(9), 1, 13)
+    led.on_fetch(B3, Offset(9), 2, 13)
+    led._followers[B3].caught_up_at_ms = 2
+    led.on_append(Offset(20), 3)
+    led.on_fetch(B2, Offset(20), 4, 12)
+    assert led.high_watermark == 10
+    del alive[B3]
+    led.on_tick(5)
+    assert led.high_watermark == 20
+
+
+def test_records_are_gone_when_no_replica_alive_has_them() -> None:
+    alive = {B1: 11, B2: 12, B3: 13}
+    led = lead(1, 2, 3, live=alive)
+    led.on_fetch(B2, Offset(10), 1, 12, Offset(5))
+    led.on_fetch(B3, Offset(10), 1, 13, Offset(3))
+    assert led.low_watermark(Offset(7)) == 3
+    del alive[B3]
+    assert led.low_watermark(Offset(7)) == 5

@@ -1,4 +1,4 @@
-"""Composition: the compiled twin of kafkawire's record loops, where it can be built.
+"""Composition: the compiled twins of kafkawire's record loops, where they can be built.
 
 Everything else stands in pyproject.toml. Without Cython or a C compiler the install goes on, and
 the loops run in plain Python (docs/adr/0009-compiled-record-scanner.md).
@@ -11,8 +11,11 @@ try:
 except ImportError:
     extensions = []
 else:
-    scanner = Extension("kafkawire._records", ["kafkawire/_records.pyx"])
-    extensions = cythonize([scanner], build_dir="build/cython", quiet=True)
+    modules = [
+        Extension(f"kafkawire.{name}", [f"kafkawire/{name}.pyx"], depends=["kafkawire/_walk.pxd"])
+        for name in ("_records", "_compaction")
+    ]
+    extensions = cythonize(modules, build_dir="build/cython", quiet=True)
     for extension in extensions:
         # Not an argument above: cythonize makes extensions of its own, and forgets it.
         extension.optional = True

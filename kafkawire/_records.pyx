@@ -24,9 +24,22 @@ from cpython.bytes cimport (
 )
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
+
+from kafkawire._walk cimport (
+    MIN_RECORD_BYTES,
+    NO_FAULT,
+    NO_TIMESTAMP,
+    OTTLA_ADD_OVERFLOWS,
+    Fault,
+    Record,
+    read_span,
+    varint_bytes,
+    walk_record,
+    write_varint,
+)
 
 from kafkawire.errors import CorruptBatchError, EncodeError
 from kafkawire.records_loops import MAX_TIMESTAMP_MS, Survey
@@ -41,17 +54,8 @@ cdef extern from *:
     #else
     #define OTTLA_FORGET_HASH(row) ((void)0)
     #endif
-    #if defined(__GNUC__) || defined(__clang__)
-    #define OTTLA_ADD_OVERFLOWS(a, b, sum) __builtin_add_overflow((a), (b), (sum))
-    #else
-    static int OTTLA_ADD_OVERFLOWS(int64_t a, int64_t b, int64_t *sum) {
-        *sum = (int64_t)((uint64_t)a + (uint64_t)b);
-        return (b >= 0) ? (*sum < a) : (*sum >= a);
-    }
-    #endif
     """
     void OTTLA_FORGET_HASH(PyObject *row) noexcept nogil
-    bint OTTLA_ADD_OVERFLOWS(int64_t a, int64_t b, int64_t *sum) noexcept nogil
 
 cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
@@ -59,19 +63,6 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
-
-cdef enum:
-    MIN_RECORD_BYTES = 7
-    NO_TIMESTAMP = -1
-
-# What may be wrong with a record, as `walk_record` answers.
-cdef enum Fault:
-    NO_FAULT
-    PAST_THE_END
-    LONG_VARINT
-    NEGATIVE_LENGTH
-    WRONG_LENGTH
-    BAD_HEADERS
 
 cdef tuple FAULT_TEXTS = (
     "no fault",
@@ -81,136 +72,6 @@ cdef tuple FAULT_TEXTS = (
     "a record does not end where its length says",
     "impossible count of headers",
 )
-
-# A record in place: pointers into the section, and sizes of -1 for null.
-cdef struct Record:
-    int64_t timestamp_delta
-    int32_t offset_delta
-    int32_t key_bytes
-    int32_t value_bytes
-    int32_t header_count
-    const uint8_t *key
-    const uint8_t *value
-    const uint8_t *headers
-
-
-cdef inline Fault read_varlong(
-    const uint8_t **cursor, const uint8_t *end, int64_t *result
-) noexcept nogil:
-    cdef const uint8_t *at = cursor[0]
-    cdef uint64_t number = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while True:
-        if at >= end:
-            return PAST_THE_END
-        byte = at[0]
-        at += 1
-        # The tenth byte has room for one bit.
-        if shift == 63 and byte > 1:
-            return LONG_VARINT
-        number |= <uint64_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    cursor[0] = at
-    result[0] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
-    return NO_FAULT
-
-
-cdef inline Fault read_varint(
-    const uint8_t **cursor, const uint8_t *end, int32_t *result
-) noexcept nogil:
-    cdef const uint8_t *at = cursor[0]
-    cdef uint32_t number = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while True:
-        if at >= end:
-            return PAST_THE_END
-        byte = at[0]
-        at += 1
-        # The fifth byte has room for four bits.
-        if shift == 28 and byte > 0x0F:
-            return LONG_VARINT
-        number |= <uint32_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    cursor[0] = at
-    result[0] = <int32_t>(number >> 1) ^ -<int32_t>(number & 1)
-    return NO_FAULT
-
-
-cdef inline Fault read_span(
-    const uint8_t **cursor, const uint8_t *end, const uint8_t **span, int32_t *size
-) noexcept nogil:
-    """Read a length and step over as many bytes; a negative length means null."""
-    cdef Fault fault = read_varint(cursor, end, size)
-    if fault != NO_FAULT:
-        return fault
-    span[0] = cursor[0]
-    if size[0] > 0:
-        if size[0] > end - cursor[0]:
-            return PAST_THE_END
-        cursor[0] += size[0]
-    return NO_FAULT
-
-
-cdef inline Fault walk_record(
-    const uint8_t **cursor, const uint8_t *end, Record *record
-) noexcept nogil:
-    """Step over the record at `cursor`, and say where its parts lie."""
-    cdef int32_t size
-    cdef const uint8_t *record_end
-    cdef Fault fault = read_varint(cursor, end, &size)
-    if fault != NO_FAULT:
-        return fault
-    if size < 0:
-        return NEGATIVE_LENGTH
-    if size > end - cursor[0]:
-        return PAST_THE_END
-    if size < MIN_RECORD_BYTES - 1:
-        return WRONG_LENGTH
-    record_end = cursor[0] + size
-    # The attributes, which no version uses.
-    cursor[0] += 1
-    fault = read_varlong(cursor, record_end, &record.timestamp_delta)
-    if fault == NO_FAULT:
-        fault = read_varint(cursor, record_end, &record.offset_delta)
-    if fault == NO_FAULT:
-        fault = read_span(cursor, record_end, &record.key, &record.key_bytes)
-    if fault == NO_FAULT:
-        fault = read_span(cursor, record_end, &record.value, &record.value_bytes)
-    if fault == NO_FAULT:
-        fault = read_varint(cursor, record_end, &record.header_count)
-    if fault != NO_FAULT:
-        return fault
-    record.headers = cursor[0]
-    if record.header_count:
-        fault = walk_headers(cursor, record_end, record.header_count)
-        if fault != NO_FAULT:
-            return fault
-    return NO_FAULT if cursor[0] == record_end else WRONG_LENGTH
-
-
-cdef Fault walk_headers(
-    const uint8_t **cursor, const uint8_t *end, int32_t count
-) noexcept nogil:
-    cdef const uint8_t *span
-    cdef int32_t size
-    cdef Fault fault
-    if count < 0 or count > end - cursor[0]:
-        return BAD_HEADERS
-    for _ in range(count):
-        fault = read_span(cursor, end, &span, &size)
-        if fault == NO_FAULT:
-            if size < 0:
-                return NEGATIVE_LENGTH
-            fault = read_span(cursor, end, &span, &size)
-        if fault != NO_FAULT:
-            return fault
-    return NO_FAULT
 
 
 cdef object corrupt(Fault fault, Py_ssize_t index):
@@ -394,29 +255,6 @@ def survey_records(data, Py_ssize_t count, int64_t base_timestamp_ms):
     put(answer, 2, without_key)
     put(answer, 3, out_of_place)
     return answer
-
-
-cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
-    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-
-
-cdef inline int varint_bytes(int64_t value) noexcept nogil:
-    cdef uint64_t number = zigzag(value)
-    cdef int size = 1
-    while number > 0x7F:
-        number >>= 7
-        size += 1
-    return size
-
-
-cdef inline uint8_t *write_varint(uint8_t *at, int64_t value) noexcept nogil:
-    cdef uint64_t number = zigzag(value)
-    while number > 0x7F:
-        at[0] = <uint8_t>(number & 0x7F | 0x80)
-        at += 1
-        number >>= 7
-    at[0] = <uint8_t>number
-    return at + 1
 
 
 cdef inline uint8_t *write_span(uint8_t *at, const char *span, Py_ssize_t size) noexcept nogil:

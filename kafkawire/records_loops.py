@@ -74,7 +74,7 @@ def read_rows(
     Raises:
         CorruptBatchError: the bytes are not `count` records.
     """
-    rows = list(_iterate_fields(bytes(data), count, base_offset, base_timestamp_ms))
+    rows = list(iterate_fields(bytes(data), count, base_offset, base_timestamp_ms))
     if append_timestamp_ms is not None:
         rows = [(row[0], append_timestamp_ms, row[2], row[3], row[4]) for row in rows]
     else:
@@ -93,7 +93,7 @@ def survey_records(data: BytesLike, count: int, base_timestamp_ms: int) -> Surve
     """
     earliest_ms = latest_ms = _NO_TIMESTAMP
     without_key = out_of_place = -1
-    fields = _iterate_fields(bytes(data), count, 0, base_timestamp_ms)
+    fields = iterate_fields(bytes(data), count, 0, base_timestamp_ms)
     for index, (offset, timestamp_ms, key, _, _) in enumerate(fields):
         if timestamp_ms != _NO_TIMESTAMP:
             _check_timestamp(timestamp_ms)
@@ -113,7 +113,7 @@ def _check_timestamp(timestamp_ms: int) -> None:
         raise CorruptBatchError(f"timestamp {timestamp_ms} leaves 64 bits")
 
 
-def _iterate_fields(
+def iterate_fields(
     section: bytes, count: int, base_offset: int, base_timestamp_ms: int
 ) -> Iterator[_Fields]:
     """Read `count` records, one at a time: a validator must not hold them all.
@@ -133,7 +133,7 @@ def _iterate_fields(
                 number = number & 0x7F | section[position] << 7
                 position += 1
                 if number > 0x3FFF:
-                    number, position = _read_varint(section, position - 2, _INT32_BITS)
+                    number, position = read_varint(section, position - 2, _INT32_BITS)
             if number & 1:
                 raise CorruptBatchError(f"negative record length {-(number >> 1) - 1}")
             record_end = position + (number >> 1)
@@ -145,7 +145,7 @@ def _iterate_fields(
                 number = number & 0x7F | section[position] << 7
                 position += 1
                 if number > 0x3FFF:
-                    number, position = _read_varint(section, position - 2, _INT64_BITS)
+                    number, position = read_varint(section, position - 2, _INT64_BITS)
             timestamp = base_timestamp_ms + (number >> 1 ^ -(number & 1))
 
             number = section[position]
@@ -154,7 +154,7 @@ def _iterate_fields(
                 number = number & 0x7F | section[position] << 7
                 position += 1
                 if number > 0x3FFF:
-                    number, position = _read_varint(section, position - 2, _INT32_BITS)
+                    number, position = read_varint(section, position - 2, _INT32_BITS)
             offset = base_offset + (number >> 1 ^ -(number & 1))
 
             number = section[position]
@@ -163,7 +163,7 @@ def _iterate_fields(
                 number = number & 0x7F | section[position] << 7
                 position += 1
                 if number > 0x3FFF:
-                    number, position = _read_varint(section, position - 2, _INT32_BITS)
+                    number, position = read_varint(section, position - 2, _INT32_BITS)
             if number & 1:
                 key = None
             else:
@@ -177,7 +177,7 @@ def _iterate_fields(
                 number = number & 0x7F | section[position] << 7
                 position += 1
                 if number > 0x3FFF:
-                    number, position = _read_varint(section, position - 2, _INT32_BITS)
+                    number, position = read_varint(section, position - 2, _INT32_BITS)
             if number & 1:
                 value = None
             else:
@@ -221,11 +221,11 @@ def _read_length(section: bytes, position: int) -> tuple[int, int]:
     number = section[position]
     position += 1
     if number > 0x7F:
-        number, position = _read_varint(section, position - 1, _INT32_BITS)
+        number, position = read_varint(section, position - 1, _INT32_BITS)
     return number >> 1 ^ -(number & 1), position
 
 
-def _read_varint(section: bytes, position: int, bits: int) -> tuple[int, int]:
+def read_varint(section: bytes, position: int, bits: int) -> tuple[int, int]:
     """Read a varint of at most `bits` bits, still zig-zag, and the position after it."""
     number = shift = 0
     while True:
@@ -242,7 +242,7 @@ def _read_varint(section: bytes, position: int, bits: int) -> tuple[int, int]:
     return number, position
 
 
-def _write_varint(value: int) -> bytes:
+def encode_varint(value: int) -> bytes:
     """The zig-zag varint of `value`, which must fit 64 bits."""
     number = value << 1 ^ value >> 63
     encoded = bytearray()
@@ -254,9 +254,9 @@ def _write_varint(value: int) -> bytes:
 
 
 # Nearly all lengths and deltas of a batch are below; a lookup is 20 times faster than the loop.
-_VARINTS: Final = [_write_varint(value) for value in range(4096)]
+_VARINTS: Final = [encode_varint(value) for value in range(4096)]
 _VARINTS_END: Final = len(_VARINTS)
-_NULL: Final = _write_varint(-1)
+_NULL: Final = encode_varint(-1)
 
 
 class RecordBuffer:
@@ -311,14 +311,14 @@ class RecordBuffer:
             if type(key) is not bytes:
                 key = bytes(memoryview(key))
             size = len(key)
-            key_length = _VARINTS[size] if size < _VARINTS_END else _write_varint(size)
+            key_length = _VARINTS[size] if size < _VARINTS_END else encode_varint(size)
         if value is None:
             value = b""
         else:
             if type(value) is not bytes:
                 value = bytes(memoryview(value))
             size = len(value)
-            value_length = _VARINTS[size] if size < _VARINTS_END else _write_varint(size)
+            value_length = _VARINTS[size] if size < _VARINTS_END else encode_varint(size)
 
         # One join, because it sizes the record and copies it at once.
         body = b"".join(
@@ -326,8 +326,8 @@ class RecordBuffer:
                 b"\0",
                 _VARINTS[timestamp_delta]
                 if 0 <= timestamp_delta < _VARINTS_END
-                else _write_varint(timestamp_delta),
-                _VARINTS[count] if count < _VARINTS_END else _write_varint(count),
+                else encode_varint(timestamp_delta),
+                _VARINTS[count] if count < _VARINTS_END else encode_varint(count),
                 key_length,
                 key,
                 value_length,
@@ -374,4 +374,4 @@ def _encode_headers(headers: HeadersLike) -> bytes:
 
 
 def _encode_length(size: int) -> bytes:
-    return _VARINTS[size] if size < _VARINTS_END else _write_varint(size)
+    return _VARINTS[size] if size < _VARINTS_END else encode_varint(size)

@@ -96,7 +96,9 @@ def _finish_swap(swaps: list[SegmentFileName], directory: Path) -> None:
     logs = [name for name in swaps if name.suffix == LOG_SUFFIX]
     if logs:
         first = min(name.base_offset for name in logs)
-        end = max(_end_offset(directory / _text(name), name.base_offset) for name in logs)
+        # Also what began at the same offset, if nothing was left of it.
+        ends = [_end_offset(directory / _text(name), name.base_offset) for name in logs]
+        end = max([first + 1, *ends])
         replaced = [
             name for name in _list(directory) if not name.state and first <= name.base_offset < end
         ]

@@ -7,6 +7,7 @@ knows who wrote below `log_end_offset`.
 One thread owns it. Another one may call `sync`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -21,6 +22,7 @@ from storage.deleted_files import DeletedFiles
 from storage.loading import LoadedLog
 from storage.lookup import read_region
 from storage.segment import FileRegion, Segment
+from storage.segment_swap import SegmentSwap
 
 log = structlog.get_logger()
 
@@ -41,6 +43,7 @@ class LocalLog:
         self._clock_ms = now_ms
         self._snapshot_offset = loaded.snapshot_offset
         self._empty_region: FileRegion | None = None
+        self._swap: SegmentSwap | None = None
         # Guards the recovery point against a sync that began before a truncation.
         self._truncation_lock = Lock()
         self._truncation_count = 0
@@ -146,8 +149,51 @@ class LocalLog:
         self._empty_region = None
         return Segment.create(self.directory, base_offset, self.config, self._clock_ms)
 
+    def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
+        """Announce that a cleaned segment takes the place of closed ones; see `SegmentSwap`.
+
+        Returns False, and does nothing, if those are not neighbours here any more. Nothing is
+        replaced before `finish_swap`, and the directory must be synced in between.
+        """
+        found = self._neighbours(base_offsets)
+        if self._swap is not None or found is None:
+            return False
+        swap = SegmentSwap(self.directory, found, size_bytes)
+        self._swap = swap if swap.begin() else None
+        return self._swap is not None
+
+    def _neighbours(self, base_offsets: Sequence[int]) -> list[Segment] | None:
+        found = self.segments.from_offset(base_offsets[0])[: len(base_offsets)]
+        is_same = [each.base_offset for each in found] == list(base_offsets)
+        return found if is_same and found[-1] is not self._active else None
+
+    def finish_swap(self, now_ms: int) -> bool:
+        """Put the cleaned segment in place; False if it was given up meanwhile."""
+        swap, self._swap = self._swap, None
+        if swap is None:
+            return False
+        new, deleted = swap.finish(self.config, now_ms)
+        self.segments.splice(swap.old, new)
+        self.deleted_files.add(deleted)
+        log.info(
+            "segment.cleaned",
+            partition=self.directory.name,
+            base_offset=swap.base_offset,
+            replaced_count=len(swap.old),
+            replaced_size_bytes=sum(each.size_bytes for each in swap.old),
+            size_bytes=swap.size_bytes,
+        )
+        return True
+
+    def cancel_swap(self) -> None:
+        """Give up a swap that has begun, because the log will not be what it was cleaned from."""
+        swap, self._swap = self._swap, None
+        if swap is not None:
+            swap.cancel()
+
     def truncate_to(self, offset: Offset) -> None:
         """Drop all batches that hold `offset` or a later one; `log_end_offset` tells the result."""
+        self.cancel_swap()
         if offset < self.segments.first.base_offset:
             self.restart_at(offset)
             return
@@ -158,6 +204,7 @@ class LocalLog:
 
     def restart_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
+        self.cancel_swap()
         # In this order: the old files may have the new one's name, and another thread that
         # syncs must never find the list empty.
         self._delete(list(self.segments))
@@ -196,7 +243,10 @@ class LocalLog:
 
     def delete_below(self, offset: Offset) -> None:
         """Delete the segments that lie below `offset` as a whole, never the active one."""
-        self._delete(self.segments.remove_below(offset))
+        below = self.segments.remove_below(offset)
+        if below:
+            self.cancel_swap()
+        self._delete(below)
 
     def delete_oldest(self, count: int, now_ms: int) -> Offset:
         """Delete so many segments, also the active one; return where the first one left begins."""
@@ -242,6 +292,7 @@ class LocalLog:
 
     def close(self) -> None:
         """Sync, and leave the files as a start without recovery needs them."""
+        self.cancel_swap()
         self._active.close()
         self._write_last_snapshot()
         self.sync()

@@ -6,7 +6,7 @@ failing disk takes the log dir offline. Invariant: `log_start_offset <= log_end_
 One thread owns a log. Another one may call `flush`, and read the regions that `read` returned.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -403,6 +403,28 @@ class Log:
             with self._io():
                 self._local.sync(closed_only=True)
 
+    def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
+        """Announce that a cleaned segment takes the place of those that begin at these offsets.
+
+        Returns False, and does nothing, if the log is not what was cleaned. If it becomes so
+        later, the swap is given up. `sync_names` must return before `finish_swap` is called.
+        """
+        with self._io():
+            return not self.is_closed and self._local.begin_swap(base_offsets, size_bytes)
+
+    def finish_swap(self, now_ms: int) -> bool:
+        """Put the cleaned segment in place; False if that was given up meanwhile.
+
+        Readers that hold a region of a replaced segment finish.
+        """
+        with self._io():
+            return self._local.finish_swap(now_ms)
+
+    def sync_names(self) -> None:
+        """Make the names of the files durable; any thread may call this."""
+        with self._io():
+            sync_directory(self.directory)
+
     def close(self) -> None:
         """Flush, and leave the files as a start without recovery needs them."""
         if self.is_closed:
@@ -418,6 +440,7 @@ class Log:
         Readers that hold a region finish. Durable when the log dir has been synced.
         """
         with self._io():
+            self._local.cancel_swap()
             # First, as a flush in another thread may find the directory gone from here on.
             self.is_closed = True
             name = set_aside_directory(self.topic_partition, state)

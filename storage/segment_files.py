@@ -43,8 +43,21 @@ class SegmentFiles:
 
         Readers that hold a region of the log finish.
         """
-        present = [path for path in self._paths() if path.exists()]
-        return [path.rename(path.with_name(path.name + DELETED_SUFFIX)) for path in present]
+        return self.change_state("", DELETED_SUFFIX)
+
+    def change_state(self, old: str, new: str) -> list[Path]:
+        """Rename all files, the log first, to another second suffix; return their new names.
+
+        What had the new name is replaced. A crash in between is what storage/leftover.py mends.
+        """
+        renamed = []
+        for path in self._paths():
+            target = path.with_name(path.name + new)
+            try:
+                renamed.append(Path(f"{path}{old}").rename(target))
+            except FileNotFoundError:
+                continue
+        return renamed
 
     def modified_ms(self) -> int:
         """When the log file was last written."""

@@ -27,14 +27,19 @@ class SegmentIndex:
         "times",
     )
 
-    def __init__(self, directory: Path, base_offset: Offset, config: LogConfig) -> None:
+    def __init__(
+        self, directory: Path, base_offset: Offset, config: LogConfig, state: str = ""
+    ) -> None:
+        """`state` is the second suffix of the files, if they are not those of a live segment."""
         max_bytes = config.segment_index_bytes
         self.base_offset = base_offset
         self.offsets = OffsetIndex(
-            segment_file(directory, base_offset, OFFSET_INDEX_SUFFIX), base_offset, max_bytes
+            segment_file(directory, base_offset, OFFSET_INDEX_SUFFIX + state),
+            base_offset,
+            max_bytes,
         )
         self.times = TimeIndex(
-            segment_file(directory, base_offset, TIME_INDEX_SUFFIX), base_offset, max_bytes
+            segment_file(directory, base_offset, TIME_INDEX_SUFFIX + state), base_offset, max_bytes
         )
         self.is_full = False
         """Whether an index has no room for the next entry, so that the segment must be closed."""

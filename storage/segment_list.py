@@ -4,7 +4,7 @@ Invariant: base offsets grow strictly, and the last segment is the one that may 
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kafkawire.ids import Offset
 from storage.segment import Segment
@@ -47,6 +47,18 @@ class SegmentList:
     def replace(self, segment: Segment) -> None:
         """Hold only this segment from now on."""
         self._segments = [segment]
+
+    def splice(self, old: Sequence[Segment], new: Segment) -> None:
+        """Hold `new` instead of `old`, which are neighbours."""
+        slot = self._segments.index(old[0])
+        assert self._segments[slot : slot + len(old)] == list(old), "neighbours, in order"
+        self._segments[slot : slot + len(old)] = [new]
+
+    def find(self, base_offset: int) -> Segment | None:
+        """Return the segment that begins at `base_offset`."""
+        slot = bisect_left(self._segments, base_offset, key=_base_offset)
+        found = self._segments[slot : slot + 1]
+        return found[0] if found and found[0].base_offset == base_offset else None
 
     def from_offset(self, offset: int) -> list[Segment]:
         """Return the segment whose range holds `offset`, or the first one, and all after it."""

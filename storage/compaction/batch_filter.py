@@ -1,0 +1,144 @@
+"""What cleaning leaves of one batch (decision).
+
+A record stays if it is the last one of its key, or lies beyond what the map knows. A tombstone is
+one more kind of record until its *delete horizon*: that is the time of the first cleaning that has
+it as its key's last record plus `delete.retention.ms`. The horizon is kept in the batch itself, as
+its base timestamp with bit 6 of the attributes set, and never moved (KIP-534). Markers of
+transactions get one as soon as none of the transaction's data is left.
+
+Invariant: offsets, last offset, sequence, producer, leader epoch and codec of a batch stay as they
+are; one that is the last of its producer or of the round stays even without records.
+Source: Cleaner.cleanInto and MemoryRecords.filterTo of Kafka 3.9; KAFKA-17076.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kafkawire.compaction import Choice, OffsetMap, choose_records, rewrite_records
+from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec, compress
+from kafkawire.records import (
+    BATCH_HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    TimestampType,
+    write_header,
+)
+from kafkawire.records_header import CODEC_MASK, DELETE_HORIZON_BIT
+from kafkawire.records_read import record_section
+from storage.compaction.job import LastRecord
+from storage.compaction.last_producers import is_last_of_producer
+from storage.compaction.transactions import CleanedTransactions
+
+# Nothing is known to it, so that a choice by it keeps every record.
+_KNOWS_NOTHING: Final = OffsetMap(1, bytes(16))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterContext:
+    """What the choice depends on, besides the batch."""
+
+    offsets: OffsetMap
+    transactions: CleanedTransactions
+    last_records: Mapping[int, LastRecord]
+    end_offset: int
+    """Where the round ends (exclusive)."""
+    now_ms: int
+    delete_retention_ms: int
+
+
+class Filtered(NamedTuple):
+    """The batch to write, None if nothing stays, and how many records it holds."""
+
+    batch: memoryview | bytearray | None
+    record_count: int
+    without_key_count: int = 0
+
+
+def filter_batch(batch: memoryview, header: BatchHeader, context: FilterContext) -> Filtered:
+    """Return what stays of `batch`.
+
+    Raises:
+        CorruptBatchError: the records cannot be read.
+    """
+    # Of an aborted transaction, or a marker of which no data is left.
+    has_no_data = (
+        context.transactions.on_control_batch(header, batch)
+        if header.is_control
+        else context.transactions.on_batch(header)
+    )
+    horizon_ms = header.delete_horizon_ms
+    is_past_horizon = horizon_ms is not None and horizon_ms <= context.now_ms
+    is_dropped = has_no_data and (is_past_horizon or not header.is_control)
+    if is_dropped or not header.record_count:
+        return _emptied(header, context)
+    section = record_section(batch, header, MAX_DECOMPRESSED_BYTES)
+    choice = choose_records(
+        section,
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp_ms,
+        _append_timestamp_ms(header),
+        _KNOWS_NOTHING if header.is_control else context.offsets,
+        is_past_horizon,
+    )
+    if not choice.kept_count:
+        return _emptied(header, context)._replace(without_key_count=choice.without_key_count)
+    needs_horizon = horizon_ms is None and (choice.has_tombstone or has_no_data)
+    if choice.kept_count == header.record_count and not needs_horizon:
+        return Filtered(batch, choice.kept_count)
+    if needs_horizon:
+        horizon_ms = context.now_ms + context.delete_retention_ms
+    written = _rewrite(bytes(section), header, choice, horizon_ms)
+    return Filtered(written, choice.kept_count, choice.without_key_count)
+
+
+def _append_timestamp_ms(header: BatchHeader) -> int | None:
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return header.max_timestamp_ms if is_append_time else None
+
+
+def _emptied(header: BatchHeader, context: FilterContext) -> Filtered:
+    """The header alone where somebody depends on it, else nothing."""
+    last = context.last_records.get(header.producer_id)
+    if not (is_last_of_producer(header, last) or header.next_offset == context.end_offset):
+        return Filtered(None, 0)
+    return Filtered(
+        _with_header(
+            b"",
+            header,
+            attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT),
+            base_timestamp_ms=NO_TIMESTAMP,
+            record_count=0,
+        ),
+        0,
+    )
+
+
+def _rewrite(
+    section: bytes, header: BatchHeader, choice: Choice, horizon_ms: int | None
+) -> bytearray:
+    """The batch with the chosen records only; their timestamps stay what they are."""
+    append_ms = _append_timestamp_ms(header)
+    base_ms = choice.first_timestamp_ms if horizon_ms is None else horizon_ms
+    records = rewrite_records(section, choice.kept, header.base_timestamp_ms, append_ms, base_ms)
+    if header.codec is not Codec.NONE:
+        records = compress(header.codec, records)
+    horizon_bit = 0 if horizon_ms is None else DELETE_HORIZON_BIT
+    return _with_header(
+        records,
+        header,
+        attributes=header.attributes & ~DELETE_HORIZON_BIT | horizon_bit,
+        base_timestamp_ms=base_ms,
+        max_timestamp_ms=choice.latest_timestamp_ms if append_ms is None else append_ms,
+        record_count=choice.kept_count,
+    )
+
+
+def _with_header(records: bytes, header: BatchHeader, **changes: int) -> bytearray:
+    batch = bytearray(BATCH_HEADER_BYTES)
+    batch += records
+    length = len(batch) - LOG_OVERHEAD_BYTES
+    write_header(batch, header._replace(batch_length=length, **changes))
+    return batch

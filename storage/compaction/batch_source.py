@@ -1,0 +1,76 @@
+"""Reading a segment from end to end, batch by batch (edge: reads only)."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kafkawire.errors import CorruptBatchError
+from kafkawire.records import BATCH_HEADER_BYTES, BatchHeader, crc_matches, read_header
+from storage.batch_scan import walk_headers
+from storage.compaction.job import SourceSegment
+from storage.errors import CorruptLogError
+from storage.layout import LOG_SUFFIX, segment_file
+from storage.log_file import LogFile
+
+
+def open_source(directory: Path, segment: SourceSegment) -> LogFile:
+    """Open the log of a segment as it was when the job was made."""
+    path = segment_file(directory, segment.base_offset, LOG_SUFFIX)
+    return LogFile(path, segment.size_bytes)
+
+
+def read_batches(
+    file: LogFile, buffer_bytes: int, on_read: Callable[[int], None]
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yield each batch of `file` with its header, its checksum found right.
+
+    `on_read` is told how many bytes each read has brought; it may wait. A batch that is larger
+    than the buffer is read alone, whatever the limits of its topic are by now.
+
+    Raises:
+        CorruptLogError: damage; the batches before it were yielded.
+    """
+    position = 0
+    while position < file.size_bytes:
+        chunk = _read_whole(file, position, buffer_bytes)
+        on_read(len(chunk))
+        at = 0
+        while len(chunk) - at >= BATCH_HEADER_BYTES:
+            header = _header_at(file, chunk, at, position + at)
+            if at + header.size_bytes > len(chunk):
+                break
+            batch = chunk[at : at + header.size_bytes]
+            if not crc_matches(batch, header):
+                raise CorruptLogError(file.path, position + at, "the checksum is wrong")
+            yield header, batch
+            at += header.size_bytes
+        if at == 0:
+            raise CorruptLogError(file.path, position, "the last batch is cut short")
+        position += at
+
+
+def read_headers(file: LogFile) -> Iterator[BatchHeader]:
+    """Yield the header of each batch of `file`.
+
+    Raises:
+        CorruptLogError: damage; the headers before it were yielded.
+    """
+    for _, header in walk_headers(file, 0, file.size_bytes):
+        yield header
+
+
+def _read_whole(file: LogFile, position: int, buffer_bytes: int) -> memoryview:
+    """Read from `position` at least the whole batch there, if the file holds it."""
+    rest = file.size_bytes - position
+    chunk = file.read(position, min(rest, max(buffer_bytes, BATCH_HEADER_BYTES)))
+    if len(chunk) >= BATCH_HEADER_BYTES:
+        size = _header_at(file, memoryview(chunk), 0, position).size_bytes
+        if len(chunk) < size <= rest:
+            chunk = file.read(position, size)
+    return memoryview(chunk)
+
+
+def _header_at(file: LogFile, chunk: memoryview, at: int, position: int) -> BatchHeader:
+    try:
+        return read_header(chunk, at)
+    except CorruptBatchError as error:
+        raise CorruptLogError(file.path, position, str(error)) from error

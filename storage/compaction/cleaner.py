@@ -1,0 +1,222 @@
+"""One round of cleaning: the map of the dirty keys, then a new copy of everything below (edge).
+
+Reads the live files and writes `.cleaned` ones; whoever owns the log swaps them in. All choices
+are made elsewhere. Source: kafka.log.Cleaner of Kafka 3.9.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kafkawire.compaction import BYTES_PER_SLOT, OffsetMap, index_keys
+from kafkawire.compression import MAX_DECOMPRESSED_BYTES
+from kafkawire.errors import CorruptBatchError
+from kafkawire.ids import Offset
+from kafkawire.records import BatchHeader
+from kafkawire.records_read import record_section
+from storage.batch_scan import walk_headers
+from storage.compaction.batch_filter import FilterContext, filter_batch
+from storage.compaction.batch_source import open_source, read_batches
+from storage.compaction.cleaned_segment import CleanedSegment
+from storage.compaction.grouping import group_segments
+from storage.compaction.job import (
+    CleanerStats,
+    CleaningDone,
+    CleaningJob,
+    GroupCleaned,
+    SourceSegment,
+)
+from storage.compaction.last_producers import LastProducers
+from storage.compaction.throttle import Throttle
+from storage.compaction.transactions import CleanedTransactions
+from storage.config import LogConfig
+from storage.errors import CorruptLogError, StorageError
+from storage.layout import TRANSACTION_INDEX_SUFFIX, segment_file
+from storage.log_file import LogFile
+from storage.transaction_index import AbortedTransaction, overlapping, read_aborted
+
+
+class Cleaner:
+    """Does `job`. Blocks, and waits where the job limits the rate."""
+
+    def __init__(
+        self,
+        job: CleaningJob,
+        *,
+        seed: bytes,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`seed` are 16 bytes that nobody can guess.
+
+        Raises:
+            StorageError: the memory that the job may use does not hold a single key.
+        """
+        slot_count = job.dedupe_buffer_bytes // BYTES_PER_SLOT
+        self._map_limit = int(slot_count * job.load_factor)
+        if self._map_limit < 1:
+            raise StorageError(
+                f"a map of {job.dedupe_buffer_bytes} bytes holds no key: raise "
+                "log.cleaner.dedupe.buffer.size or lower log.cleaner.threads"
+            )
+        self.stats = CleanerStats(map_slot_count=slot_count)
+        self._job = job
+        self._offsets = OffsetMap(slot_count, seed)
+        self._config = LogConfig(
+            segment_bytes=job.segment_bytes,
+            segment_index_bytes=job.segment_index_bytes,
+            index_interval_bytes=job.index_interval_bytes,
+        )
+        self._throttle = Throttle(job.max_bytes_per_second, clock())
+        self._clock = clock
+        self._sleep = sleep
+        self._transactions = [
+            *self._read_transactions(job.segments),
+            *self._read_transactions(job.tail),
+        ]
+
+    def clean(self) -> Iterator[GroupCleaned | CleaningDone]:
+        """Write the new segments; yield each when it is complete and on disk, then the end.
+
+        Raises:
+            CorruptLogError: a segment that is read is damaged.
+            StorageError: the log cannot be cleaned.
+            OSError: a file cannot be read or written; one that is gone was deleted meanwhile.
+        """
+        job, started_s = self._job, self._clock()
+        last_producers = self._find_last_producers()
+        self._build_map()
+        end_offset = self._offsets.latest_offset + 1
+        self.stats.map_size = self._offsets.size
+        self.stats.map_seconds = self._clock() - started_s
+        context = FilterContext(
+            offsets=self._offsets,
+            transactions=CleanedTransactions(),
+            last_records=last_producers.active(job.now_ms - job.producer_id_expiration_ms),
+            end_offset=end_offset,
+            now_ms=job.now_ms,
+            delete_retention_ms=job.delete_retention_ms,
+        )
+        below = [each for each in job.segments if each.base_offset < end_offset]
+        for group in group_segments(
+            below, segment_bytes=job.segment_bytes, segment_index_bytes=job.segment_index_bytes
+        ):
+            yield self._clean_group(group, context)
+        self.stats.seconds = self._clock() - started_s
+        yield CleaningDone(end_offset=end_offset, stats=self.stats)
+
+    def _find_last_producers(self) -> LastProducers:
+        """Look at the header of every batch there is."""
+        producers = LastProducers()
+        for segment in (*self._job.segments, *self._job.tail):
+            file = open_source(self._job.path, segment)
+            for _, header in walk_headers(file, 0, file.size_bytes):
+                producers.on_batch(header)
+        return producers
+
+    def _build_map(self) -> None:
+        """Read the dirty part from its start until the map is full, or to its end."""
+        job = self._job
+        transactions = CleanedTransactions()
+        transactions.add_aborted(
+            overlapping(self._transactions, job.first_dirty_offset, job.first_uncleanable_offset)
+        )
+        for segment in job.segments:
+            if segment.end_offset <= job.first_dirty_offset:
+                continue
+            if not self._add_to_map(segment, transactions):
+                return
+            # What follows the last batch are holes, and they are as clean as can be.
+            end_offset = min(segment.end_offset, job.first_uncleanable_offset)
+            self._offsets.latest_offset = max(self._offsets.latest_offset, end_offset - 1)
+
+    def _add_to_map(self, segment: SourceSegment, transactions: CleanedTransactions) -> bool:
+        """Add a segment's keys; False when the map is full."""
+        file = open_source(self._job.path, segment)
+        try:
+            for header, batch in read_batches(file, self._job.io_buffer_bytes, self._on_map_read):
+                self.stats.map_records_read += header.record_count
+                if header.is_control:
+                    transactions.on_control_batch(header, batch)
+                elif not transactions.on_batch(header) and not self._add_keys(header, batch):
+                    return False
+                if header.last_offset >= self._job.first_dirty_offset:
+                    self._offsets.latest_offset = header.last_offset
+        except CorruptBatchError as error:
+            raise CorruptLogError(file.path, 0, str(error)) from error
+        return True
+
+    def _add_keys(self, header: BatchHeader, batch: memoryview) -> bool:
+        first_dirty = self._job.first_dirty_offset
+        if header.last_offset < first_dirty or not header.record_count:
+            return True
+        return index_keys(
+            record_section(batch, header, MAX_DECOMPRESSED_BYTES),
+            header.record_count,
+            header.base_offset,
+            first_dirty,
+            self._offsets,
+            self._map_limit,
+        )
+
+    def _clean_group(self, group: list[SourceSegment], context: FilterContext) -> GroupCleaned:
+        job = self._job
+        base_offset = group[0].base_offset
+        cleaned = CleanedSegment(job.path, base_offset, self._config, job.io_buffer_bytes)
+        modified_ns = 0
+        context.transactions.kept_aborted = []
+        for segment in group:
+            file = open_source(job.path, segment)
+            modified_ns = os.fstat(file.fileno()).st_mtime_ns
+            context.transactions.add_aborted(
+                overlapping(self._transactions, segment.base_offset, segment.end_offset)
+            )
+            self._copy(file, cleaned, context)
+        cleaned.finish(context.transactions.kept_aborted, modified_ns)
+        return GroupCleaned(
+            base_offset=base_offset, replaced=tuple(group), size_bytes=cleaned.size_bytes
+        )
+
+    def _copy(self, file: LogFile, cleaned: CleanedSegment, context: FilterContext) -> None:
+        stats = self.stats
+        try:
+            for header, batch in read_batches(file, self._job.io_buffer_bytes, self._on_read):
+                filtered = filter_batch(batch, header, context)
+                stats.records_read += header.record_count
+                stats.records_written += filtered.record_count
+                stats.records_without_key += filtered.without_key_count
+                if filtered.batch is not None:
+                    stats.bytes_written += len(filtered.batch)
+                    self._wait(cleaned.append(filtered.batch))
+        except CorruptBatchError as error:
+            raise CorruptLogError(file.path, 0, str(error)) from error
+
+    def _on_map_read(self, size_bytes: int) -> None:
+        self.stats.map_bytes_read += size_bytes
+        self._wait(size_bytes)
+
+    def _on_read(self, size_bytes: int) -> None:
+        self.stats.bytes_read += size_bytes
+        self._wait(size_bytes)
+
+    def _wait(self, size_bytes: int) -> None:
+        wait_s = self._throttle.on_bytes(size_bytes, self._clock()) if size_bytes else 0.0
+        if wait_s > 0:
+            self._sleep(wait_s)
+
+    def _read_transactions(self, segments: tuple[SourceSegment, ...]) -> list[AbortedTransaction]:
+        found: list[AbortedTransaction] = []
+        for segment in segments:
+            found += _transactions_of(self._job.path, segment.base_offset)
+        return found
+
+
+def _transactions_of(directory: Path, base_offset: Offset) -> list[AbortedTransaction]:
+    path = segment_file(directory, base_offset, TRANSACTION_INDEX_SUFFIX)
+    try:
+        return read_aborted(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except ValueError as error:
+        raise CorruptLogError(path, 0, str(error)) from error

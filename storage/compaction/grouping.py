@@ -1,0 +1,45 @@
+"""Which segments become one when they are cleaned (decision).
+
+Cleaning shrinks segments, so that neighbours are put together as long as one segment could hold
+them even if nothing shrank. Source: Cleaner.groupSegmentsBySize of Kafka 3.9.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from storage.compaction.job import SourceSegment
+from storage.offset_index import MAX_RELATIVE_OFFSET
+
+MAX_GROUP_SEGMENTS: Final = 32
+"""Kafka has no such limit. The files of a group are renamed in one step of the broker's loop, which
+takes about 0.1 ms per segment; what is left over is put together by the next cleaning."""
+
+
+def group_segments(
+    segments: Sequence[SourceSegment], *, segment_bytes: int, segment_index_bytes: int
+) -> list[list[SourceSegment]]:
+    """Cut `segments` into runs, each of which becomes one segment."""
+    groups: list[list[SourceSegment]] = []
+    for segment in segments:
+        if groups and _has_room(groups[-1], segment, segment_bytes, segment_index_bytes):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+    return groups
+
+
+def _has_room(
+    group: list[SourceSegment], segment: SourceSegment, segment_bytes: int, index_bytes: int
+) -> bool:
+    both = [*group, segment]
+    return (
+        len(both) <= MAX_GROUP_SEGMENTS
+        and sum(each.size_bytes for each in both) <= segment_bytes
+        and sum(each.index_bytes for each in both) <= index_bytes
+        and sum(each.time_index_bytes for each in both) <= index_bytes
+        # An empty segment has no offsets; its range may be of any length.
+        and (
+            segment.size_bytes == 0
+            or segment.end_offset - 1 - group[0].base_offset <= MAX_RELATIVE_OFFSET
+        )
+    )

@@ -1,0 +1,139 @@
+"""What the broker tells a cleaner, and what it hears back (decision: values and their bytes).
+
+Everything is JSON, one object per line: a job to the child process, and from it a `GroupCleaned`
+per new segment, then one `CleaningDone` or `CleaningFailed`.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkawire.ids import Offset
+
+
+class SourceSegment(NamedTuple):
+    """A closed segment that is read; `end_offset` is where the next one begins."""
+
+    base_offset: Offset
+    end_offset: Offset
+    size_bytes: int
+    index_bytes: int
+    time_index_bytes: int
+
+
+class LastRecord(NamedTuple):
+    """What is known of a producer that may come back; no data offset if only markers are left."""
+
+    last_data_offset: int | None
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningJob:
+    """One round of cleaning of one log."""
+
+    directory: str
+    segments: tuple[SourceSegment, ...]
+    """All that may be rewritten, oldest first."""
+    tail: tuple[SourceSegment, ...]
+    """What follows, to the end of the log; only read."""
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    dedupe_buffer_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    max_bytes_per_second: float
+    producer_id_expiration_ms: int
+
+    @property
+    def path(self) -> Path:
+        """The partition's directory."""
+        return Path(self.directory)
+
+    def to_line(self) -> str:
+        """Return the job as a line of text."""
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> "CleaningJob":
+        """Return the job that `to_line` wrote."""
+        fields = json.loads(line)
+        for name in ("segments", "tail"):
+            fields[name] = tuple(SourceSegment(*each) for each in fields[name])
+        return cls(**fields)
+
+
+@dataclass(slots=True)
+class CleanerStats:
+    """What one round has read and written so far."""
+
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    bytes_read: int = 0
+    records_read: int = 0
+    bytes_written: int = 0
+    records_written: int = 0
+    records_without_key: int = 0
+    map_size: int = 0
+    map_slot_count: int = 0
+    map_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCleaned:
+    """A new segment lies on disk as `.cleaned`, to take the place of those that are named."""
+
+    base_offset: int
+    replaced: tuple[SourceSegment, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningDone:
+    """The log is clean up to `end_offset` (exclusive)."""
+
+    end_offset: int
+    stats: CleanerStats = field(default_factory=CleanerStats)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningFailed:
+    """The round ended early; `is_damage` if no other try can go better."""
+
+    error: str
+    is_damage: bool
+
+
+Report = GroupCleaned | CleaningDone | CleaningFailed
+
+
+def write_report(report: Report) -> str:
+    """Return a report as a line of text."""
+    return json.dumps({"type": type(report).__name__, **asdict(report)}) + "\n"
+
+
+def read_report(line: str) -> Report:
+    """Return the report that `write_report` wrote.
+
+    Raises:
+        ValueError: it is none.
+    """
+    fields = json.loads(line)
+    match fields.pop("type", None):
+        case "GroupCleaned":
+            fields["replaced"] = tuple(SourceSegment(*each) for each in fields["replaced"])
+            return GroupCleaned(**fields)
+        case "CleaningDone":
+            return CleaningDone(
+                end_offset=fields["end_offset"], stats=CleanerStats(**fields["stats"])
+            )
+        case "CleaningFailed":
+            return CleaningFailed(**fields)
+    raise ValueError(f"no report of a cleaner: {line!r}")

@@ -8,7 +8,9 @@ One thread owns this, too. Another one may call what says so.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -24,6 +26,26 @@ __all__ = ["LogDirectory", "Logs"]
 log = structlog.get_logger()
 
 
+class Cleaning(Protocol):
+    """What compaction does meanwhile to logs that are here."""
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Throw away what is being cleaned of a log, and clean nothing of it until `resume`."""
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Undo one `pause`."""
+
+
+class NoCleaning:
+    """Nothing is compacted."""
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Do nothing."""
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Do nothing."""
+
+
 class Logs:
     """The logs in `directories`. `open` makes one of these."""
 
@@ -32,6 +54,8 @@ class Logs:
         self._failed_to_open = list(offline)
         self._logs: dict[TopicPartition, Log] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
+        self.cleaning: Cleaning = NoCleaning()
+        """Who must not clean a log while its segments are cut or moved."""
 
     @classmethod
     def open(
@@ -215,29 +239,80 @@ class Logs:
             if partition in self._logs
         ]
         directories = dict.fromkeys(home for home, _ in removed)
+        for _, each in removed:
+            # What is being cleaned of it comes too late; there is nothing to go on with.
+            self.cleaning.pause(each.topic_partition)
+            self.cleaning.resume(each.topic_partition)
         # Out of the checkpoints first: they must not speak of a log that is gone.
         for directory in directories:
             self._write_checkpoints(directory)
+        cleaned = {
+            home
+            for home, each in removed
+            if home.cleaner_offsets.pop(each.topic_partition, None) is not None
+        }
+        for directory in cleaned:
+            self._write_cleaner_offsets(directory)
         renamed = [(home, each.set_aside(state)) for home, each in removed]
         for directory in directories:
             directory.sync()
         return renamed
 
     def truncate_to(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Truncate logs, and lower their recovery points on disk before anything is appended."""
+        """Truncate logs, and lower their checkpoints on disk before anything is appended."""
         touched = {
             self._home[partition]
             for partition, offset in offsets.items()
-            if partition in self._logs and self._logs[partition].truncate_to(offset)
+            if partition in self._logs and self._truncate(self._logs[partition], offset)
         }
         for directory in touched:
             directory.write_recovery_points(self._logs_in(directory))
 
+    def _truncate(self, local: Log, offset: Offset) -> bool:
+        if offset >= local.segments[-1].base_offset:
+            # Cleaning never touches what is cut here.
+            return local.truncate_to(offset)
+        with self._uncleaned(local.topic_partition, offset):
+            return local.truncate_to(offset)
+
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
-        """Empty a log, and lower its recovery point on disk before anything is appended."""
-        self._logs[partition].truncate_fully_and_start_at(offset)
+        """Empty a log, and lower its checkpoints on disk before anything is appended."""
+        with self._uncleaned(partition, Offset(0)):
+            self._logs[partition].truncate_fully_and_start_at(offset)
         directory = self._home[partition]
         directory.write_recovery_points(self._logs_in(directory))
+
+    @contextmanager
+    def _uncleaned(self, partition: TopicPartition, end_offset: Offset) -> Iterator[None]:
+        """Let the log's owner cut it; it counts as clean up to `end_offset` at most from then on.
+
+        Source: LogManager.truncateTo and maybeTruncateCheckpoint of Kafka 3.9.
+        """
+        self.cleaning.pause(partition)
+        try:
+            yield
+            directory = self._home[partition]
+            if directory.cleaner_offsets.get(partition, Offset(0)) > end_offset:
+                directory.cleaner_offsets[partition] = end_offset
+                self._write_cleaner_offsets(directory)
+        finally:
+            self.cleaning.resume(partition)
+
+    def cleaner_offset(self, partition: TopicPartition) -> Offset | None:
+        """Return up to where a log is clean; None if it never was cleaned."""
+        return self._home[partition].cleaner_offsets.get(partition)
+
+    def note_cleaner_offset(self, partition: TopicPartition, offset: Offset) -> None:
+        """Note up to where a log is clean; `write_cleaner_offsets` makes it durable."""
+        self._home[partition].cleaner_offsets[partition] = offset
+
+    def write_cleaner_offsets(self) -> None:
+        """Write up to where logs are clean; any thread may call this."""
+        for directory in self.online_directories:
+            self._write_cleaner_offsets(directory)
+
+    def _write_cleaner_offsets(self, directory: LogDirectory) -> None:
+        directory.write_cleaner_offsets(each.topic_partition for each in self._logs_in(directory))
 
     def high_watermark(self, partition: TopicPartition) -> Offset:
         """Return the high watermark that was stored before the start, within the log's bounds."""

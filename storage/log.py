@@ -16,6 +16,7 @@ import structlog
 from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, TimestampType, assign_offsets, set_log_append_time
 from storage import partition_metadata, time_search
+from storage.checkpoint import sync_directory
 from storage.config import LogConfig
 from storage.directory_health import DirectoryHealth, offline_on_failure
 from storage.epoch_checkpoint import EpochCheckpoint

@@ -1,6 +1,6 @@
 """One log dir: whose it is, how it was left, its checkpoints, its partitions' directories (edge).
 
-Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, three offset checkpoints, and a
+Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, four offset checkpoints, and a
 directory per partition. What an OSError in here means is that the log dir goes offline.
 """
 
@@ -23,6 +23,7 @@ from storage.directory_lock import DirectoryLock
 from storage.errors import CorruptCheckpointError, CorruptLogError
 from storage.layout import (
     CLEAN_SHUTDOWN,
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_CHECKPOINT,
@@ -77,6 +78,8 @@ class LogDirectory:
             self._recovery_points = read_offsets_or_none(path / RECOVERY_POINT_CHECKPOINT)
             self._log_starts = read_offsets_or_none(path / LOG_START_CHECKPOINT)
             self.high_watermarks = read_offsets_or_none(path / HIGH_WATERMARK_CHECKPOINT)
+            self.cleaner_offsets = read_offsets_or_none(path / CLEANER_CHECKPOINT)
+            """Up to where each compacted log is clean; to be changed by the owner only."""
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Say that the log dir belongs to this broker; durable when this returns.
@@ -241,6 +244,17 @@ class LogDirectory:
         """Write the high watermarks of the logs in this directory."""
         with self._io(), self._checkpoint_lock:
             write_offsets(self.path / HIGH_WATERMARK_CHECKPOINT, offsets)
+
+    def write_cleaner_offsets(self, partitions: Iterable[TopicPartition]) -> None:
+        """Write up to where logs are clean, of these only; any thread may call this."""
+        held = set(partitions)
+        with self._io(), self._checkpoint_lock:
+            offsets = {
+                partition: offset
+                for partition, offset in self.cleaner_offsets.copy().items()
+                if partition in held
+            }
+            write_offsets(self.path / CLEANER_CHECKPOINT, offsets)
 
     def close(self, logs: Iterable[Log], broker_epoch: int) -> None:
         """Close the logs; the next start needs no recovery if all went well, now and at the start.

@@ -87,6 +87,13 @@ class Segment:
         """How many bytes of batches there are."""
         return self._closed_size_bytes if self._file is None else self._file.size_bytes
 
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The largest timestamp of the first batch, which there must be."""
+        if self._first_timestamp_ms is None:
+            self._first_timestamp_ms = self._read_first_timestamp()
+        return self._first_timestamp_ms
+
     def must_roll(
         self,
         size_bytes: int,
@@ -105,9 +112,7 @@ class Segment:
         size = self.size_bytes
         if size == 0:
             return False
-        first_ms = self._first_timestamp_ms
-        if first_ms is None:
-            first_ms = self._first_timestamp_ms = self._read_first_timestamp()
+        first_ms = self.first_timestamp_ms
         waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
         return (
             size + size_bytes > config.segment_bytes

@@ -19,7 +19,7 @@ from storage.batch_scan import walk_headers
 from storage.compaction.batch_filter import FilterContext, filter_batch
 from storage.compaction.batch_source import open_source, read_batches
 from storage.compaction.cleaned_segment import CleanedSegment
-from storage.compaction.grouping import group_segments
+from storage.compaction.grouping import MeasuredSegment, group_segments
 from storage.compaction.job import (
     CleanerStats,
     CleaningDone,
@@ -32,7 +32,12 @@ from storage.compaction.throttle import Throttle
 from storage.compaction.transactions import CleanedTransactions
 from storage.config import LogConfig
 from storage.errors import CorruptLogError, StorageError
-from storage.layout import TRANSACTION_INDEX_SUFFIX, segment_file
+from storage.layout import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file,
+)
 from storage.log_file import LogFile
 from storage.transaction_index import AbortedTransaction, overlapping, read_aborted
 
@@ -98,11 +103,13 @@ class Cleaner:
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
         )
-        below = [each for each in job.segments if each.base_offset < end_offset]
-        for group in group_segments(
-            below, segment_bytes=job.segment_bytes, segment_index_bytes=job.segment_index_bytes
-        ):
-            yield self._clean_group(group, context)
+        groups = group_segments(
+            [self._measure(each) for each in job.segments if each.base_offset < end_offset],
+            segment_bytes=job.segment_bytes,
+            segment_index_bytes=job.segment_index_bytes,
+        )
+        for group in groups:
+            yield self._clean_group([each.segment for each in group], context)
         self.stats.seconds = self._clock() - started_s
         yield CleaningDone(end_offset=end_offset, stats=self.stats)
 
@@ -174,9 +181,15 @@ class Cleaner:
             )
             self._copy(file, cleaned, context)
         cleaned.finish(context.transactions.kept_aborted, modified_ns)
-        return GroupCleaned(
-            base_offset=base_offset, replaced=tuple(group), size_bytes=cleaned.size_bytes
-        )
+        replaced = tuple(each.base_offset for each in group)
+        return GroupCleaned(replaced=replaced, size_bytes=cleaned.size_bytes)
+
+    def _measure(self, segment: SourceSegment) -> MeasuredSegment:
+        sizes = [
+            _size_bytes(segment_file(self._job.path, segment.base_offset, suffix))
+            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        ]
+        return MeasuredSegment(segment, *sizes)
 
     def _copy(self, file: LogFile, cleaned: CleanedSegment, context: FilterContext) -> None:
         stats = self.stats
@@ -210,6 +223,14 @@ class Cleaner:
         for segment in segments:
             found += _transactions_of(self._job.path, segment.base_offset)
         return found
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        # An index that is missing is made again by whoever needs it.
+        return 0
 
 
 def _transactions_of(directory: Path, base_offset: Offset) -> list[AbortedTransaction]:

@@ -4,8 +4,8 @@ Cleaning shrinks segments, so that neighbours are put together as long as one se
 them even if nothing shrank. Source: Cleaner.groupSegmentsBySize of Kafka 3.9.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 from storage.compaction.job import SourceSegment
 from storage.offset_index import MAX_RELATIVE_OFFSET
@@ -15,11 +15,19 @@ MAX_GROUP_SEGMENTS: Final = 32
 takes about 0.1 ms per segment; what is left over is put together by the next cleaning."""
 
 
+class MeasuredSegment(NamedTuple):
+    """A segment, and the sizes of its indexes."""
+
+    segment: SourceSegment
+    index_bytes: int
+    time_index_bytes: int
+
+
 def group_segments(
-    segments: Sequence[SourceSegment], *, segment_bytes: int, segment_index_bytes: int
-) -> list[list[SourceSegment]]:
+    segments: Iterable[MeasuredSegment], *, segment_bytes: int, segment_index_bytes: int
+) -> list[list[MeasuredSegment]]:
     """Cut `segments` into runs, each of which becomes one segment."""
-    groups: list[list[SourceSegment]] = []
+    groups: list[list[MeasuredSegment]] = []
     for segment in segments:
         if groups and _has_room(groups[-1], segment, segment_bytes, segment_index_bytes):
             groups[-1].append(segment)
@@ -29,17 +37,15 @@ def group_segments(
 
 
 def _has_room(
-    group: list[SourceSegment], segment: SourceSegment, segment_bytes: int, index_bytes: int
+    group: list[MeasuredSegment], added: MeasuredSegment, segment_bytes: int, index_bytes: int
 ) -> bool:
-    both = [*group, segment]
+    both = [*group, added]
+    first, last = group[0].segment, added.segment
     return (
         len(both) <= MAX_GROUP_SEGMENTS
-        and sum(each.size_bytes for each in both) <= segment_bytes
+        and sum(each.segment.size_bytes for each in both) <= segment_bytes
         and sum(each.index_bytes for each in both) <= index_bytes
         and sum(each.time_index_bytes for each in both) <= index_bytes
         # An empty segment has no offsets; its range may be of any length.
-        and (
-            segment.size_bytes == 0
-            or segment.end_offset - 1 - group[0].base_offset <= MAX_RELATIVE_OFFSET
-        )
+        and (last.size_bytes == 0 or last.end_offset - 1 - first.base_offset <= MAX_RELATIVE_OFFSET)
     )

@@ -13,13 +13,11 @@ from kafkawire.ids import Offset
 
 
 class SourceSegment(NamedTuple):
-    """A closed segment that is read; `end_offset` is where the next one begins."""
+    """A segment that is read; `end_offset` is where the next one begins."""
 
     base_offset: Offset
     end_offset: Offset
     size_bytes: int
-    index_bytes: int
-    time_index_bytes: int
 
 
 class LastRecord(NamedTuple):
@@ -90,8 +88,8 @@ class CleanerStats:
 class GroupCleaned:
     """A new segment lies on disk as `.cleaned`, to take the place of those that are named."""
 
-    base_offset: int
-    replaced: tuple[SourceSegment, ...]
+    replaced: tuple[int, ...]
+    """Their base offsets; the new segment has the first of these."""
     size_bytes: int
 
 
@@ -128,7 +126,7 @@ def read_report(line: str) -> Report:
     fields = json.loads(line)
     match fields.pop("type", None):
         case "GroupCleaned":
-            fields["replaced"] = tuple(SourceSegment(*each) for each in fields["replaced"])
+            fields["replaced"] = tuple(fields["replaced"])
             return GroupCleaned(**fields)
         case "CleaningDone":
             return CleaningDone(

@@ -1,0 +1,133 @@
+"""Which log is cleaned when, and what becomes of the result (edge over the decisions).
+
+Belongs to the thread that owns the logs. Invariants: a partition has at most one cleaning at a
+time; what an aborted one brings is thrown away; one that damage has stopped is not tried again
+before the log is made anew, and the others go on. Source: LogCleanerManager of Kafka 3.9.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from kafkawire.ids import Offset, TopicPartition
+from storage.compaction.cleanable import Candidate, weigh
+from storage.compaction.cleaning_state import IDLE, CleaningStates, Event, Phase
+from storage.compaction.job import CleaningDone, CleaningFailed, CleaningJob
+from storage.compaction.job_maker import CleanerSettings, cleaning_job, log_facts
+from storage.directory import Logs
+from storage.log import Log
+
+log = structlog.get_logger()
+
+
+class Cleaning:
+    """One log that is being cleaned."""
+
+    def __init__(self, local: Log, job: CleaningJob) -> None:
+        self.log = local
+        self.job = job
+        self.is_aborted = False
+        """Set when the result is not wanted any more; whoever does the work should end it."""
+        self.on_abort: Callable[[], None] = lambda: None
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Which one."""
+        return self.log.topic_partition
+
+
+class CleanerManager:
+    """Chooses among `logs`, and is told how it went; `logs.cleaning` should be this object."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        settings: CleanerSettings,
+        first_undecided_offset: Callable[[TopicPartition], Offset | None],
+    ) -> None:
+        """`first_undecided_offset` tells the lower of high watermark and last stable offset.
+
+        It is None for a partition that is not served here now, which is not cleaned then.
+        """
+        self._logs = logs
+        self._settings = settings
+        self._first_undecided_offset = first_undecided_offset
+        self._states = CleaningStates()
+        self._running: dict[TopicPartition, Cleaning] = {}
+        self._uncleanable: dict[TopicPartition, Log] = {}
+
+    @property
+    def uncleanable(self) -> list[TopicPartition]:
+        """The partitions that are damaged where cleaning would read."""
+        for partition, local in list(self._uncleanable.items()):
+            if self._logs.get(partition) is not local:
+                del self._uncleanable[partition]
+        return list(self._uncleanable)
+
+    def candidate(self, local: Log, now_ms: int) -> Candidate | None:
+        """Return what cleaning a log would be about; None if it may not be cleaned now.
+
+        Raises:
+            StorageError: a segment's times cannot be read.
+        """
+        partition = local.topic_partition
+        undecided = self._first_undecided_offset(partition)
+        if (
+            not local.config.is_compacted
+            or local.is_closed
+            or local.health.failure is not None
+            or undecided is None
+            or self._states[partition] != IDLE
+            or partition in self.uncleanable
+        ):
+            return None
+        return weigh(log_facts(local, undecided), self._logs.cleaner_offset(partition), now_ms)
+
+    def start(self, candidate: Candidate, now_ms: int) -> Cleaning | None:
+        """Begin to clean a log; None if it is gone or busy by now."""
+        partition = candidate.partition
+        local = self._logs.get(partition)
+        if local is None or local.is_closed or self._states[partition] != IDLE:
+            return None
+        self._states.on(Event.START, partition)
+        cleaning = Cleaning(local, cleaning_job(local, candidate, self._settings, now_ms))
+        self._running[partition] = cleaning
+        log.info(
+            "cleaning.started",
+            partition=str(partition),
+            first_dirty_offset=candidate.first_dirty_offset,
+            first_uncleanable_offset=candidate.first_uncleanable_offset,
+            dirty_ratio=round(candidate.dirty_ratio, 3),
+        )
+        return cleaning
+
+    def finish(self, cleaning: Cleaning, end: CleaningDone | CleaningFailed) -> bool:
+        """Note that a cleaning has ended; return whether the checkpoints are to be written."""
+        partition = cleaning.partition
+        self._states.on(Event.DONE, partition)
+        del self._running[partition]
+        if cleaning.is_aborted:
+            log.info("cleaning.aborted", partition=str(partition))
+            return False
+        match end:
+            case CleaningDone():
+                self._logs.note_cleaner_offset(partition, Offset(end.end_offset))
+                return True
+            case CleaningFailed(is_damage=True):
+                self._uncleanable[partition] = cleaning.log
+                log.error("partition.uncleanable", partition=str(partition), error=end.error)
+            case CleaningFailed():
+                log.warning("cleaning.failed", partition=str(partition), error=end.error)
+        return False
+
+    def pause(self, partition: TopicPartition) -> None:
+        """Abort what is being cleaned of a partition, and clean nothing of it until `resume`."""
+        state = self._states.on(Event.PAUSE, partition)
+        if state.phase is Phase.ABORTED and not self._running[partition].is_aborted:
+            cleaning = self._running[partition]
+            cleaning.is_aborted = True
+            cleaning.on_abort()
+
+    def resume(self, partition: TopicPartition) -> None:
+        """Undo one `pause`."""
+        self._states.on(Event.RESUME, partition)

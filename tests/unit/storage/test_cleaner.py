@@ -1,0 +1,248 @@
+"""What a cleaning leaves of a log, seen in its files."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkawire.compression import Codec
+from kafkawire.records import TimestampType, read_header
+from storage.errors import CorruptLogError, StorageError
+from tests.unit.storage.compacting import (
+    COMPACTED,
+    append_at,
+    append_batch,
+    clean,
+    headers_of,
+    job_of,
+    keyed_batch,
+    latest_values,
+    put,
+    records_of,
+    run,
+    settings,
+)
+from tests.unit.storage.logs import NOW_MS, check_files, open_log
+
+
+def test_the_last_record_of_each_key_stays_where_it_was(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))
+    put(log, (b"c", b"1"), (b"b", b"2"))
+    log.roll(NOW_MS)
+    put(log, (b"c", b"active"))
+    assert clean(log) == 5
+    assert [(each.offset, each.key, each.value) for each in records_of(log)] == [
+        (2, b"a", b"2"),
+        (3, b"c", b"1"),
+        (4, b"b", b"2"),
+        (5, b"c", b"active"),
+    ]
+    log.close()
+    check_files(log.directory, COMPACTED.index_interval_bytes)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_what_stays_keeps_codec_times_and_the_extent_of_its_batch(
+    tmp_path: Path, codec: Codec
+) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    times = [NOW_MS + 50, NOW_MS + 7, NOW_MS - 3, NOW_MS + 20]
+    values = [(b"a", b"1"), (b"b", b"1" * 300), (b"c", b"1" * 300), (b"d", b"1")]
+    append_batch(log, keyed_batch(values, times_ms=times, codec=codec), epoch=3)
+    put(log, (b"a", b"2"), (b"d", b"2"))
+    log.roll(NOW_MS)
+    clean(log)
+    assert [each.timestamp_ms for each in records_of(log)][:2] == times[1:3]
+    first = headers_of(log)[0]
+    assert (first.base_offset, first.last_offset, first.record_count) == (0, 3, 2)
+    assert (first.leader_epoch, first.codec) == (3, codec)
+    assert (first.base_timestamp_ms, first.max_timestamp_ms) == (NOW_MS + 7, NOW_MS + 7)
+
+
+def test_records_with_the_brokers_time_keep_it(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    append_time = TimestampType.LOG_APPEND_TIME
+    values = [(b"a", b"1"), (b"b", b"1"), (b"c", None)]
+    batch = keyed_batch(values, times_ms=[9, 5, 7], timestamp_type=append_time)
+    append_batch(log, batch)
+    put(log, (b"a", b"2"))
+    log.roll(NOW_MS)
+    clean(log)
+    assert [each.timestamp_ms for each in records_of(log)][:2] == [9, 9]
+    assert headers_of(log)[0].timestamp_type is append_time
+
+
+def test_nothing_from_the_first_undecided_segment_on_is_touched(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    for number in range(6):
+        put(log, (b"a", b"%d" % number))
+        log.roll(NOW_MS)
+    before = {path.name: path.read_bytes() for path in log.directory.glob("*.log")}
+    # The high watermark lies in the segment of offset 3, which stays as a whole.
+    assert clean(log, undecided=3) == 3
+    assert [each.offset for each in records_of(log)] == [2, 3, 4, 5]
+    for name in sorted(before)[3:]:
+        assert (log.directory / name).read_bytes() == before[name]
+
+
+def test_records_without_a_key_go(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (None, b"written before the topic was compacted"), (b"a", b"1"))
+    log.roll(NOW_MS)
+    clean(log)
+    assert [each.offset for each in records_of(log)] == [1]
+
+
+def test_small_segments_become_one(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    for number in range(10):
+        put(log, (b"%d" % number, b"v"))
+        log.roll(NOW_MS)
+    clean(log)
+    assert [each.base_offset for each in log.segments] == [0, 10]
+    assert [each.offset for each in records_of(log)] == list(range(10))
+
+
+def test_a_map_that_is_too_small_takes_several_rounds(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    for number in range(60):
+        put(log, (b"%d" % (number % 25), b"%d" % number), (b"x", b"%d" % number))
+    log.roll(NOW_MS)
+    expected = latest_values(records_of(log))
+    ends, end = [], 0
+    while end < log.log_end_offset:
+        end = clean(log, dirty_from=end, chosen=settings(slot_count=7))
+        ends.append(end)
+        assert latest_values(records_of(log)) == expected
+    assert len(ends) > 4
+    assert ends == sorted(set(ends))
+    keys = [each.key for each in records_of(log)]
+    assert len(keys) == len(set(keys)) == 26
+
+
+def test_a_map_without_room_for_a_key_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    with pytest.raises(StorageError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
+        run(job_of(log, chosen=settings(slot_count=0)))
+
+
+def test_a_batch_that_is_larger_than_the_buffer_is_cleaned_too(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    for number in range(3):
+        append_at(log, keyed_batch([(b"a", b"x" * 9_000), (b"b", b"%d" % number)]), number * 2)
+    log.roll(NOW_MS)
+    clean(log, chosen=settings(io_buffer_bytes=100))
+    assert [each.offset for each in records_of(log)] == [4, 5]
+
+
+def test_a_flipped_bit_stops_the_cleaning_and_changes_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"b", b"1"))
+    log.roll(NOW_MS)
+    log.close()
+    path = log.segments[0].files.directory / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(CorruptLogError, match="checksum"):
+        run(job_of(log))
+    assert path.read_bytes() == data
+
+
+def test_a_round_over_holes_only_still_ends_at_its_bound(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"))
+    append_at(log, keyed_batch([(b"a", b"2")]), 5_000)
+    log.roll(NOW_MS)
+    append_at(log, keyed_batch([(b"a", b"3")]), 9_000)
+    log.roll(NOW_MS)
+    assert clean(log) == 9_001
+    assert [each.offset for each in records_of(log)] == [9_000]
+    assert clean(log, dirty_from=9_001) in (0, 9_001)
+
+
+def test_the_last_batch_of_a_round_stays_if_only_its_header(tmp_path: Path) -> None:
+    """Without it a follower that copies the log would never reach its end (KAFKA-17076)."""
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"))
+    put(log, (None, b"no key"))
+    log.roll(NOW_MS)
+    clean(log)
+    assert [(each.last_offset, each.record_count) for each in headers_of(log)] == [(0, 1), (1, 0)]
+    put(log, (b"b", b"1"))
+    log.roll(NOW_MS)
+    clean(log, dirty_from=2)
+    assert [each.last_offset for each in headers_of(log)] == [0, 2]
+
+
+def test_the_batch_by_which_a_producer_is_remembered_stays_empty(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    append_batch(log, keyed_batch([(b"a", b"1"), (b"b", b"1")], producer=(7, 2, 40)))
+    append_batch(log, keyed_batch([(b"a", b"2"), (b"b", b"2")], producer=(8, 0, 0)))
+    append_batch(log, keyed_batch([(b"a", b"3"), (b"b", b"3")], producer=(8, 0, 2)))
+    log.roll(NOW_MS)
+    clean(log)
+    found = [(each.producer_id, each.base_sequence, each.record_count) for each in headers_of(log)]
+    assert found == [(7, 40, 0), (8, 2, 2)]
+    empty = headers_of(log)[0]
+    assert (empty.producer_epoch, empty.last_sequence, empty.last_offset) == (2, 41, 1)
+
+
+def test_a_producer_that_is_in_the_active_segment_needs_no_batch_elsewhere(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    append_batch(log, keyed_batch([(b"a", b"1")], producer=(7, 0, 0)))
+    append_batch(log, keyed_batch([(b"a", b"2")]))
+    log.roll(NOW_MS)
+    append_batch(log, keyed_batch([(b"c", b"1")], producer=(7, 0, 1)))
+    clean(log)
+    assert [each.base_offset for each in headers_of(log)] == [1, 2]
+
+
+def test_a_producer_that_has_expired_is_forgotten(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    append_batch(log, keyed_batch([(b"a", b"1")], producer=(7, 0, 0)))
+    put(log, (b"a", b"2"))
+    log.roll(NOW_MS)
+    clean(log, now_ms=NOW_MS + 86_400_000 + 1)
+    assert [each.base_offset for each in headers_of(log)] == [1]
+
+
+def test_a_tombstone_stays_from_its_first_cleaning_until_its_horizon(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"b", b"1"))
+    put(log, (b"a", None), (b"c", b"1"))
+    put(log, (b"z", b"1"))
+    log.roll(NOW_MS)
+    end = clean(log, now_ms=NOW_MS + 100)
+    horizon = NOW_MS + 100 + COMPACTED.delete_retention_ms
+    header = headers_of(log)[1]
+    assert header.delete_horizon_ms == header.base_timestamp_ms == horizon
+    assert [each.timestamp_ms for each in records_of(log)][1:3] == [NOW_MS, NOW_MS + 1]
+    # Another cleaning does not move the horizon, and does not drop what is not past it.
+    clean(log, dirty_from=end, now_ms=horizon - 1)
+    assert records_of(log)[1].value is None
+    assert headers_of(log)[1].delete_horizon_ms == horizon
+    put(log, (b"y", b"1"))
+    log.roll(NOW_MS)
+    clean(log, dirty_from=end, now_ms=horizon)
+    assert [each.key for each in records_of(log)] == [b"b", b"c", b"z", b"y"]
+
+
+def test_the_new_file_is_as_old_as_the_newest_that_it_replaces(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"))
+    log.roll(NOW_MS)
+    path = log.directory / "00000000000000000000.log"
+    modified_ns = path.stat().st_mtime_ns
+    clean(log)
+    assert path.stat().st_mtime_ns == modified_ns
+
+
+def test_what_is_left_is_a_batch_that_anybody_can_read(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"b", None))
+    put(log, (b"a", b"2"))
+    log.roll(NOW_MS)
+    clean(log)
+    region = log.read(log.log_start_offset, 10_000, end_offset=log.log_end_offset, min_one_batch=True)
+    assert read_header(region.read()).record_count == 1

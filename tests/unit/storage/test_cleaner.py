@@ -244,5 +244,7 @@ def test_what_is_left_is_a_batch_that_anybody_can_read(tmp_path: Path) -> None:
     put(log, (b"a", b"2"))
     log.roll(NOW_MS)
     clean(log)
-    region = log.read(log.log_start_offset, 10_000, end_offset=log.log_end_offset, min_one_batch=True)
+    region = log.read(
+        log.log_start_offset, 10_000, end_offset=log.log_end_offset, min_one_batch=True
+    )
     assert read_header(region.read()).record_count == 1

@@ -29,14 +29,17 @@ async def delete_expired_logs(
     logs: Logs,
     high_watermark_of: Callable[[TopicPartition], Offset | None],
     now_ms: Callable[[], int],
+    *,
+    of_compacted: bool = False,
 ) -> None:
     """Delete what retention does not keep; one log that fails does not stop the others.
 
-    A partition that this broker does not serve has no high watermark, and is left alone.
+    A partition that this broker does not serve has no high watermark, and is left alone. With
+    `of_compacted` it is the turn of the compacted topics, else of the others.
     """
     deleted_count = 0
     for each in logs:
-        if not each.config.is_compacted:
+        if each.config.is_compacted is of_compacted:
             deleted_count += await _delete_expired(each, high_watermark_of, now_ms)
         # Else the files of every segment that was ever read would stay open.
         each.release_closed()

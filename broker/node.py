@@ -27,6 +27,7 @@ from broker.handler_table import HandlerTable
 from broker.identity import Identity, Remembered, choose_identity
 from broker.local_state import LocalState, read_local_state
 from broker.local_topics import LocalTopics
+from broker.log_cleaning import make_cleaner
 from broker.log_metrics import add_log_gauges
 from broker.log_tasks import log_tasks
 from broker.metadata_cache import LiveBroker, MetadataCache
@@ -124,6 +125,17 @@ class Node:
             scheduler.add(task)
         scheduler.add(self._expiry_of_offsets())
         self._running.push_async_callback(scheduler.stop)
+        cleaner = make_cleaner(
+            config=self._config,
+            logs=logs,
+            replicas=replicas,
+            metrics=self.metrics,
+            loop=self._loop,
+            executor=self._executor,
+            now_ms=now_ms,
+        )
+        cleaner.start()
+        self._running.push_async_callback(cleaner.stop)
 
     def _expiry_of_offsets(self) -> PeriodicTask:
         assert self._groups is not None, "the coordinator is made before"

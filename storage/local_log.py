@@ -175,6 +175,8 @@ class LocalLog:
         new, deleted = swap.finish(self.config, now_ms)
         self.segments.splice(swap.old, new)
         self.deleted_files.add(deleted)
+        gone = [each.base_offset for each in swap.old[1:]]
+        producer_snapshots.remove(self.directory, gone)
         log.info(
             "segment.cleaned",
             partition=self.directory.name,

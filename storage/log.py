@@ -421,6 +421,11 @@ class Log:
         with self._io():
             return self._local.finish_swap(now_ms)
 
+    def cancel_swap(self) -> None:
+        """Give up a swap that has begun, if there is one."""
+        with self._io():
+            self._local.cancel_swap()
+
     def sync_names(self) -> None:
         """Make the names of the files durable; any thread may call this."""
         with self._io():

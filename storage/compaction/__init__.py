@@ -4,7 +4,6 @@ cleanable         what may be cleaned, and which log first
 cleaning_state    idle, in progress, aborted, paused
 grouping          which segments become one
 transactions      which of them are open, and what of them may go
-last_producers    which batch each producer is remembered by
 batch_filter      what stays of one batch
 job               what the broker tells the cleaner, and hears back
 batch_source, cleaned_segment, cleaner, throttle, worker      the child process that does it

@@ -27,9 +27,8 @@ from kafkawire.records import (
 )
 from kafkawire.records_header import CODEC_MASK, DELETE_HORIZON_BIT
 from kafkawire.records_read import record_section
-from storage.compaction.job import LastRecord
-from storage.compaction.last_producers import is_last_of_producer
 from storage.compaction.transactions import CleanedTransactions
+from storage.producer_state import LastRecord
 
 # Nothing is known to it, so that a choice by it keeps every record.
 _KNOWS_NOTHING: Final = OffsetMap(1, bytes(16))
@@ -102,7 +101,7 @@ def _append_timestamp_ms(header: BatchHeader) -> int | None:
 def _emptied(header: BatchHeader, context: FilterContext) -> Filtered:
     """The header alone where somebody depends on it, else nothing."""
     last = context.last_records.get(header.producer_id)
-    if not (is_last_of_producer(header, last) or header.next_offset == context.end_offset):
+    if not (_is_last_of_producer(header, last) or header.next_offset == context.end_offset):
         return Filtered(None, 0)
     return Filtered(
         _with_header(
@@ -114,6 +113,15 @@ def _emptied(header: BatchHeader, context: FilterContext) -> Filtered:
         ),
         0,
     )
+
+
+def _is_last_of_producer(header: BatchHeader, last: LastRecord | None) -> bool:
+    """Whether this is the batch by which its producer is remembered."""
+    if last is None:
+        return False
+    if last.offset is not None:
+        return header.last_offset == last.offset
+    return header.is_control and header.producer_epoch == last.producer_epoch
 
 
 def _rewrite(

@@ -104,3 +104,9 @@ def remove_cleaned(directory: Path, base_offset: int) -> None:
     """Remove the files of a cleaned segment that nobody will use."""
     for suffix in SEGMENT_SUFFIXES:
         segment_file(directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
+
+
+def remove_all_cleaned(directory: Path) -> None:
+    """Remove what a cleaning has left that did not end; nothing if the directory is gone."""
+    for path in directory.glob(f"*{CLEANED_SUFFIX}"):
+        path.unlink(missing_ok=True)

@@ -15,7 +15,6 @@ from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import Offset
 from kafkawire.records import BatchHeader
 from kafkawire.records_read import record_section
-from storage.batch_scan import walk_headers
 from storage.compaction.batch_filter import FilterContext, filter_batch
 from storage.compaction.batch_source import open_source, read_batches
 from storage.compaction.cleaned_segment import CleanedSegment
@@ -27,7 +26,6 @@ from storage.compaction.job import (
     GroupCleaned,
     SourceSegment,
 )
-from storage.compaction.last_producers import LastProducers
 from storage.compaction.throttle import Throttle
 from storage.compaction.transactions import CleanedTransactions
 from storage.config import LogConfig
@@ -90,7 +88,6 @@ class Cleaner:
             OSError: a file cannot be read or written; one that is gone was deleted meanwhile.
         """
         job, started_s = self._job, self._clock()
-        last_producers = self._find_last_producers()
         self._build_map()
         end_offset = self._offsets.latest_offset + 1
         self.stats.map_size = self._offsets.size
@@ -98,7 +95,7 @@ class Cleaner:
         context = FilterContext(
             offsets=self._offsets,
             transactions=CleanedTransactions(),
-            last_records=last_producers.active(job.now_ms - job.producer_id_expiration_ms),
+            last_records=job.last_records,
             end_offset=end_offset,
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
@@ -112,15 +109,6 @@ class Cleaner:
             yield self._clean_group([each.segment for each in group], context)
         self.stats.seconds = self._clock() - started_s
         yield CleaningDone(end_offset=end_offset, stats=self.stats)
-
-    def _find_last_producers(self) -> LastProducers:
-        """Look at the header of every batch there is."""
-        producers = LastProducers()
-        for segment in (*self._job.segments, *self._job.tail):
-            file = open_source(self._job.path, segment)
-            for _, header in walk_headers(file, 0, file.size_bytes):
-                producers.on_batch(header)
-        return producers
 
     def _build_map(self) -> None:
         """Read the dirty part from its start until the map is full, or to its end."""

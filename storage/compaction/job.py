@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkawire.ids import Offset
+from storage.producer_state import LastRecord
 
 
 class SourceSegment(NamedTuple):
@@ -20,13 +21,6 @@ class SourceSegment(NamedTuple):
     size_bytes: int
 
 
-class LastRecord(NamedTuple):
-    """What is known of a producer that may come back; no data offset if only markers are left."""
-
-    last_data_offset: int | None
-    producer_epoch: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningJob:
     """One round of cleaning of one log."""
@@ -35,7 +29,9 @@ class CleaningJob:
     segments: tuple[SourceSegment, ...]
     """All that may be rewritten, oldest first."""
     tail: tuple[SourceSegment, ...]
-    """What follows, to the end of the log; only read."""
+    """What follows, to the end of the log; only its transactions are read."""
+    last_records: dict[int, LastRecord]
+    """By producer id: what must stay, so that the producer is remembered."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     now_ms: int
@@ -47,7 +43,6 @@ class CleaningJob:
     load_factor: float
     io_buffer_bytes: int
     max_bytes_per_second: float
-    producer_id_expiration_ms: int
 
     @property
     def path(self) -> Path:
@@ -64,6 +59,11 @@ class CleaningJob:
         fields = json.loads(line)
         for name in ("segments", "tail"):
             fields[name] = tuple(SourceSegment(*each) for each in fields[name])
+        # JSON's keys are text.
+        fields["last_records"] = {
+            int(producer_id): LastRecord(*each)
+            for producer_id, each in fields["last_records"].items()
+        }
         return cls(**fields)
 
 

@@ -19,7 +19,6 @@ class CleanerSettings:
     load_factor: float
     io_buffer_bytes: int
     max_bytes_per_second: float
-    producer_id_expiration_ms: int
 
 
 def cleaning_job(
@@ -33,6 +32,7 @@ def cleaning_job(
         directory=str(local.directory),
         segments=tuple(each for each in sources if each.base_offset < bound),
         tail=tuple(each for each in sources if each.base_offset >= bound),
+        last_records=local.producers.last_records(),
         first_dirty_offset=candidate.first_dirty_offset,
         first_uncleanable_offset=bound,
         now_ms=now_ms,
@@ -44,7 +44,6 @@ def cleaning_job(
         load_factor=settings.load_factor,
         io_buffer_bytes=settings.io_buffer_bytes,
         max_bytes_per_second=settings.max_bytes_per_second,
-        producer_id_expiration_ms=settings.producer_id_expiration_ms,
     )
 
 

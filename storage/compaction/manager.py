@@ -114,11 +114,15 @@ class CleanerManager:
                 self._logs.note_cleaner_offset(partition, Offset(end.end_offset))
                 return True
             case CleaningFailed(is_damage=True):
-                self._uncleanable[partition] = cleaning.log
-                log.error("partition.uncleanable", partition=str(partition), error=end.error)
+                self.mark_uncleanable(cleaning.log, end.error)
             case CleaningFailed():
                 log.warning("cleaning.failed", partition=str(partition), error=end.error)
         return False
+
+    def mark_uncleanable(self, local: Log, error: str) -> None:
+        """Leave a damaged log alone until it is made anew."""
+        self._uncleanable[local.topic_partition] = local
+        log.error("partition.uncleanable", partition=str(local.topic_partition), error=error)
 
     def pause(self, partition: TopicPartition) -> None:
         """Abort what is being cleaned of a partition, and clean nothing of it until `resume`."""

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from typing import Final, TextIO
 
+import structlog
+
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report, write_report
 from storage.errors import StorageError
@@ -50,6 +52,8 @@ def _reports(job: CleaningJob, parent: int) -> Iterator[Report]:
 
 if __name__ == "__main__":
     os.nice(NICENESS)
+    # What is printed is for the broker; whatever else is to be said goes elsewhere.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         main(sys.stdin, sys.stdout)
     except (OrphanError, BrokenPipeError):

@@ -88,7 +88,9 @@ def test_round_after_round_leaves_the_same_bytes(tmp_path: Path, seed: int) -> N
         assert clean(log, dirty_from=dirty_from, now_ms=now_ms) == end
         log.close()
         assert files(log.directory, ".log") == files(theirs, ".log") != before
-        assert files(log.directory, ".txnindex") == files(theirs, ".txnindex")
+        if not dirty_from:
+            # Later, Kafka's recovery has made its index again, of what is left of a transaction.
+            assert files(log.directory, ".txnindex") == files(theirs, ".txnindex") != {}
         busy.log = log = open_log(tmp_path / "orders-0", COMPACTED)
         # Some tombstones and markers are past their horizon in the next round, some are not.
         dirty_from, now_ms = end, now_ms + 600

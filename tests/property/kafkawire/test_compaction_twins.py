@@ -32,7 +32,7 @@ keyed = st.tuples(
     st.sampled_from([None, b"", b"v"]),
     st.just(()),
 )
-batches = st.one_of(record_lists, st.lists(keyed, min_size=1, max_size=40), st.lists(records))
+batches: Any = st.one_of(record_lists, st.lists(keyed, min_size=1, max_size=40), st.lists(records))
 
 
 def outcome(call: Callable[..., object], *arguments: Any) -> Any:
@@ -52,7 +52,8 @@ def section_of(batch: list[Fields]) -> tuple[bytes, int]:
 
 @st.composite
 def sections(draw: st.DrawFn) -> tuple[bytes, int]:
-    section, count = section_of(draw(batches))
+    drawn: list[Fields] = draw(batches)
+    section, count = section_of(drawn)
     if draw(st.booleans()):
         section = draw(damaged(section))
         count += draw(st.sampled_from([0, 0, 0, 1, -1, 2**31]))

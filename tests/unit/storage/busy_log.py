@@ -15,7 +15,7 @@ from kafkawire.records import ControlType, build_control_batch
 from storage.layout import TRANSACTION_INDEX_SUFFIX, segment_file
 from storage.log import Log
 from storage.transaction_index import AbortedTransaction, write_aborted
-from tests.unit.storage.compacting import KeyValue, append_batch, keyed_batch
+from tests.unit.storage.compacting import KeyValue, append_at, append_batch, keyed_batch
 from tests.unit.storage.logs import NOW_MS
 
 PLAIN, IDEMPOTENT, TRANSACTIONAL = range(3)
@@ -107,7 +107,9 @@ class BusyLog:
             coordinator_epoch=0,
             timestamp_ms=NOW_MS,
         )
-        offset = append_batch(self.log, marker).last_offset
+        # As a follower takes it: nobody but a transaction's coordinator writes one to a leader.
+        offset = self.log.log_end_offset
+        append_at(self.log, marker, offset)
         began_at, producer.began_at = producer.began_at, None
         if kind is ControlType.ABORT:
             opened = [each.began_at for each in self.producers if each.began_at is not None]

@@ -84,7 +84,6 @@ def settings(slot_count: int = 1_000, io_buffer_bytes: int = 4_096) -> CleanerSe
         load_factor=1.0,
         io_buffer_bytes=io_buffer_bytes,
         max_bytes_per_second=float("inf"),
-        producer_id_expiration_ms=86_400_000,
     )
 
 

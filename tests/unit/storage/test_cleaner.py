@@ -203,7 +203,8 @@ def test_a_producer_that_has_expired_is_forgotten(tmp_path: Path) -> None:
     append_batch(log, keyed_batch([(b"a", b"1")], producer=(7, 0, 0)))
     put(log, (b"a", b"2"))
     log.roll(NOW_MS)
-    clean(log, now_ms=NOW_MS + 86_400_000 + 1)
+    log.producers.expire(NOW_MS + 1_000, 1_000)
+    clean(log)
     assert [each.base_offset for each in headers_of(log)] == [1]
 
 

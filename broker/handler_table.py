@@ -129,7 +129,7 @@ class HandlerTable:
     def _delete_records(self) -> Handler:
         from broker.handlers.delete_records import DeleteRecordsHandler
 
-        return DeleteRecordsHandler(self.replicas).handle
+        return DeleteRecordsHandler(self.replicas, self.purgatory).handle
 
     def _create_topics(self) -> Handler:
         from broker.handlers.create_topics import CreateTopicsHandler

@@ -202,6 +202,11 @@ class Leadership:
         """Whether `broker_id` is told to copy this partition."""
         return broker_id in self._followers
 
+    def log_start_of(self, follower: BrokerId) -> Offset:
+        """Return where a follower's log starts, as far as it has told."""
+        progress = self._followers.get(follower)
+        return UNKNOWN if progress is None else progress.log_start_offset
+
     def low_watermark(self, log_start_offset: Offset) -> Offset:
         """Return the first offset that any replica alive still has, our log starting there."""
         lowest = log_start_offset

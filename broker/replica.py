@@ -85,6 +85,12 @@ class Replica:
         leadership = self.leadership
         return Offset(0) if leadership is None else leadership.epoch_start_offset
 
+    @property
+    def low_watermark(self) -> Offset:
+        """The first offset that any replica alive still has."""
+        start, leadership = self.log.log_start_offset, self.leadership
+        return start if leadership is None else leadership.low_watermark(start)
+
     # Roles
 
     def lead(self, leadership: Leadership) -> None:

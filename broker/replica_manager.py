@@ -305,11 +305,11 @@ class ReplicaManager:
         replica = self._by_key[key]
         leadership = replica.leadership
         assert leadership is not None, "the partition was read in this very turn"
-        before = leadership.high_watermark
+        before = (leadership.high_watermark, leadership.log_start_of(follower))
         wants_change = leadership.on_fetch(
             follower, Offset(offset), now_ms, broker_epoch, Offset(log_start_offset)
         )
-        if leadership.high_watermark != before:
+        if (leadership.high_watermark, Offset(log_start_offset)) != before:
             self._changed(replica.topic_partition)
         if wants_change:
             self._isr_changes.put(replica)

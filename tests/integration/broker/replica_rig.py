@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.config_keys.replication import ReplicationKeys
 from broker.handlers.api_versions import ApiVersionsHandler
+from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.leader_and_isr import LeaderAndIsrHandler
@@ -32,6 +33,12 @@ from broker.socket_server import SocketServer
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -136,6 +143,9 @@ class RigBroker:
                     ProduceHandler(self.replicas, self.purgatory, now_ms).handle
                 ),
                 ApiKey.FETCH: self._fetch,
+                ApiKey.DELETE_RECORDS: lambda: (
+                    DeleteRecordsHandler(self.replicas, self.purgatory).handle
+                ),
                 ApiKey.LIST_OFFSETS: lambda: ListOffsetsHandler(self.replicas).handle,
                 ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda: (
                     OffsetForLeaderEpochHandler(self.replicas).handle
@@ -207,6 +217,17 @@ class RigBroker:
         assert isinstance(response, ProduceResponse)
         answer: PartitionProduceResponse = response.responses[0].partition_responses[0]
         return answer.error_code, answer.base_offset
+
+    async def delete_records(self, offset: int, timeout_ms: int = 10_000) -> tuple[int, int]:
+        """Delete what is below `offset`; return the error and the low watermark."""
+        wanted = DeleteRecordsTopic(
+            name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
+        )
+        request = DeleteRecordsRequest(topics=[wanted], timeout_ms=timeout_ms)
+        response = await self.ask(request)
+        assert isinstance(response, DeleteRecordsResponse)
+        answer = response.topics[0].partitions[0]
+        return answer.error_code, answer.low_watermark
 
     def records(self, end_offset: int | None = None) -> bytes:
         """Return the bytes of its log, up to an offset."""

@@ -10,7 +10,7 @@ from broker.config_keys.replication import ReplicationKeys
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset
 from storage.config import LogConfig
-from tests.integration.broker.replica_rig import PARTITION, Rig, until
+from tests.integration.broker.replica_rig import Rig, until
 
 KEYS = ReplicationKeys(
     replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100, replica_fetch_backoff_ms=50
@@ -97,13 +97,13 @@ async def test_followers_follow_the_start_of_the_log(tmp_path: Path) -> None:
         await rig.order(1, isr=[1, 2], replicas=[1, 2])
         for _ in range(5):
             await rig.brokers[1].produce(b"x" * 50)
-        rig.brokers[1].replicas.delete_records(PARTITION, 3)
-        await until(lambda: rig.brokers[2].replica.log.log_start_offset == 3)
+        assert await rig.brokers[1].delete_records(3) == (ErrorCode.NONE, 3)
+        assert rig.brokers[2].replica.log.log_start_offset == 3
         # One that was away finds its offset gone.
         await rig.stop(2)
         await rig.brokers[1].produce(b"y" * 50, acks=1)
         await rig.order(1, isr=[1], replicas=[1, 2], to=[1])
-        rig.brokers[1].replicas.delete_records(PARTITION, -1)
+        assert await rig.brokers[1].delete_records(-1) == (ErrorCode.NONE, 6)
         await rig.brokers[1].produce(b"z" * 50, acks=1)
         await rig.start(2)
         await rig.order(1, isr=[1], replicas=[1, 2])

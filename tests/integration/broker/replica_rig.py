@@ -52,6 +52,12 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from kafkawire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
 from kafkawire.records import BatchBuilder
 from storage.config import LogConfig
 from storage.directory import Logs
@@ -119,8 +125,9 @@ class RigBroker:
         self.recorder = Recorder()
         self.metadata = MetadataCache()
         self.purgatory: Purgatory[TopicPartition] = Purgatory(loop)
+        self.directory = directory / f"broker-{broker_id}"
         self.logs = Logs.open(
-            [directory / f"broker-{broker_id}"],
+            [self.directory],
             config_of=lambda _topic: log_config,
             now_ms=now_ms(),
         )
@@ -297,6 +304,7 @@ class Rig:
         partitions: Sequence[int] = (0,),
         to: Sequence[int] | None = None,
         controller_epoch: int = 1,
+        broker_epoch: int = -1,
         is_repeated: bool = False,
     ) -> list[LeaderAndIsrResponse]:
         """Tell the replicas who leads, in a new epoch, or in the last one again."""
@@ -319,7 +327,10 @@ class Rig:
             topic_name=TOPIC, topic_id=self.topic_id, partition_states=states
         )
         request = LeaderAndIsrRequest(
-            controller_id=CONTROLLER, controller_epoch=controller_epoch, topic_states=[topic]
+            controller_id=CONTROLLER,
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+            topic_states=[topic],
         )
         answers = []
         for broker_id in replicas if to is None else to:
@@ -328,6 +339,23 @@ class Rig:
                 assert isinstance(answer, LeaderAndIsrResponse)
                 answers.append(answer)
         return answers
+
+    async def stop_replica(
+        self, broker_id: int, *, deletes: bool, leader_epoch: int | None = None, index: int = 0
+    ) -> ErrorCode:
+        """Tell a broker to give up a replica; return what it answers."""
+        state = StopReplicaPartitionState(
+            partition_index=index,
+            leader_epoch=self.epoch if leader_epoch is None else leader_epoch,
+            delete_partition=deletes,
+        )
+        topic = StopReplicaTopicState(topic_name=TOPIC, partition_states=[state])
+        request = StopReplicaRequest(
+            controller_id=CONTROLLER, controller_epoch=1, topic_states=[topic]
+        )
+        response = await self.brokers[broker_id].ask(request)
+        assert isinstance(response, StopReplicaResponse)
+        return ErrorCode(response.error_code or response.partition_errors[0].error_code)
 
 
 def batch(*values: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Brokers that copy from each other: leaders, followers, and what survives a change of leader."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from broker.config_keys.replication import ReplicationKeys
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import Offset
+from kafkawire.ids import BrokerId, Offset
 from storage.config import LogConfig
 from tests.integration.broker.replica_rig import Rig, until
 
@@ -109,5 +110,87 @@ async def test_followers_follow_the_start_of_the_log(tmp_path: Path) -> None:
         await rig.order(1, isr=[1], replicas=[1, 2])
         await until(lambda: rig.brokers[2].replica.log.log_end_offset == 7)
         assert rig.brokers[2].replica.log.log_start_offset == Offset(6)
+    finally:
+        await rig.stop()
+
+
+async def test_new_partitions_do_not_wait_for_an_idle_fetch_to_end(tmp_path: Path) -> None:
+    """A follower's fetch waits at the leader; what it is told to copy meanwhile goes at once."""
+    patient = ReplicationKeys(replica_fetch_wait_max_ms=20_000, replica_lag_time_max_ms=30_000)
+    rig = Rig(tmp_path, patient)
+    await rig.start(1, 2)
+    try:
+        for index in (0, 1):
+            await rig.order(1, isr=[1, 2], replicas=[1, 2], partitions=[index])
+            assert await rig.brokers[1].produce(b"a", index=index) == (ErrorCode.NONE, 0)
+    finally:
+        await rig.stop()
+
+
+async def test_a_follower_may_know_of_a_leader_before_it_does(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2], to=[2])
+    await rig.order(1, isr=[1, 2], to=[1], is_repeated=True)
+    assert await rig.brokers[1].produce(b"a") == (ErrorCode.NONE, 0)
+
+
+async def test_three_leaders_that_wrote_alone_end_with_one_history(rig: Rig) -> None:
+    """Unclean elections in a row: everybody ends with the last leader's log (KIP-279)."""
+    await rig.order(1, isr=[1, 2, 3])
+    await rig.brokers[1].produce(b"all")
+    for leader in (1, 2, 3, 1, 2):
+        await rig.order(leader, isr=[leader], to=[leader])
+        await rig.brokers[leader].produce(b"by %d" % leader, acks=1)
+    await rig.order(3, isr=[3])
+    await rig.brokers[3].produce(b"last", acks=1)
+    await until(lambda: len({broker.records() for broker in rig.brokers.values()}) == 1)
+    epochs = {tuple(broker.replica.log.leader_epochs.entries) for broker in rig.brokers.values()}
+    assert len(epochs) == 1
+
+
+async def test_a_broker_with_a_wiped_disk_comes_back_into_the_in_sync_set(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3])
+    for number in range(20):
+        await rig.brokers[1].produce(b"%d" % number)
+    directory = rig.brokers[3].directory
+    await rig.stop(3)
+    shutil.rmtree(directory)
+    await rig.order(1, isr=[1, 2])
+    await rig.start(3)
+    await rig.order(1, isr=[1, 2], to=[3], is_repeated=True)
+    await until(lambda: isr(rig) == {1, 2, 3})
+    assert rig.brokers[3].records() == rig.brokers[1].records()
+
+
+def isr(rig: Rig) -> frozenset[BrokerId]:
+    leadership = rig.brokers[1].replica.leadership
+    assert leadership is not None
+    return leadership.state.isr
+
+
+async def test_whoever_lags_counts_until_the_controller_has_answered(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3])
+    leader = rig.brokers[1]
+    leader.recorder.may_answer.clear()
+    await rig.stop(3)
+    produced = asyncio.create_task(leader.produce(b"a"))
+    await until(lambda: bool(leader.recorder.asked))
+    assert (leader.replica.high_watermark, produced.done()) == (0, False)
+    leader.recorder.may_answer.set()
+    assert await produced == (ErrorCode.NONE, 0)
+    assert isr(rig) == {1, 2}
+
+
+async def test_too_few_in_sync_replicas_take_no_writes_that_need_them(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, KEYS, LogConfig(min_insync_replicas=2))
+    await rig.start(1, 2)
+    try:
+        await rig.order(1, isr=[1, 2], replicas=[1, 2])
+        assert await rig.brokers[1].produce(b"a") == (ErrorCode.NONE, 0)
+        await rig.stop(2)
+        assert await rig.brokers[1].produce(b"b", acks=1) == (ErrorCode.NONE, 1)
+        await until(lambda: isr(rig) == {1})
+        assert await rig.brokers[1].produce(b"c") == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+        assert rig.brokers[1].replica.log.log_end_offset == 2
+        assert rig.brokers[1].replica.high_watermark == 1, "what one crash can undo is not shown"
     finally:
         await rig.stop()

@@ -1,0 +1,221 @@
+"""A connection to another broker that is slow, gone, or no broker: `broker.peer`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from struct import Struct
+
+import pytest
+
+from broker.metadata_cache import Endpoint
+from broker.peer import API_VERSIONS_VERSION, Peer, PeerError
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.headers import decode_request_header, encode_response
+from kafkawire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from kafkawire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+
+SIZE = Struct(">i")
+TIMEOUT_MS = 2000
+SHORT_MS = 50
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def read_request(reader: asyncio.StreamReader) -> tuple[ApiKey, int, int]:
+    (size,) = SIZE.unpack(await reader.readexactly(SIZE.size))
+    header, _ = decode_request_header(await reader.readexactly(size))
+    return header.api_key, header.api_version, header.correlation_id
+
+
+async def greet(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, newest: int = 1
+) -> None:
+    """Answer the question for versions with one API."""
+    key, version, correlation_id = await read_request(reader)
+    assert (key, version) == (ApiKey.API_VERSIONS, API_VERSIONS_VERSION)
+    api = ApiVersion(api_key=ApiKey.DESCRIBE_CLUSTER, min_version=0, max_version=newest)
+    answer = ApiVersionsResponse(api_keys=[api])
+    writer.write(encode_response(key, version, correlation_id, answer))
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    key, version, correlation_id = await read_request(reader)
+    message = DescribeClusterResponse(cluster_id=f"version {version}")
+    writer.write(encode_response(key, version, correlation_id, message))
+
+
+@asynccontextmanager
+async def peer_of(serve: Serve) -> AsyncIterator[Peer]:
+    async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+            await reader.read()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(run, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    loop = asyncio.get_running_loop()
+    peer = Peer(Endpoint(host, port), loop=loop, client_id="t", timeout_ms=TIMEOUT_MS)
+    try:
+        yield peer
+    finally:
+        await peer.close()
+        server.close()
+        await server.wait_closed()
+
+
+async def ask(peer: Peer) -> str:
+    return (await peer.ask(DescribeClusterRequest(), DescribeClusterResponse)).cluster_id
+
+
+@pytest.mark.parametrize("newest", [0, 1, 9])
+async def test_the_newest_version_of_both_is_spoken(newest: int) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer, newest)
+        await answer(reader, writer)
+        await answer(reader, writer)
+
+    async with peer_of(serve) as peer:
+        assert [await ask(peer), await ask(peer)] == [f"version {min(newest, 1)}"] * 2
+
+
+async def test_an_api_that_is_not_served_is_an_error() -> None:
+    async with peer_of(greet) as peer:
+        with pytest.raises(PeerError, match="serves ALTER_PARTITION in None"):
+            await peer.choose_version(ApiKey.ALTER_PARTITION, 3)
+
+
+async def test_nobody_listens() -> None:
+    async with peer_of(greet) as peer:
+        gone = Endpoint("127.0.0.1", 1)
+        lonely = Peer(gone, loop=asyncio.get_running_loop(), client_id="t")
+        with pytest.raises(PeerError):
+            await ask(lonely)
+        assert peer.endpoint != gone
+
+
+async def test_silence_ends_with_the_time_limit_and_the_next_request_connects_anew() -> None:
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await greet(reader, writer)
+        if connections > 1:
+            await answer(reader, writer)
+
+    async with peer_of(serve) as peer:
+        with pytest.raises(PeerError, match="within 50 ms"):
+            await peer.ask(DescribeClusterRequest(), DescribeClusterResponse, timeout_ms=SHORT_MS)
+        assert await ask(peer) == "version 1"
+    assert connections == 2
+
+
+async def test_a_connection_that_is_lost_is_an_error_and_then_opened_anew() -> None:
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await greet(reader, writer)
+        if connections == 1:
+            await read_request(reader)
+            writer.close()
+        else:
+            await answer(reader, writer)
+
+    async with peer_of(serve) as peer:
+        with pytest.raises(PeerError, match="closed"):
+            await ask(peer)
+        assert await ask(peer) == "version 1"
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(SIZE.pack(-5), id="impossible size"),
+        pytest.param(SIZE.pack(4) + SIZE.pack(77), id="another correlation id"),
+        pytest.param(SIZE.pack(5) + SIZE.pack(1) + b"\0", id="no message"),
+        pytest.param(SIZE.pack(0), id="no header"),
+    ],
+)
+async def test_what_is_no_answer_ends_the_connection(garbage: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer)
+        await read_request(reader)
+        writer.write(garbage)
+
+    async with peer_of(serve) as peer:
+        with pytest.raises(PeerError):
+            await ask(peer)
+
+
+async def test_an_answer_to_nothing_ends_the_connection() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer)
+        await answer(reader, writer)
+        await answered.wait()
+        writer.write(SIZE.pack(4) + SIZE.pack(9))
+
+    answered = asyncio.Event()
+    async with peer_of(serve) as peer:
+        assert await ask(peer) == "version 1"
+        answered.set()
+        link = peer._link
+        assert link is not None
+        await asyncio.wait_for(link.closed, TIMEOUT_MS / 1000)
+
+
+async def test_a_broker_that_does_not_tell_its_versions_is_of_no_use() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        key, version, correlation_id = await read_request(reader)
+        refusal = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        writer.write(encode_response(key, version, correlation_id, refusal))
+
+    async with peer_of(serve) as peer:
+        with pytest.raises(PeerError, match="versions"):
+            await ask(peer)
+
+
+async def test_who_waits_can_be_interrupted() -> None:
+    asked = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer)
+        await read_request(reader)
+        asked.set()
+
+    async with peer_of(serve) as peer:
+        waiting = asyncio.create_task(ask(peer))
+        await asked.wait()
+        peer.interrupt()
+        with pytest.raises(PeerError, match="given up"):
+            await waiting
+
+
+async def test_a_request_that_is_cancelled_leaves_no_answer_for_the_next() -> None:
+    connections = 0
+    asked = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await greet(reader, writer)
+        if connections > 1:
+            await answer(reader, writer)
+        else:
+            await read_request(reader)
+            asked.set()
+
+    async with peer_of(serve) as peer:
+        waiting = asyncio.create_task(ask(peer))
+        await asked.wait()
+        waiting.cancel()
+        assert await asyncio.gather(waiting, return_exceptions=True)
+        assert await ask(peer) == "version 1"
+    assert connections == 2

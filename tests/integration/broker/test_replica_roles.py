@@ -1,0 +1,165 @@
+"""What controllers may order, and what that does: LeaderAndIsr and StopReplica over sockets."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.config_keys.replication import ReplicationKeys
+from broker.metadata_cache import PartitionState, TopicState
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
+from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig, until
+
+KEYS = ReplicationKeys(replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100)
+OTHER_ID = TopicId(int=78)
+B1 = BrokerId(1)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path, KEYS)
+    await rig.start(1, 2)
+    yield rig
+    await rig.stop()
+
+
+def codes(answers: list[LeaderAndIsrResponse]) -> list[int]:
+    return [each.error_code or each.topics[0].partition_errors[0].error_code for each in answers]
+
+
+def epoch(rig: Rig) -> int:
+    return rig.brokers[1].replica.leader_epoch
+
+
+async def test_an_older_controller_changes_nothing(rig: Rig) -> None:
+    await rig.order(1, isr=[1], controller_epoch=7, to=[1])
+    answers = await rig.order(2, isr=[2], controller_epoch=6, to=[1])
+    assert codes(answers) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert (epoch(rig), rig.brokers[1].replica.leader) == (1, 1)
+
+
+async def test_an_order_for_an_earlier_life_of_the_broker_changes_nothing(rig: Rig) -> None:
+    rig.brokers[1].replicas.on_registered(50)
+    answers = await rig.order(1, isr=[1], broker_epoch=49, to=[1])
+    assert codes(answers) == [ErrorCode.STALE_BROKER_EPOCH]
+    assert list(rig.brokers[1].replicas) == []
+    assert codes(await rig.order(1, isr=[1], broker_epoch=50, to=[1])) == [ErrorCode.NONE]
+
+
+async def test_a_leadership_is_obeyed_once(rig: Rig) -> None:
+    await rig.order(1, isr=[1], to=[1])
+    again = await rig.order(1, isr=[1], to=[1], is_repeated=True)
+    assert codes(again) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert rig.brokers[1].replica.leadership is not None
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "replicas", "code"),
+    [
+        pytest.param(2, [2], [2], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, id="no replica"),
+        pytest.param(1, [2], [1, 2], ErrorCode.INVALID_REQUEST, id="leader out of sync"),
+    ],
+)
+async def test_an_order_that_makes_no_sense_is_refused(
+    rig: Rig, leader: int, isr: list[int], replicas: list[int], code: ErrorCode
+) -> None:
+    assert codes(await rig.order(leader, isr=isr, replicas=replicas, to=[1])) == [code]
+    assert list(rig.brokers[1].logs) == []
+
+
+async def test_another_topic_of_the_same_name_is_refused_while_this_one_is_served(
+    rig: Rig,
+) -> None:
+    await rig.order(1, isr=[1], to=[1])
+    rig.topic_id = OTHER_ID
+    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    assert rig.brokers[1].replica.topic_id == TOPIC_ID
+
+
+async def test_after_a_restart_the_records_of_a_former_topic_are_set_aside(rig: Rig) -> None:
+    await rig.order(1, isr=[1], to=[1])
+    await rig.brokers[1].produce(b"old")
+    await rig.stop(1)
+    await rig.start(1)
+    rig.topic_id = OTHER_ID
+    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE]
+    assert rig.brokers[1].replica.log.log_end_offset == 0
+    [stray] = rig.brokers[1].directory.glob("*-stray")
+    assert stray.name.startswith(f"{PARTITION}.")
+
+
+async def test_what_the_first_order_of_a_registration_leaves_out_is_a_stray(rig: Rig) -> None:
+    await rig.order(1, isr=[1], to=[1], partitions=[0, 1, 2])
+    known = PartitionState(
+        index=1, leader=B1, leader_epoch=LeaderEpoch(1), replicas=(B1,), isr=(B1,)
+    )
+    topic = TopicState(name=TOPIC, topic_id=TOPIC_ID, partitions={1: known})
+    rig.brokers[1].metadata.put_topics([topic])
+    rig.brokers[1].replicas.on_registered(50)
+    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    held = {each.topic_partition.partition for each in rig.brokers[1].replicas}
+    assert held == {0, 1}, "one is ordered, one the metadata knows to be ours"
+    assert len(list(rig.brokers[1].directory.glob("orders-2.*-stray"))) == 1
+    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    assert len(list(rig.brokers[1].replicas)) == 2, "later orders name only what changes"
+
+
+async def test_a_stopped_replica_neither_leads_nor_follows(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2], replicas=[1, 2])
+    await rig.brokers[1].produce(b"a")
+    assert await rig.stop_replica(1, deletes=False) is ErrorCode.NONE
+    assert (await rig.brokers[1].produce(b"b"))[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.brokers[1].records() == rig.brokers[2].records()
+    assert codes(await rig.order(2, isr=[2], replicas=[1, 2])) == [0, 0]
+    await rig.brokers[2].produce(b"c")
+    await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
+
+
+async def test_a_deleted_replica_is_gone(rig: Rig) -> None:
+    await rig.order(1, isr=[1], to=[1])
+    assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE
+    assert list(rig.brokers[1].logs) == []
+    assert (await rig.brokers[1].produce(b"a"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE, "again, it is gone"
+
+
+async def test_a_stop_for_an_older_leadership_is_refused_but_not_a_deletion(rig: Rig) -> None:
+    await rig.order(1, isr=[1], to=[1])
+    await rig.order(1, isr=[1], to=[1])
+    refused = await rig.stop_replica(1, deletes=True, leader_epoch=1)
+    assert refused is ErrorCode.FENCED_LEADER_EPOCH
+    assert await rig.stop_replica(1, deletes=True, leader_epoch=-2) is ErrorCode.NONE
+
+
+async def test_partitions_of_a_failed_log_dir_are_told_apart(rig: Rig) -> None:
+    await rig.order(1, isr=[1], to=[1])
+    broker = rig.brokers[1]
+    assert broker.replicas.on_directory_failed(broker.directory) == {PARTITION}
+    assert (await broker.produce(b"a"))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+    assert await rig.stop_replica(1, deletes=True) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, TopicPartition]] = []
+
+    def on_become_leader(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
+        self.heard.append((f"leads in {leader_epoch}", topic_partition))
+
+    def on_resign(self, topic_partition: TopicPartition) -> None:
+        self.heard.append(("resigns", topic_partition))
+
+
+async def test_listeners_hear_what_this_broker_leads(rig: Rig) -> None:
+    listener = Listener()
+    rig.brokers[1].replicas.add_leadership_listener(listener)
+    await rig.order(1, isr=[1, 2], replicas=[1, 2])
+    await rig.order(2, isr=[1, 2], replicas=[1, 2])
+    await rig.order(1, isr=[1, 2], replicas=[1, 2])
+    await rig.stop_replica(1, deletes=True)
+    assert [what for what, _ in listener.heard] == [
+        "leads in 1", "resigns", "leads in 3", "resigns",
+    ]  # fmt: skip
+    assert {partition for _, partition in listener.heard} == {PARTITION}

@@ -16,7 +16,7 @@ help:  ## Show this list.
 
 setup: $(READY)  ## Make .venv and install everything that the other targets need.
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py kafkawire/*.pyx)
+$(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py kafkawire/*.pyx kafkawire/*.pxd)
 	@sh scripts/setup.sh $(VENV)
 	@touch $@
 

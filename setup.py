@@ -13,7 +13,7 @@ except ImportError:
 else:
     modules = [
         Extension(f"kafkawire.{name}", [f"kafkawire/{name}.pyx"], depends=["kafkawire/_walk.pxd"])
-        for name in ("_records", "_compaction")
+        for name in ("_records", "_compaction", "_columns")
     ]
     extensions = cythonize(modules, build_dir="build/cython", quiet=True)
     for extension in extensions:

@@ -39,6 +39,18 @@ print("\n".join(project["build-system"]["requires"]))
 PYTHON
 }
 
+# Only the audits need it: without Java everything else works, and their tests are skipped.
+install_java() {
+    if command -v java >/dev/null 2>&1; then
+        return
+    fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        echo "Installing openjdk-17-jre-headless, which the Spark audits need."
+        apt-get install -y -q openjdk-17-jre-headless >/dev/null 2>&1 && return
+    fi
+    echo "make: Java was not found, so audits will not run; install it (Debian: apt install openjdk-17-jre-headless)." >&2
+}
+
 if ! is_usable "$venv/bin/python"; then
     python=$(find_python)
     require_venv_module "$python"
@@ -54,4 +66,5 @@ install() {
 # The build's own needs come from the same list of versions, hence no isolated build.
 build_requirements >"$venv/build-requirements.txt"
 install --requirement "$venv/build-requirements.txt"
-install --no-build-isolation --editable ".[dev]"
+install --no-build-isolation --editable ".[dev,analytics]"
+install_java

@@ -9,6 +9,7 @@ import sys
 import typer
 
 from ottla.cli.commands import (
+    audit,
     broker,
     cluster,
     configs,
@@ -40,6 +41,7 @@ def make_app() -> typer.Typer:
     app.command("produce")(produce.produce)
     app.command("consume")(consume.consume)
     app.add_typer(logs.app, name="logs")
+    app.command("audit")(audit.audit)
     app.command("version")(version.version)
     return app
 

@@ -1,0 +1,68 @@
+"""Decision: the text of checkpoint files. `0`, the number of lines, then the lines.
+
+offset checkpoints:       `topic partition offset`
+leader-epoch-checkpoint:  `epoch start-offset`
+"""
+
+from typing import Final
+
+from analytics.finding import Check, Finding, Report
+from kafkawire.ids import TopicPartition
+
+VERSION: Final = "0"
+
+
+def read_offset_checkpoint(text: str, file: str, report: Report) -> dict[TopicPartition, int]:
+    """The offset of each partition; what does not follow the format is reported."""
+    offsets: dict[TopicPartition, int] = {}
+    for number, fields in _lines(text, file, 3, report):
+        partition = TopicPartition(fields[0], int(fields[1]))
+        if partition in offsets:
+            report(_bad(file, number, "each partition once", f"{partition} again"))
+        offsets[partition] = int(fields[2])
+    return offsets
+
+
+def read_epoch_checkpoint(text: str, file: str, report: Report) -> list[tuple[int, int, int]]:
+    """Tuples of line number, epoch and start offset; those that do not grow are reported."""
+    epochs: list[tuple[int, int, int]] = []
+    for number, fields in _lines(text, file, 2, report):
+        epoch, offset = int(fields[0]), int(fields[1])
+        if epochs and (epoch <= epochs[-1][1] or offset < epochs[-1][2]):
+            expected = f"beyond epoch {epochs[-1][1]} from {epochs[-1][2]}"
+            report(_bad(file, number, expected, f"epoch {epoch} from {offset}", offset))
+        epochs.append((number, epoch, offset))
+    return epochs
+
+
+def _lines(text: str, file: str, width: int, report: Report) -> list[tuple[int, list[str]]]:
+    lines = text.splitlines()
+    if not lines:
+        # Kafka makes the file with the partition, and writes it when there is something.
+        return []
+    if lines[0].strip() != VERSION:
+        report(_bad(file, 1, f"version {VERSION}", repr(lines[0][:40])))
+        return []
+    rows = [(number, line.split()) for number, line in enumerate(lines[2:], 3) if line.strip()]
+    stated = lines[1].strip() if len(lines) > 1 else "none"
+    if stated != str(len(rows)):
+        report(_bad(file, 2, f"{len(rows)} lines", stated[:40]))
+    good = []
+    for number, fields in rows:
+        if len(fields) == width and all(field.isdecimal() for field in fields[-2:]):
+            good.append((number, fields))
+        else:
+            report(_bad(file, number, f"{width} fields", repr(" ".join(fields)[:80])))
+    return good
+
+
+def _bad(file: str, line: int, expected: str, found: str, offset: int | None = None) -> Finding:
+    return Finding(
+        check=Check.CHECKPOINTS,
+        what="bad_checkpoint_line",
+        file=file,
+        position=line,
+        offset=offset,
+        expected=expected,
+        found=found,
+    )

@@ -1,0 +1,64 @@
+"""Decision: S1, each batch against itself: checksum, records, what the header says of them."""
+
+from analytics.batch_walk import Batch, SoundBatch
+from analytics.finding import Check, Finding, Report
+from kafkawire.columns_scanner import SectionSurvey, survey_section
+from kafkawire.compression import MAX_DECOMPRESSED_BYTES
+from kafkawire.errors import CorruptBatchError
+from kafkawire.records import TimestampType, crc_matches
+from kafkawire.records_read import record_section
+
+
+class BatchCheck:
+    """The batches of one file, checked one by one."""
+
+    def __init__(self, file: str, report: Report) -> None:
+        self._file = file
+        self._report = report
+
+    def open(self, batch: Batch) -> SoundBatch | None:
+        """The batch with its records, decompressed; None if they cannot be trusted."""
+        header = batch.header
+        if not crc_matches(batch.data, header):
+            found = "other bytes"
+            self._find("bad_crc", batch, f"the checksum {header.crc:#010x}", found)
+            return None
+        try:
+            section = memoryview(record_section(batch.data, header, MAX_DECOMPRESSED_BYTES))
+            survey = survey_section(
+                section, header.record_count, header.last_offset_delta, header.base_timestamp_ms
+            )
+        except CorruptBatchError as error:
+            expected = f"{header.record_count} records, codec {header.codec.name.lower()}"
+            self._find("bad_records", batch, expected, str(error))
+            return None
+        self._compare(batch, survey)
+        return SoundBatch(self._file, batch.position, header, batch.data, section, survey)
+
+    def _compare(self, batch: Batch, survey: SectionSurvey) -> None:
+        header = batch.header
+        if header.record_count > header.last_offset_delta + 1:
+            expected = f"at most {header.last_offset_delta + 1} records"
+            self._find("record_count", batch, expected, str(header.record_count))
+        elif survey.first_out_of_order >= 0:
+            expected = f"offsets that grow, up to {header.last_offset}"
+            self._find("record_offset", batch, expected, f"record {survey.first_out_of_order}")
+        if (
+            header.timestamp_type is TimestampType.CREATE_TIME
+            and survey.newest_timestamp_ms > header.max_timestamp_ms
+        ):
+            expected = f"nothing newer than {header.max_timestamp_ms} ms"
+            self._find("record_timestamp", batch, expected, f"{survey.newest_timestamp_ms} ms")
+
+    def _find(self, what: str, batch: Batch, expected: str, found: str) -> None:
+        self._report(
+            Finding(
+                check=Check.BATCHES,
+                what=what,
+                file=self._file,
+                position=batch.position,
+                offset=batch.header.base_offset,
+                expected=expected,
+                found=found,
+            )
+        )

@@ -1,0 +1,36 @@
+"""Decision: S7, log start <= high watermark <= end, recovery point <= end, cleaner <= active."""
+
+from analytics.file_name import CLEANER_POINT, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
+from analytics.finding import Check, Finding, Report
+from analytics.task import ReplicaFiles
+
+
+def check_checkpoints(replica: ReplicaFiles, log_end: int, folder: str, report: Report) -> None:
+    """Report checkpoints of one replica that contradict its log or each other."""
+
+    def find(file: str, offset: int, expected: str) -> None:
+        report(
+            Finding(
+                check=Check.CHECKPOINTS,
+                what="checkpoint_beyond",
+                file=f"{folder}/{file}",
+                offset=offset,
+                expected=expected,
+                found=str(offset),
+            )
+        )
+
+    for file, offset in (
+        (LOG_START, replica.log_start),
+        (RECOVERY_POINT, replica.recovery_point),
+        (HIGH_WATERMARK, replica.high_watermark),
+    ):
+        if offset is not None and offset > log_end:
+            find(file, offset, f"at most the log's end {log_end}")
+    start, watermark = replica.log_start or 0, replica.high_watermark
+    if watermark is not None and watermark < min(start, log_end):
+        find(HIGH_WATERMARK, watermark, f"at least the log's start {start}")
+    active = replica.segments[-1].base_offset if replica.segments else log_end
+    if replica.cleaner_point is not None and replica.cleaner_point > active:
+        expected = f"at most the active segment's first offset {active}"
+        find(CLEANER_POINT, replica.cleaner_point, expected)

@@ -1,0 +1,52 @@
+"""Decision: S17, what a log costs and what compaction would give back. A report, not a check."""
+
+from typing import Any
+
+from analytics.batch_walk import SoundBatch
+from kafkawire.columns_scanner import KeyTable
+
+
+class CostCount:
+    """An observer that counts keys over all of a log."""
+
+    def __init__(self, table: KeyTable, cleaned_until: int, *, with_whole: bool) -> None:
+        """`with_whole` counts what does not depend on keys too; one shard of several does."""
+        self.table = table
+        self._cleaned_until = cleaned_until
+        self._with_whole = with_whole
+        self._dirty_bytes = 0
+        self._tombstones = 0
+        self._without_key = 0
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `analytics.log_scan.Observer`."""
+        header = batch.header
+        if self._with_whole and header.base_offset >= self._cleaned_until:
+            self._dirty_bytes += header.size_bytes
+        if header.is_control:
+            return
+        self._tombstones += batch.survey.tombstones
+        self._without_key += batch.survey.without_key
+        self.table.note(
+            batch.section,
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp_ms,
+            None,
+            2**63 - 1,
+        )
+
+    def summary(self, hot_keys: list[dict[str, Any]]) -> dict[str, Any]:
+        """The figures for a report; record bytes are counted before compression."""
+        table = self.table
+        return {
+            "keys": table.key_count,
+            "keyed_records": table.record_count,
+            "duplicates": table.repeat_count,
+            "reclaimable_bytes": table.superseded_bytes,
+            "records_per_key": table.histogram(),
+            "tombstones": self._tombstones,
+            "without_key": self._without_key,
+            "dirty_bytes": self._dirty_bytes,
+            "hot_keys": hot_keys,
+        }

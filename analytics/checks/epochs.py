@@ -1,0 +1,91 @@
+"""Decision: S3, leader epochs never go back, and change where the epoch checkpoint says.
+
+Where a log was cleaned, the batches that began an epoch may be gone: so each batch has to lie
+within the range that the checkpoint gives its epoch, and need not begin it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analytics.finding import Check, Finding, Report
+from kafkawire.records import BatchHeader
+
+
+@dataclass(slots=True)
+class _Run:
+    """Batches of one epoch, one after the other."""
+
+    epoch: int
+    first_offset: int
+    last_offset: int
+    file: str
+    position: int
+
+
+class EpochCheck:
+    """The batches of one log in the order of its files."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._runs: list[_Run] = []
+
+    @property
+    def epoch_count(self) -> int:
+        """How many epochs the batches have."""
+        return len(self._runs)
+
+    def check(self, file: str, position: int, header: BatchHeader) -> None:
+        """Report a sound batch whose epoch is below that of one before it."""
+        epoch, runs = header.leader_epoch, self._runs
+        if runs and epoch == runs[-1].epoch:
+            runs[-1].last_offset = header.last_offset
+        elif runs and epoch < runs[-1].epoch:
+            expected = f"epoch {runs[-1].epoch} or later"
+            offset = header.base_offset
+            self._find("epoch_back", file, position, offset, expected, f"epoch {epoch}")
+        else:
+            offset, last = header.base_offset, header.last_offset
+            runs.append(_Run(epoch, offset, last, file, position))
+
+    def compare(
+        self, checkpoint: Sequence[tuple[int, int, int]], file: str, log_end_offset: int
+    ) -> None:
+        """Report where the batches and the checkpoint's (line, epoch, start) disagree.
+
+        The checkpoint begins at the log start, so what stands before its first entry says nothing.
+        """
+        starts = [start for _, _, start in checkpoint]
+        for run in self._runs:
+            first = bisect_right(starts, run.first_offset) - 1
+            last = bisect_right(starts, run.last_offset) - 1
+            found = f"epoch {run.epoch}"
+            if first >= 0 and checkpoint[first][1] != run.epoch:
+                expected = f"epoch {checkpoint[first][1]}, by the checkpoint"
+                place = run.file, run.position, run.first_offset
+                self._find("epoch_start", *place, expected, found)
+            elif last > first:
+                line, epoch, start = checkpoint[first + 1]
+                expected = f"a start behind {run.last_offset}, where epoch {run.epoch} ends"
+                found = f"epoch {epoch} from {start}"
+                self._find("epoch_start", file, line, start, expected, found)
+        for line, epoch, start in checkpoint:
+            if start > log_end_offset:
+                expected = f"a start up to the log's end {log_end_offset}"
+                found = f"epoch {epoch} from {start}"
+                self._find("epoch_beyond", file, line, start, expected, found)
+
+    def _find(
+        self, what: str, file: str, position: int, offset: int, expected: str, found: str
+    ) -> None:
+        self._report(
+            Finding(
+                check=Check.EPOCHS,
+                what=what,
+                file=file,
+                position=position,
+                offset=offset,
+                expected=expected,
+                found=found,
+            )
+        )

@@ -1,0 +1,39 @@
+"""Decision: the fixed-size entries of an index file; an active one is zero behind its entries."""
+
+from struct import Struct
+
+from analytics.finding import Check, Finding, Report
+
+
+def read_entries(
+    data: bytes, layout: Struct, file: str, check: Check, report: Report
+) -> list[tuple[int, int]]:
+    """The entries in front of the padding; a cut entry, or one behind the padding, is reported."""
+
+    def find(what: str, position: int, expected: str, found: str) -> None:
+        report(
+            Finding(
+                check=check,
+                what=what,
+                file=file,
+                position=position,
+                expected=expected,
+                found=found,
+            )
+        )
+
+    whole = len(data) - len(data) % layout.size
+    if whole < len(data):
+        expected = f"entries of {layout.size} bytes"
+        find("index_cut", whole, expected, f"{len(data) - whole} bytes more")
+    # Found in C: the index of an active segment has a million bytes of padding.
+    used = len(data[:whole].rstrip(b"\0"))
+    count = -(-used // layout.size)
+    entries = [(first, second) for first, second in layout.iter_unpack(data[: count * layout.size])]
+    if (0, 0) in entries:
+        first_unused = entries.index((0, 0))
+        if first_unused or count > 1:
+            position = first_unused * layout.size
+            find("index_hole", position, "entries without a hole", "an entry that is all zero")
+        return entries[:first_unused]
+    return entries

@@ -1,0 +1,85 @@
+"""Decision: S5, every entry of a `.index` leads to where its offset is found by scanning on.
+
+Two shapes do: one entry per batch, naming its last offset (ours, and Kafka's from 4.0 on), and one
+per append, whose offset is the last of some later batch before the next entry (Kafka up to 3.9,
+where a follower or the cleaner appends many batches at once). The second is accepted unless strict.
+
+Source: KAFKA-806.
+"""
+
+from struct import Struct
+from typing import Final
+
+from analytics.checks.index_bytes import read_entries
+from analytics.finding import Check, Finding, Report
+from analytics.segment_columns import SegmentColumns
+
+ENTRY: Final = Struct(">ii")
+PER_BATCH: Final = "per batch"
+PER_APPEND: Final = "per append"
+
+
+def check_offset_index(
+    data: bytes, file: str, segment: SegmentColumns, report: Report, *, is_strict: bool = False
+) -> str:
+    """Report the entries that lead astray; return the shape of the others."""
+
+    def find(what: str, slot: int, offset: int, expected: str, found: str) -> None:
+        report(
+            Finding(
+                check=Check.OFFSET_INDEX,
+                what=what,
+                file=file,
+                position=slot * ENTRY.size,
+                offset=offset,
+                expected=expected,
+                found=found,
+            )
+        )
+
+    shape = PER_BATCH
+    entries = read_entries(data, ENTRY, file, Check.OFFSET_INDEX, report)
+    before_offset, before_position = -1, -1
+    for slot, (relative, position) in enumerate(entries):
+        offset = segment.base_offset + relative
+        if offset <= before_offset or position <= before_position:
+            expected = f"beyond offset {before_offset} at byte {before_position}"
+            find(
+                "index_not_increasing", slot, offset, expected, f"offset {offset}, byte {position}"
+            )
+            continue
+        before_offset, before_position = offset, position
+        batch = segment.batch_at(position)
+        if batch is None and _is_excused(segment, position):
+            continue
+        if batch is None:
+            find("index_position", slot, offset, "the first byte of a batch", f"byte {position}")
+            continue
+        last_offset = segment.last_offsets[batch]
+        if last_offset == offset:
+            continue
+        end = entries[slot + 1][1] if slot + 1 < len(entries) else segment.end_position
+        if not is_strict and _is_last_of_some(segment, offset, batch, end):
+            shape = PER_APPEND
+        elif not (segment.damaged_positions and segment.batch_with(offset) is None):
+            # Else it names the end of a batch that is damaged, which is reported already.
+            find("index_offset", slot, offset, f"offset {last_offset}", f"offset {offset}")
+    return shape
+
+
+def _is_last_of_some(segment: SegmentColumns, offset: int, first: int, end_position: int) -> bool:
+    """Whether `offset` is the last of a batch from the slot `first` on, before `end_position`."""
+    batch = segment.batch_with(offset)
+    return (
+        batch is not None
+        and batch > first
+        and segment.last_offsets[batch] == offset
+        and segment.positions[batch] < end_position
+    )
+
+
+def _is_excused(segment: SegmentColumns, position: int) -> bool:
+    """Whether a damage that is reported already hides what stands at `position`."""
+    if position in segment.damaged_positions:
+        return True
+    return bool(segment.damaged_positions) and position >= segment.end_position

@@ -1,0 +1,95 @@
+"""Decision: S2, offsets only grow; a gap stands only where compaction has been.
+
+A damaged batch's own words count for nothing: the check goes on behind it with what the next sound
+one says.
+"""
+
+from typing import Final
+
+from analytics.finding import Check, Finding, Report
+from kafkawire.records import BatchHeader
+
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+class OffsetCheck:
+    """The batches of one log in the order of its files."""
+
+    def __init__(self, report: Report, cleaned_until: int | None) -> None:
+        """`cleaned_until` ends the part where gaps may be; None if that is not known."""
+        self._report = report
+        self._cleaned_until = cleaned_until
+        self._file = ""
+        self._segment_base = 0
+        self.next_offset: int | None = None
+        self._is_gap_excused = True
+        self.damaged: list[tuple[int, int]] = []
+        """Ranges of offsets (inclusive) that may stand in what could not be read."""
+
+    def begin_segment(self, base_offset: int, file: str) -> None:
+        """Go on with the next file, named by `base_offset`."""
+        self._file = file
+        self._segment_base = base_offset
+        reached = self.next_offset
+        if reached is not None and base_offset < reached:
+            self._find("segment_overlap", 0, base_offset, f"{reached} or more", str(base_offset))
+        elif reached is not None:
+            self._check_gap(0, reached, base_offset)
+        if reached is None or base_offset > reached:
+            self.next_offset = base_offset
+
+    def check(self, position: int, header: BatchHeader) -> None:
+        """Report a sound batch that stands at a wrong place."""
+        reached = self.next_offset or 0
+        first, last = header.base_offset, header.last_offset
+        if first < self._segment_base:
+            expected = f"{self._segment_base} or more, by the file's name"
+            self._find("offset_below_segment", position, first, expected, str(first))
+        elif first < reached:
+            self._find("offset_overlap", position, first, f"{reached} or more", f"{first}..{last}")
+        elif last - self._segment_base > MAX_RELATIVE_OFFSET:
+            expected = f"at most {MAX_RELATIVE_OFFSET} beyond {self._segment_base}"
+            self._find("offset_too_far", position, first, expected, str(last))
+            self._is_gap_excused = True
+            return
+        else:
+            self._check_gap(position, reached, first)
+        self.next_offset = max(reached, last + 1)
+
+    def skip_damage(self) -> None:
+        """Note that something unreadable stands here, so that the next gap says nothing."""
+        self._is_gap_excused = True
+        reached = self.next_offset or 0
+        if not self.damaged or self.damaged[-1][1] >= 0:
+            self.damaged.append((reached, -1))
+
+    def finish(self, end_offset: int) -> None:
+        """Close the range of a damage that reaches to the end of the log."""
+        if self.damaged and self.damaged[-1][1] < 0:
+            self.damaged[-1] = (self.damaged[-1][0], end_offset)
+
+    def is_damaged(self, offset: int) -> bool:
+        """Whether `offset` may stand in what could not be read."""
+        return any(first <= offset <= last for first, last in self.damaged)
+
+    def _check_gap(self, position: int, reached: int, first: int) -> None:
+        if first > reached and self.damaged and self.damaged[-1][1] < 0:
+            self.damaged[-1] = (self.damaged[-1][0], first - 1)
+        is_cleaned = self._cleaned_until is None or reached < self._cleaned_until
+        if first > reached and not is_cleaned and not self._is_gap_excused:
+            self._find("offset_gap", position, first, f"offset {reached}", f"offset {first}")
+        if first > reached or position:
+            self._is_gap_excused = False
+
+    def _find(self, what: str, position: int, offset: int, expected: str, found: str) -> None:
+        self._report(
+            Finding(
+                check=Check.OFFSETS,
+                what=what,
+                file=self._file,
+                position=position,
+                offset=offset,
+                expected=expected,
+                found=found,
+            )
+        )

@@ -1,0 +1,190 @@
+"""Decision: S9, what compaction had to keep is there, and nothing else is.
+
+A table of the reference (an uncompacted replica, a producer's ledger, an earlier snapshot) knows
+the last record of each key. In the compacted log each such record is at its offset with its value;
+a tombstone may be gone once its time is over; below the cleaner's point no record is left whose
+key has a later one there.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from analytics.batch_walk import SoundBatch
+from analytics.checks.uniqueness import ReadRecord, show_key
+from analytics.finding import Check, Finding, Report, Severity
+from kafkawire.columns_scanner import KeyTable, Mismatch
+from kafkawire.records import BatchHeader, TimestampType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Between which offsets a reference can judge a log."""
+
+    start: int
+    """Below, the reference knows nothing (inclusive)."""
+    end: int
+    """From here on, the reference knows nothing."""
+    log_start: int
+    """Below, the log under audit need hold nothing."""
+    cleaned_until: int
+    """From here on, compaction has not chosen yet."""
+
+
+class ReferenceTable:
+    """An observer of the reference log that keeps the last record of each key."""
+
+    def __init__(
+        self, table: KeyTable, end_offset: int, aborted: Iterable[tuple[int, int, int]]
+    ) -> None:
+        """`aborted` are (producer id, first offset, last offset) of aborted transactions."""
+        self.table = table
+        self._end_offset = end_offset
+        self._aborted = list(aborted)
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `analytics.log_scan.Observer`."""
+        header = batch.header
+        if header.is_control or header.base_offset >= self._end_offset:
+            return
+        if header.is_transactional and is_aborted(header, self._aborted):
+            return
+        append_ms = (
+            header.max_timestamp_ms
+            if header.timestamp_type is TimestampType.LOG_APPEND_TIME
+            else None
+        )
+        self.table.note(
+            batch.section,
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp_ms,
+            append_ms,
+            self._end_offset,
+        )
+
+
+def is_aborted(header: BatchHeader, aborted: Iterable[tuple[int, int, int]]) -> bool:
+    """Whether a transactional batch belongs to one of the `aborted` transactions."""
+    return any(
+        producer_id == header.producer_id and first <= header.base_offset <= last
+        for producer_id, first, last in aborted
+    )
+
+
+_MATCH_LIMIT: Final = 1 << 20
+
+
+class PreservationCheck:
+    """An observer of the log under audit that holds it against a reference's table."""
+
+    def __init__(self, table: KeyTable, bounds: Bounds, limit: int, report: Report) -> None:
+        self._table = table
+        self._bounds = bounds
+        self._limit = limit
+        self._report = report
+        self._mismatches: list[tuple[int, int, int]] = []
+        self.unlisted = 0
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `analytics.log_scan.Observer`."""
+        header, bounds = batch.header, self._bounds
+        if header.is_control:
+            return
+        found = self._table.match(
+            batch.section,
+            header.record_count,
+            header.base_offset,
+            bounds.start,
+            bounds.end,
+            bounds.cleaned_until,
+            _MATCH_LIMIT,
+        )
+        if found and len(self._mismatches) < self._limit:
+            self._mismatches += found
+        else:
+            self.unlisted += len(found)
+
+    def finish(
+        self,
+        *,
+        read: ReadRecord,
+        read_reference: ReadRecord,
+        place_of: Callable[[int], tuple[str, int]],
+        is_damaged: Callable[[int], bool],
+        tombstones_after_ms: int,
+        is_decided: bool = True,
+    ) -> None:
+        """Report what is missing, changed or should be gone.
+
+        Without `is_decided`, a key may have been deleted since the reference was taken: what is
+        missing is then a warning.
+        """
+        lost = {
+            offset: is_tombstone
+            for offset, _, is_tombstone in self._table.unseen(tombstones_after_ms, self._limit * 4)
+            if max(self._bounds.log_start, self._bounds.start) <= offset < self._bounds.end
+            and not is_damaged(offset)
+        }
+        for kind, offset, last in self._mismatches:
+            self._judge(kind, offset, last, lost, read, place_of)
+        for offset, is_tombstone in sorted(lost.items()):
+            record = read_reference(offset)
+            key = "a key" if record is None else f"key {show_key(record[0])}"
+            what = "tombstone_gone_early" if is_tombstone else "lost_key"
+            check = Check.TOMBSTONES if is_tombstone else Check.PRESERVATION
+            expected = f"the last {'tombstone' if is_tombstone else 'value'} of {key}"
+            severity = Severity.ERROR if is_decided else Severity.WARNING
+            self._find(what, offset, expected, "no record", place_of, check, severity)
+
+    def _judge(
+        self,
+        kind: int,
+        offset: int,
+        last: int,
+        lost: dict[int, bool],
+        read: ReadRecord,
+        place_of: Callable[[int], tuple[str, int]],
+    ) -> None:
+        record = read(offset)
+        key = "its key" if record is None else f"key {show_key(record[0])}"
+        is_last_kept = record is not None and self._table.is_seen(record[0])
+        if kind == Mismatch.OTHER_VALUE:
+            expected = f"the reference's value of {key}"
+            self._find("changed_value", offset, expected, "another value", place_of)
+        elif kind == Mismatch.OLDER and not is_last_kept:
+            lost.pop(last, None)
+            expected = f"{key} at offset {last}, its last record"
+            self._find("stale_value", offset, expected, f"an older record at {offset}", place_of)
+        elif kind == Mismatch.NEWER and not is_last_kept:
+            lost.pop(last, None)
+            expected = f"{key} at offset {last}"
+            self._find("moved_record", offset, expected, f"its record at {offset}", place_of)
+        elif kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY):
+            expected = f"no record of {key} at this offset"
+            self._find("unknown_record", offset, expected, "one that nobody wrote", place_of)
+        # An older record beside its key's last one is a duplicate: S8 names it.
+
+    def _find(
+        self,
+        what: str,
+        offset: int,
+        expected: str,
+        found: str,
+        place_of: Callable[[int], tuple[str, int]],
+        check: Check = Check.PRESERVATION,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        file, position = place_of(offset)
+        self._report(
+            Finding(
+                check=check,
+                what=what,
+                file=file,
+                position=position,
+                offset=offset,
+                expected=expected,
+                found=found,
+                severity=severity,
+            )
+        )

@@ -1,0 +1,68 @@
+"""Decision: S6, every entry of a `.timeindex` is the running maximum up to its offset.
+
+Timestamps grow strictly, offsets do not go back, and the last entry of a segment that is no longer
+written holds the segment's maximum.
+"""
+
+from struct import Struct
+from typing import Final
+
+from analytics.checks.index_bytes import read_entries
+from analytics.finding import Check, Finding, Report
+from analytics.segment_columns import SegmentColumns
+
+ENTRY: Final = Struct(">qi")
+
+
+def check_time_index(
+    data: bytes, file: str, segment: SegmentColumns, report: Report, *, is_active: bool
+) -> None:
+    """Report the entries that would lead a search by time astray."""
+
+    def find(what: str, slot: int, offset: int | None, expected: str, found: str) -> None:
+        report(
+            Finding(
+                check=Check.TIME_INDEX,
+                what=what,
+                file=file,
+                position=slot * ENTRY.size,
+                offset=offset,
+                expected=expected,
+                found=found,
+            )
+        )
+
+    damaged_from = segment.damaged_from
+    entries = read_entries(data, ENTRY, file, Check.TIME_INDEX, report)
+    before_ms, before_offset = -1, -1
+    is_in_order = True
+    for slot, (timestamp_ms, relative) in enumerate(entries):
+        offset = segment.base_offset + relative
+        if timestamp_ms <= before_ms or offset < before_offset:
+            expected = f"beyond {before_ms} ms at offset {before_offset}"
+            find("time_not_increasing", slot, offset, expected, f"{timestamp_ms} ms at {offset}")
+            is_in_order = False
+            continue
+        before_ms, before_offset = timestamp_ms, offset
+        batch = segment.batch_with(offset)
+        if batch is None:
+            if damaged_from is None:
+                find("time_offset", slot, offset, "an offset of the segment", str(offset))
+        elif damaged_from is not None and segment.positions[batch] > damaged_from:
+            # The maximum may stand in what is damaged.
+            continue
+        elif segment.newest_so_far[batch] != timestamp_ms:
+            expected = f"{segment.newest_so_far[batch]} ms, the newest up to there"
+            find("time_maximum", slot, offset, expected, f"{timestamp_ms} ms")
+            is_in_order = False
+        elif batch and segment.newest_so_far[batch - 1] >= timestamp_ms:
+            first = segment.last_offsets[_first_that_reaches(segment, timestamp_ms)]
+            find("time_offset", slot, offset, f"offset {first}", f"offset {offset}")
+    newest = segment.newest_timestamp_ms
+    if damaged_from is None and is_in_order and not is_active and before_ms < newest:
+        found = f"{before_ms} ms" if entries else "no entry"
+        find("time_last_entry", len(entries), None, f"{newest} ms, the segment's newest", found)
+
+
+def _first_that_reaches(segment: SegmentColumns, timestamp_ms: int) -> int:
+    return next(slot for slot, newest in enumerate(segment.newest_so_far) if newest >= timestamp_ms)

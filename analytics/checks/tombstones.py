@@ -1,0 +1,97 @@
+"""Decision: S10 as one log alone shows it: tombstones that a cleaning had to remove and did not.
+
+A batch with tombstones that was cleaned once carries its delete horizon. A later cleaning rewrites
+the whole cleaned part; that one took place is proved by a horizon which it set: its own time plus
+`delete.retention.ms`. What is gone too early only a reference can tell: see `preservation`.
+
+Source: KIP-534.
+"""
+
+from dataclasses import dataclass
+
+from analytics.batch_walk import SoundBatch
+from analytics.finding import Check, Finding, Report, Severity
+from analytics.task import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A batch whose tombstones have their horizon."""
+
+    file: str
+    position: int
+    offset: int
+    horizon_ms: int
+
+
+class TombstoneCheck:
+    """An observer that remembers the oldest delete horizons of the cleaned part."""
+
+    def __init__(self, cleaned_until: int, rules: Rules, report: Report) -> None:
+        self._cleaned_until = cleaned_until
+        self._rules = rules
+        self._report = report
+        self._waiting: list[_Waiting] = []
+        self._last_cleaning_ms = -1
+        self.count = 0
+        """Tombstones in the cleaned part."""
+        self.horizons_ms: list[int] = []
+        """The horizon of each batch with tombstones, for a picture of their ages."""
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `analytics.log_scan.Observer`."""
+        header = batch.header
+        if header.last_offset >= self._cleaned_until:
+            return
+        self.count += batch.survey.tombstones
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is None:
+            return
+        self._last_cleaning_ms = max(
+            self._last_cleaning_ms, horizon_ms - self._rules.delete_retention_ms
+        )
+        if horizon_ms > self._rules.now_ms + self._rules.delete_retention_ms:
+            latest = self._rules.now_ms + self._rules.delete_retention_ms
+            self._find("horizon_in_future", batch, f"at most {latest} ms", f"{horizon_ms} ms")
+        elif batch.survey.tombstones:
+            self.horizons_ms.append(horizon_ms)
+            place = batch.file, batch.position, header.base_offset
+            self._waiting.append(_Waiting(*place, horizon_ms))
+
+    def finish(self) -> None:
+        """Report the tombstones whose horizon a cleaning has passed."""
+        for waiting in self._waiting:
+            age_ms = self._rules.now_ms - waiting.horizon_ms
+            if waiting.horizon_ms <= self._last_cleaning_ms:
+                found = f"still there, though a cleaning ran at {self._last_cleaning_ms} ms"
+                self._find_late(waiting, found, Severity.ERROR)
+            elif age_ms > self._rules.tombstone_grace_ms:
+                found = f"still there {age_ms} ms later"
+                self._find_late(waiting, found, Severity.WARNING)
+
+    def _find_late(self, waiting: _Waiting, found: str, severity: Severity) -> None:
+        self._report(
+            Finding(
+                check=Check.TOMBSTONES,
+                what="tombstone_kept_late",
+                file=waiting.file,
+                position=waiting.position,
+                offset=waiting.offset,
+                expected=f"gone with the first cleaning after {waiting.horizon_ms} ms",
+                found=found,
+                severity=severity,
+            )
+        )
+
+    def _find(self, what: str, batch: SoundBatch, expected: str, found: str) -> None:
+        self._report(
+            Finding(
+                check=Check.TOMBSTONES,
+                what=what,
+                file=batch.file,
+                position=batch.position,
+                offset=batch.header.base_offset,
+                expected=expected,
+                found=found,
+            )
+        )

@@ -1,0 +1,90 @@
+"""Decision: S8, below the cleaner's point each key has at most one record, and each record a key.
+
+Keys are first compared by a 128-bit hash; whoever has the log then confirms by bytes.
+"""
+
+from collections.abc import Callable
+
+from analytics.batch_walk import SoundBatch
+from analytics.finding import Check, Finding, Report
+from kafkawire.columns_scanner import KeyTable
+
+ReadRecord = Callable[[int], tuple[bytes, bytes | None] | None]
+"""Key and value of the record at an offset."""
+
+_SHOWN_KEY_BYTES = 60
+
+
+class UniquenessCheck:
+    """An observer that keeps the keys of the cleaned part of a log."""
+
+    def __init__(self, table: KeyTable, cleaned_until: int, limit: int, report: Report) -> None:
+        self.table = table
+        self._cleaned_until = cleaned_until
+        self._limit = limit
+        self._report = report
+        self._suspects: list[tuple[int, int]] = []
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `analytics.log_scan.Observer`."""
+        header = batch.header
+        if header.is_control or header.base_offset >= self._cleaned_until:
+            return
+        if batch.survey.without_key and header.last_offset < self._cleaned_until:
+            self._report(
+                Finding(
+                    check=Check.UNIQUENESS,
+                    what="no_key",
+                    file=batch.file,
+                    position=batch.position,
+                    offset=header.base_offset,
+                    expected="a key in every record that was cleaned",
+                    found=f"{batch.survey.without_key} without",
+                )
+            )
+        self._suspects += self.table.note(
+            batch.section,
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp_ms,
+            None,
+            self._cleaned_until,
+            self._limit - len(self._suspects),
+        )
+
+    def finish(self, read: ReadRecord, place_of: Callable[[int], tuple[str, int]]) -> None:
+        """Report the suspects whose keys have the same bytes."""
+        for earlier, later in self._suspects:
+            first, second = read(earlier), read(later)
+            if first is not None and second is not None and first[0] == second[0]:
+                file, position = place_of(earlier)
+                self._report(
+                    Finding(
+                        check=Check.UNIQUENESS,
+                        what="duplicate_key",
+                        file=file,
+                        position=position,
+                        offset=earlier,
+                        expected=f"key {show_key(first[0])} once, at offset {later}",
+                        found=f"also at offset {earlier}",
+                    )
+                )
+        unlisted = self.table.repeat_count - len(self._suspects)
+        if unlisted > 0:
+            file, position = place_of(self._suspects[-1][0])
+            self._report(
+                Finding(
+                    check=Check.UNIQUENESS,
+                    what="more_duplicate_keys",
+                    file=file,
+                    position=position,
+                    expected="each key once",
+                    found=f"{unlisted} more records of keys that have one already",
+                )
+            )
+
+
+def show_key(key: bytes) -> str:
+    """A key as a person can read it, cut where it is long."""
+    text = repr(key[:_SHOWN_KEY_BYTES])[1:]
+    return text if len(key) <= _SHOWN_KEY_BYTES else f"{text}... ({len(key)} bytes)"

@@ -1,0 +1,146 @@
+"""Composition: one pass over a replica's log, which feeds every check that wants to see batches.
+
+Memory: one chunk of a file, the columns of the batches seen so far (32 bytes a batch), and what the
+checks keep.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from analytics.batch_walk import Batch, Hole, SoundBatch, Walk
+from analytics.checks.batches import BatchCheck
+from analytics.checks.epochs import EpochCheck
+from analytics.checks.offsets import OffsetCheck
+from analytics.file_store import OpenFile
+from analytics.finding import Check, Finding, Report, Severity
+from analytics.segment_columns import SegmentColumns
+from analytics.task import ReplicaFiles, SegmentFiles
+from kafkawire.errors import CorruptBatchError
+from kafkawire.records import read_records
+
+
+class Observer(Protocol):
+    """A check that sees each sound batch of a log, in order."""
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """One more batch."""
+
+
+class LogScan:
+    """Walks the segments of one replica; afterwards holds what they were found to be."""
+
+    def __init__(self, files: ReplicaFiles, report: Report) -> None:
+        self.files = files
+        self._report = report
+        cleaned = (files.cleaner_point or 0) if files.has_checkpoints else None
+        self.offsets = OffsetCheck(report, cleaned)
+        self.epochs = EpochCheck(report)
+        self.segments: list[SegmentColumns] = []
+        self.batch_count = 0
+        self.record_count = 0
+
+    @property
+    def first_offset(self) -> int:
+        """Where the log begins, by its files and its checkpoint."""
+        base = self.files.segments[0].base_offset if self.files.segments else 0
+        return max(base, self.files.log_start or 0)
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset behind the last record, as far as the log could be read."""
+        return self.offsets.next_offset or 0
+
+    def run(self, observers: Sequence[Observer]) -> None:
+        """Read all segments; a file that cannot be read is a finding and leaves a hole."""
+        for files in self.files.segments:
+            is_last = files is self.files.segments[-1]
+            self._begin(files)
+            try:
+                with OpenFile(files.log) as source:
+                    self._walk(source, files, observers, is_last=is_last)
+            except OSError as error:
+                self.segments[-1].damage_at(0)
+                self.offsets.skip_damage()
+                self._report(unreadable(files.log, error))
+        self.offsets.finish(self.log_end_offset)
+
+    def _begin(self, files: SegmentFiles) -> None:
+        self.segments.append(SegmentColumns(files.base_offset, files.log))
+        self.offsets.begin_segment(files.base_offset, files.log)
+
+    def _walk(
+        self,
+        source: OpenFile,
+        files: SegmentFiles,
+        observers: Sequence[Observer],
+        *,
+        is_last: bool,
+    ) -> None:
+        columns = self.segments[-1]
+        check = BatchCheck(files.log, self._report)
+        walk = Walk(source, files.log, self._report, is_tail_allowed=is_last)
+        for item in walk.items():
+            if isinstance(item, Hole):
+                if not (item.is_tail and is_last):
+                    columns.damage_at(item.position)
+                    self.offsets.skip_damage()
+                continue
+            batch = check.open(item)
+            if batch is None:
+                columns.damage_at(item.position)
+                self.offsets.skip_damage()
+                continue
+            self.offsets.check(item.position, item.header)
+            self.epochs.check(files.log, item.position, item.header)
+            columns.add(item.position, item.header)
+            self.batch_count += 1
+            self.record_count += item.header.record_count
+            for observer in observers:
+                observer.on_batch(batch)
+        columns.end_position = walk.end_position
+
+    def place_of(self, offset: int) -> tuple[str, int]:
+        """The file and the position where the record of `offset` is, or would have to be."""
+        below = [each for each in self.segments if each.base_offset <= offset]
+        segment = below[-1] if below else self.segments[0]
+        slot = segment.first_behind(offset - 1)
+        positions = segment.positions
+        return segment.file, positions[slot] if slot < len(positions) else segment.end_position
+
+    def read_record(self, offset: int) -> tuple[bytes, bytes | None] | None:
+        """Key and value of the record at `offset`, None if there is none with a key."""
+        for segment in self.segments:
+            slot = segment.batch_with(offset)
+            if slot is not None:
+                return read_record(segment.file, segment.positions[slot], offset)
+        return None
+
+
+def read_record(file: str, position: int, offset: int) -> tuple[bytes, bytes | None] | None:
+    """Key and value of one record of the batch at `position`; None if it is not there any more."""
+    try:
+        with OpenFile(file) as source:
+            for item in Walk(source, file, lambda _: None).items(position, position + 1):
+                if isinstance(item, Batch):
+                    for record in read_records(item.data):
+                        if record.offset == offset and record.key is not None:
+                            return record.key, record.value
+    except (OSError, CorruptBatchError):
+        # It changed since it was walked: nothing can be confirmed.
+        return None
+    return None
+
+
+def unreadable(file: str, error: OSError) -> Finding:
+    """What is found where a file cannot be read; one that is gone was deleted meanwhile."""
+    is_gone = isinstance(error, FileNotFoundError)
+    return Finding(
+        check=Check.BATCHES,
+        what="file_vanished" if is_gone else "unreadable_file",
+        file=file,
+        expected="a file that can be read",
+        found="it was deleted or renamed since the directory was listed"
+        if is_gone
+        else (error.strerror or str(error)),
+        severity=Severity.WARNING if is_gone else Severity.ERROR,
+    )

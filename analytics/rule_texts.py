@@ -1,0 +1,37 @@
+"""Decision: rules as a user writes them, under the names that Kafka's configs have."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from analytics.task import Rules
+
+_FIELDS: Final = {
+    "now.ms": "now_ms",
+    "delete.retention.ms": "delete_retention_ms",
+    "tombstone.grace.ms": "tombstone_grace_ms",
+    "retention.ms": "retention_ms",
+    "retention.bytes": "retention_bytes",
+    "retention.slack.ms": "retention_slack_ms",
+    "transaction.timeout.ms": "transaction_timeout_ms",
+    "key.limit": "key_limit",
+    "finding.limit": "finding_limit",
+}
+
+
+def parse_rules(pairs: Sequence[str], *, is_strict: bool = False) -> Rules:
+    """The rules that `KEY=VALUE` pairs say; -1 means no limit, as in Kafka.
+
+    Raises:
+        ValueError: no such rule, or no number; the message says which there are.
+    """
+    values: dict[str, int | None] = {}
+    for pair in pairs:
+        key, _, text = pair.partition("=")
+        if key not in _FIELDS:
+            raise ValueError(f"{key!r} is no rule; there are {', '.join(_FIELDS)}")
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError(f"{pair!r}: {text!r} is no whole number") from None
+        values[_FIELDS[key]] = None if number < 0 else number
+    return Rules(is_strict=is_strict, **values)  # type: ignore[arg-type]

@@ -1,0 +1,138 @@
+"""Composition: one audit from directories to a verdict, on whichever Spark master.
+
+Partitions whose keys do not fit one table come back asking for shards and are run again, split.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from analytics.discovery import find_replicas, group_by_partition
+from analytics.errors import AuditError
+from analytics.finding import Finding
+from analytics.plan import Audit, plan_tasks, split_task
+from analytics.shipping import ship_modules
+from analytics.spark_audit import audit as audit_tasks
+from analytics.spark_audit import task_frame
+from analytics.spark_progress import shown_progress
+from analytics.spark_session import start_session
+from analytics.task import AuditTask, ReplicaFiles, Rules
+from analytics.verdict import Verdict, judge
+from kafkawire.ids import TopicPartition
+
+DEFAULT_MASTER: Final = "local[*]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to audit, against what, and where."""
+
+    audit: Audit
+    directories: Sequence[str]
+    against: str | None = None
+    master: str = DEFAULT_MASTER
+    rules: Rules = field(default_factory=Rules)
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What an audit found."""
+
+    verdict: Verdict
+    findings: list[dict[str, Any]]
+    summaries: list[dict[str, Any]]
+
+
+def run_audit(request: Request) -> Result:
+    """Run the audit; the Spark session stays, for another one in the same process.
+
+    Raises:
+        AuditError: it cannot run at all; the message is one sentence.
+    """
+    started = time.monotonic()
+    found: list[Finding] = []
+    groups = group_by_partition(_replicas(request.directories, found))
+    if not groups and not found:
+        names = ", ".join(request.directories)
+        raise AuditError(f"no partition was found in {names}; name a broker's log directory")
+    references = _references(request.against, found)
+    now_ms = request.rules.now_ms or int(time.time() * 1000)
+    rules = replace(request.rules, now_ms=now_ms)
+    tasks = plan_tasks(request.audit, groups, references, {}, rules)
+    session = start_session(request.master, request.settings)
+    if not request.master.startswith("local["):
+        ship_modules(session)
+    findings, summaries = _run(session, tasks)
+    findings = [finding.to_row() for finding in found] + findings
+    verdict = judge(str(request.audit), findings, summaries, time.monotonic() - started)
+    return Result(verdict=verdict, findings=findings, summaries=summaries)
+
+
+def _replicas(directories: Sequence[str], found: list[Finding]) -> list[ReplicaFiles]:
+    replicas: list[ReplicaFiles] = []
+    for directory in directories:
+        try:
+            replicas += find_replicas(directory, found.append)
+        except OSError as error:
+            raise AuditError(
+                f"{directory} cannot be listed: {error.strerror or error}; name a log directory"
+            ) from error
+    return replicas
+
+
+def _references(against: str | None, found: list[Finding]) -> dict[TopicPartition, ReplicaFiles]:
+    if against is None:
+        return {}
+    return {
+        partition: replicas[0]
+        for partition, replicas in group_by_partition(_replicas([against], found)).items()
+    }
+
+
+def _run(session: Any, tasks: list[AuditTask]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    findings: list[dict[str, Any]] = []
+    summaries: list[dict[str, Any]] = []
+    while tasks:
+        by_place = {_place_of(task): task for task in tasks}
+        with shown_progress(session):
+            rows = audit_tasks(task_frame(session, tasks)).toArrow().to_pylist()
+        texts = [json.loads(row["summary"]) for row in rows if row["summary"] is not None]
+        too_large = {_place(each) for each in texts if each.get("needs_shards")}
+        for row in rows:
+            text = row.pop("summary")
+            if text is None and (row["topic"], row["partition"], row["replica"]) not in too_large:
+                findings.append(row)
+        summaries += [each for each in texts if _place(each) not in too_large]
+        tasks = [part for place in sorted(too_large) for part in split_task(by_place[place])]
+    return findings, summaries
+
+
+def _place(summary: dict[str, Any]) -> tuple[str, int, str]:
+    return summary["topic"], summary["partition"], summary["replica"]
+
+
+def _place_of(task: AuditTask) -> tuple[str, int, str]:
+    first = task.replicas[0]
+    return first.topic, first.partition, first.replica
+
+
+def write_result(result: Result, folder: Path) -> None:
+    """Write findings as Parquet, the verdict as JSON, the report as one HTML page."""
+    import pyarrow
+    from pyarrow import parquet
+
+    from analytics.report.page import render_page
+    from analytics.spark_audit import arrow_schema
+
+    folder.mkdir(parents=True, exist_ok=True)
+    schema = arrow_schema(pyarrow)
+    table = pyarrow.Table.from_pylist(result.findings, schema=schema.remove(len(schema) - 1))
+    parquet.write_table(table, folder / "findings.parquet")
+    verdict = json.dumps(result.verdict.to_json() | {"summaries": result.summaries}, indent=2)
+    (folder / "verdict.json").write_text(verdict + "\n", encoding="utf-8")
+    page = render_page(result.verdict, result.findings, result.summaries)
+    (folder / "report.html").write_text(page, encoding="utf-8")

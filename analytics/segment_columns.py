@@ -1,0 +1,64 @@
+"""Decision: what a segment's batches say, in flat columns, for all checks that look things up."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from kafkawire.records import BatchHeader
+
+
+class SegmentColumns:
+    """Position, offsets and newest timestamp so far of every batch, in the order of the file."""
+
+    def __init__(self, base_offset: int, file: str) -> None:
+        self.base_offset = base_offset
+        self.file = file
+        # Flat columns: a segment of 1 GiB may hold a million batches.
+        self.positions = array("q")
+        self.base_offsets = array("q")
+        self.last_offsets = array("q")
+        self.newest_so_far = array("q")
+        self.end_position = 0
+        self.damaged_positions: set[int] = set()
+
+    def add(self, position: int, header: BatchHeader) -> None:
+        """Take over one more batch."""
+        newest = max(self.newest_timestamp_ms, header.max_timestamp_ms)
+        self.positions.append(position)
+        self.base_offsets.append(header.base_offset)
+        self.last_offsets.append(header.last_offset)
+        self.newest_so_far.append(newest)
+
+    @property
+    def newest_timestamp_ms(self) -> int:
+        """The largest timestamp of the segment, or -1."""
+        return self.newest_so_far[-1] if self.newest_so_far else -1
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last batch."""
+        return self.last_offsets[-1] + 1 if self.last_offsets else self.base_offset
+
+    def damage_at(self, position: int) -> None:
+        """Note that what stands at `position` cannot be trusted, nor what depends on it."""
+        self.damaged_positions.add(position)
+
+    @property
+    def damaged_from(self) -> int | None:
+        """Where the first damage is; None if everything could be read."""
+        return min(self.damaged_positions, default=None)
+
+    def batch_at(self, position: int) -> int | None:
+        """The slot of the batch that begins at `position`."""
+        slot = bisect_left(self.positions, position)
+        is_there = slot < len(self.positions) and self.positions[slot] == position
+        return slot if is_there else None
+
+    def batch_with(self, offset: int) -> int | None:
+        """The slot of the batch whose offsets include `offset`."""
+        slot = bisect_left(self.last_offsets, offset)
+        is_there = slot < len(self.last_offsets) and self.base_offsets[slot] <= offset
+        return slot if is_there else None
+
+    def first_behind(self, offset: int) -> int:
+        """The slot of the first batch that ends behind `offset`; the count, if there is none."""
+        return bisect_right(self.last_offsets, offset)

@@ -1,0 +1,145 @@
+"""Edge: a Spark session that starts fast and keeps quiet.
+
+Start-up is most of a small audit. Class data sharing, the first compiler alone and the serial
+collector halve it: the archive of classes is made when the first session of a user ends, and kept
+in the cache directory (docs/audits.md says where, and how to do without).
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from analytics.errors import AuditError
+
+MIN_JAVA: Final = 17
+CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "spark"
+LOG4J: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{1}: %m%n
+"""
+_QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# An archive that does not fit any more is ignored; nobody needs to read about it.
+_QUIET: Final = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
+_JAVA_TIMEOUT_S: Final = 30
+_LOG_TAIL_LINES: Final = 3
+
+
+def find_java() -> str:
+    """The `java` that Spark will run.
+
+    Raises:
+        AuditError: there is none, or it is too old; the message says what to install.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    remedy = f"install Java {MIN_JAVA} or newer (Debian: apt install openjdk-17-jre-headless)"
+    if java is None or not Path(java).exists():
+        raise AuditError(f"Spark needs Java and none was found: {remedy}")
+    answer = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S, check=False
+    )
+    version = re.search(r'version "(\d+)', answer.stderr)
+    if version is None or int(version[1]) < MIN_JAVA:
+        found = version[1] if version else "of no known version"
+        raise AuditError(f"Spark needs Java {MIN_JAVA} and {java} is {found}: {remedy}")
+    return java
+
+
+def start_session(master: str, settings: Mapping[str, str] | None = None) -> Any:
+    """A Spark session on `master`; an existing one of this process is used as it is.
+
+    Raises:
+        AuditError: there is no pyspark or no Java, or Spark does not start.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise AuditError(
+            "audits need pyspark and pyarrow: pip install 'ottla[analytics]'"
+        ) from None
+    java = find_java()
+    is_local = master.startswith("local[") or master == "local"
+    _set_environment(is_local)
+    builder = SparkSession.builder.master(master).appName("ottla audit")
+    for key, value in {**_settings(java, is_local), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    with _captured_errors() as log:
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            raise AuditError(f"Spark did not start: {_reason(error, log)}") from error
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _settings(java: str, is_local: bool) -> dict[str, str]:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    log4j = CACHE / "log4j2.properties"
+    if not log4j.exists():
+        log4j.write_text(LOG4J, encoding="utf-8")
+    options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {_QUIET} {_QUICK} {_archive(java)}"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": options,
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if is_local:
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.driver.host"] = "127.0.0.1"
+    return settings
+
+
+def _archive(java: str) -> str:
+    """The option that uses the archive of classes, or that makes it when this session ends."""
+    import pyspark
+
+    stamp = f"{pyspark.__version__} {java} {Path(java).resolve()}"
+    archive = CACHE / f"classes-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
+    if archive.exists():
+        return f"-XX:SharedArchiveFile={archive}"
+    return f"-XX:ArchiveClassesAtExit={archive}"
+
+
+def _set_environment(is_local: bool) -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+@contextmanager
+def _captured_errors() -> Iterator[Path]:
+    """Have what starts meanwhile write its standard error into a file: the JVM is chatty."""
+    sys.stderr.flush()
+    own = os.dup(2)
+    file, name = tempfile.mkstemp(prefix="ottla-spark-", suffix=".log")
+    os.dup2(file, 2)
+    os.close(file)
+    try:
+        yield Path(name)
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+        Path(name).unlink(missing_ok=True)
+
+
+def _reason(error: Exception, log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    said = " ".join(lines[-_LOG_TAIL_LINES:])
+    return (said or str(error)).replace("\n", " ")[:500]

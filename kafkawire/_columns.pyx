@@ -1,0 +1,688 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Decision: the compiled twin of `columns_loops`, `key_hash` and `key_table_loops`.
+
+Built at install time where Cython and a C compiler are present; `columns_scanner` falls back to
+the plain loops without it. What the functions promise is written there, and
+tests/property/kafkawire/test_columns_twins.py holds the two together.
+"""
+
+from os import environ
+
+# Here, because kafkawire itself reads no environment.
+if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
+    raise ImportError("OTTLA_PURE_PYTHON asks for the plain loops")
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.ref cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+
+from kafkawire._walk cimport (
+    MIN_RECORD_BYTES,
+    NO_FAULT,
+    NO_TIMESTAMP,
+    Fault,
+    Record,
+    walk_record,
+)
+
+from kafkawire.columns_loops import Column, SectionSurvey, Spans
+from kafkawire.errors import CorruptBatchError
+from kafkawire.key_table_loops import KeyLimitError
+
+COLUMNS_VERSION = 1
+
+
+cdef enum:
+    UNKNOWN_KEY = 1
+    OTHER_VALUE = 2
+    OLDER = 3
+    NEWER = 4
+    FIRST_CAPACITY = 4096
+    # Of a hundred slots of the table; above, chains of occupied slots grow long.
+    MAX_LOAD_PERCENT = 70
+
+# What stands in the place of a tombstone's fingerprint: its value is null, whatever its headers.
+cdef uint64_t TOMBSTONE_PRINT = 0
+cdef uint64_t C1 = 0x87C37B91114253D5
+cdef uint64_t C2 = 0x4CF5AD432745937F
+
+
+cdef inline uint64_t rotate(uint64_t number, int bits) noexcept nogil:
+    return (number << bits) | (number >> (64 - bits))
+
+
+cdef inline uint64_t finish(uint64_t number) noexcept nogil:
+    number = (number ^ (number >> 33)) * <uint64_t>0xFF51AFD7ED558CCD
+    number = (number ^ (number >> 33)) * <uint64_t>0xC4CEB9FE1A85EC53
+    return number ^ (number >> 33)
+
+
+cdef inline uint64_t read_word(const uint8_t *at) noexcept nogil:
+    cdef uint64_t word
+    memcpy(&word, at, 8)
+    return word
+
+
+cdef inline uint64_t read_part(
+    const uint8_t *start, const uint8_t *at, Py_ssize_t size
+) noexcept nogil:
+    """The 1 to 8 bytes at `at` as a number; `start` is the first byte that may be read."""
+    cdef uint64_t word = 0
+    cdef Py_ssize_t index
+    # One load that reaches back, where there is something to reach back into.
+    if at + size - start >= 8:
+        return read_word(at + size - 8) >> (8 * (8 - size))
+    for index in range(size):
+        word |= <uint64_t>at[index] << (8 * index)
+    return word
+
+
+cdef inline void murmur(
+    const uint8_t *data, Py_ssize_t size, uint64_t *high, uint64_t *low
+) noexcept nogil:
+    cdef uint64_t first = 0
+    cdef uint64_t second = 0
+    cdef Py_ssize_t tail = size & 15
+    cdef const uint8_t *start = data
+    cdef const uint8_t *end = data + size - tail
+    while data < end:
+        first ^= rotate(read_word(data) * C1, 31) * C2
+        first = (rotate(first, 27) + second) * 5 + 0x52DCE729
+        second ^= rotate(read_word(data + 8) * C2, 33) * C1
+        second = (rotate(second, 31) + first) * 5 + 0x38495AB5
+        data += 16
+    if tail > 8:
+        second ^= rotate(read_part(start, data + 8, tail - 8) * C2, 33) * C1
+        first ^= rotate(read_word(data) * C1, 31) * C2
+    elif tail > 0:
+        first ^= rotate(read_part(start, data, tail) * C1, 31) * C2
+    first ^= <uint64_t>size
+    second ^= <uint64_t>size
+    first += second
+    second += first
+    first = finish(first)
+    second = finish(second)
+    first += second
+    second += first
+    high[0] = first
+    low[0] = second
+
+
+cdef object corrupt(Py_ssize_t index):
+    return CorruptBatchError(f"record {index} cannot be read")
+
+
+cdef inline int64_t plus(int64_t a, int64_t b) noexcept nogil:
+    """The sum, wrapped to 64 bits."""
+    return <int64_t>(<uint64_t>a + <uint64_t>b)
+
+
+cdef inline uint64_t fingerprint_of(const Record *record, const uint8_t *end) noexcept nogil:
+    """The hash of what follows the key: value and headers, as they are encoded."""
+    cdef const uint8_t *rest = record.key + (record.key_bytes if record.key_bytes > 0 else 0)
+    cdef uint64_t high, low
+    murmur(rest, end - rest, &high, &low)
+    return high
+
+
+def hash_key(bytes key not None):
+    """See `key_hash.hash_key`."""
+    cdef uint64_t high, low
+    murmur(<const uint8_t *>key, len(key), &high, &low)
+    return <int64_t>high, <int64_t>low
+
+
+cdef class Section:
+    """The records of one batch, one step at a time; holds the buffer while it lives."""
+
+    cdef Py_buffer view
+    cdef const uint8_t *cursor
+    cdef const uint8_t *end
+    cdef Py_ssize_t count
+
+    def __cinit__(self, data, Py_ssize_t count):
+        PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
+        self.cursor = <const uint8_t *>self.view.buf
+        self.end = self.cursor + self.view.len
+        self.count = count
+        if count > self.view.len // MIN_RECORD_BYTES:
+            raise CorruptBatchError(f"{self.view.len} bytes cannot hold {count} records")
+
+    def __dealloc__(self):
+        if <PyObject *>self.view.obj != NULL:
+            PyBuffer_Release(&self.view)
+
+    cdef int check_end(self) except -1:
+        if self.cursor != self.end:
+            raise CorruptBatchError(
+                f"{self.count} records end {self.end - self.cursor} bytes too early"
+            )
+        return 0
+
+    cdef int check_all(self) except -1:
+        """Refuse the section as a whole, before anything of it is taken over."""
+        cdef const uint8_t *start = self.cursor
+        cdef Record record
+        cdef Py_ssize_t index
+        cdef Fault fault
+        for index in range(self.count):
+            fault = walk_record(&self.cursor, self.end, &record)
+            if fault != NO_FAULT:
+                raise corrupt(index)
+        self.check_end()
+        self.cursor = start
+        return 0
+
+
+def survey_section(
+    data, Py_ssize_t count, int32_t last_offset_delta, int64_t base_timestamp_ms
+):
+    """See `columns_loops.survey_section`."""
+    cdef Section section = Section(data, count)
+    cdef int64_t newest_ms = NO_TIMESTAMP
+    cdef int64_t timestamp_ms
+    cdef Py_ssize_t out_of_order = -1
+    cdef Py_ssize_t without_key = 0
+    cdef Py_ssize_t tombstones = 0
+    cdef Py_ssize_t index
+    cdef int32_t previous = -1
+    cdef Record record
+    cdef Fault fault
+    for index in range(count):
+        fault = walk_record(&section.cursor, section.end, &record)
+        if fault != NO_FAULT:
+            raise corrupt(index)
+        timestamp_ms = plus(base_timestamp_ms, record.timestamp_delta)
+        if timestamp_ms > newest_ms:
+            newest_ms = timestamp_ms
+        if out_of_order < 0 and not previous < record.offset_delta <= last_offset_delta:
+            out_of_order = index
+        previous = record.offset_delta
+        if record.key_bytes < 0:
+            without_key += 1
+        elif record.value_bytes < 0:
+            tombstones += 1
+    section.check_end()
+    return SectionSurvey(newest_ms, out_of_order, without_key, tombstones)
+
+
+cdef class Buffer:
+    """Bytes that grow."""
+
+    cdef uint8_t *data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t capacity
+
+    def __dealloc__(self):
+        free(self.data)
+
+    cdef int reserve(self, Py_ssize_t more) except -1:
+        cdef Py_ssize_t capacity = self.capacity or 4096
+        cdef uint8_t *grown
+        while capacity < self.size + more:
+            capacity *= 2
+        if capacity != self.capacity:
+            grown = <uint8_t *>realloc(self.data, capacity)
+            if grown == NULL:
+                raise MemoryError(f"no memory for a column of {capacity} bytes")
+            self.data = grown
+            self.capacity = capacity
+        return 0
+
+    cdef inline void put64(self, int64_t number) noexcept nogil:
+        memcpy(self.data + self.size, &number, 8)
+        self.size += 8
+
+    cdef inline void put32(self, int32_t number) noexcept nogil:
+        memcpy(self.data + self.size, &number, 4)
+        self.size += 4
+
+    cdef bytes take(self):
+        taken = PyBytes_FromStringAndSize(<const char *>self.data, self.size)
+        self.size = 0
+        return taken
+
+
+cdef class SpanColumn:
+    """A column of byte strings, of which some may be null."""
+
+    cdef Buffer data
+    cdef Buffer offsets
+    cdef Buffer validity
+    cdef Py_ssize_t rows
+
+    def __cinit__(self):
+        self.data = Buffer()
+        self.offsets = Buffer()
+        self.validity = Buffer()
+        self.begin()
+
+    cdef int begin(self) except -1:
+        self.rows = 0
+        self.offsets.reserve(4)
+        self.offsets.put32(0)
+        return 0
+
+    cdef int put(self, const uint8_t *span, int32_t size) except -1:
+        self.offsets.reserve(4)
+        if not self.rows & 7:
+            self.validity.reserve(1)
+            self.validity.data[self.validity.size] = 0
+            self.validity.size += 1
+        if size > 0:
+            self.data.reserve(size)
+            memcpy(self.data.data + self.data.size, span, size)
+            self.data.size += size
+        if size >= 0:
+            self.validity.data[self.rows >> 3] |= 1 << (self.rows & 7)
+        self.offsets.put32(<int32_t>self.data.size)
+        self.rows += 1
+        return 0
+
+    cdef object take(self):
+        taken = Spans(self.data.take(), self.offsets.take(), self.validity.take())
+        self.begin()
+        return taken
+
+
+cdef class RecordColumns:
+    """See `columns_loops.RecordColumns`."""
+
+    cdef Buffer offset, timestamp_ms, key_hash_high, key_hash_low
+    cdef Buffer key_bytes, value_bytes, record_bytes, fingerprint, header_count
+    cdef SpanColumn key, value
+    cdef readonly Py_ssize_t row_count
+
+    def __init__(self, int columns):
+        self.offset = Buffer() if columns & 1 else None
+        self.timestamp_ms = Buffer() if columns & 2 else None
+        self.key_hash_high = Buffer() if columns & 4 else None
+        self.key_hash_low = Buffer() if columns & 4 else None
+        self.key_bytes = Buffer() if columns & 8 else None
+        self.value_bytes = Buffer() if columns & 16 else None
+        self.record_bytes = Buffer() if columns & 32 else None
+        self.fingerprint = Buffer() if columns & 64 else None
+        self.header_count = Buffer() if columns & 128 else None
+        self.key = SpanColumn() if columns & 256 else None
+        self.value = SpanColumn() if columns & 512 else None
+        self.row_count = 0
+
+    @property
+    def span_bytes(self):
+        """How many bytes the keys and values take so far."""
+        cdef Py_ssize_t size = 0
+        if self.key is not None:
+            size += self.key.data.size
+        if self.value is not None:
+            size += self.value.data.size
+        return size
+
+    def append(
+        self,
+        data,
+        Py_ssize_t count,
+        int64_t base_offset,
+        int64_t base_timestamp_ms,
+        append_timestamp_ms,
+    ):
+        """See `columns_loops.RecordColumns.append`."""
+        cdef Section section = Section(data, count)
+        cdef bint has_append_time = append_timestamp_ms is not None
+        cdef int64_t append_ms = append_timestamp_ms if has_append_time else 0
+        cdef const uint8_t *start
+        cdef uint64_t high, low
+        cdef Record record
+        cdef Buffer column
+        section.check_all()
+        for column in (
+            self.offset, self.timestamp_ms, self.key_hash_high, self.key_hash_low,
+            self.key_bytes, self.value_bytes, self.record_bytes, self.fingerprint,
+            self.header_count,
+        ):
+            if column is not None:
+                column.reserve(8 * count)
+        for _ in range(count):
+            start = section.cursor
+            walk_record(&section.cursor, section.end, &record)
+            if self.offset is not None:
+                self.offset.put64(base_offset + record.offset_delta)
+            if self.timestamp_ms is not None:
+                self.timestamp_ms.put64(
+                    append_ms if has_append_time
+                    else plus(base_timestamp_ms, record.timestamp_delta)
+                )
+            if self.key_hash_high is not None:
+                high = low = 0
+                if record.key_bytes >= 0:
+                    murmur(record.key, record.key_bytes, &high, &low)
+                self.key_hash_high.put64(<int64_t>high)
+                self.key_hash_low.put64(<int64_t>low)
+            if self.key_bytes is not None:
+                self.key_bytes.put32(record.key_bytes if record.key_bytes >= 0 else -1)
+            if self.value_bytes is not None:
+                self.value_bytes.put32(record.value_bytes if record.value_bytes >= 0 else -1)
+            if self.record_bytes is not None:
+                self.record_bytes.put32(<int32_t>(section.cursor - start))
+            if self.fingerprint is not None:
+                self.fingerprint.put64(<int64_t>fingerprint_of(&record, section.cursor))
+            if self.header_count is not None:
+                self.header_count.put32(record.header_count)
+            if self.key is not None:
+                self.key.put(record.key, record.key_bytes)
+            if self.value is not None:
+                self.value.put(record.value, record.value_bytes)
+        self.row_count += count
+
+    def take(self):
+        """See `columns_loops.RecordColumns.take`."""
+        cdef dict taken = {}
+        cdef Buffer column
+        for name, column in (
+            ("offset", self.offset),
+            ("timestamp_ms", self.timestamp_ms),
+            ("key_hash_high", self.key_hash_high),
+            ("key_hash_low", self.key_hash_low),
+            ("key_bytes", self.key_bytes),
+            ("value_bytes", self.value_bytes),
+            ("record_bytes", self.record_bytes),
+            ("fingerprint", self.fingerprint),
+            ("header_count", self.header_count),
+        ):
+            if column is not None:
+                taken[name] = column.take()
+        if self.key is not None:
+            taken["key"] = self.key.take()
+        if self.value is not None:
+            taken["value"] = self.value.take()
+        self.row_count = 0
+        return taken
+
+
+cdef struct Slot:
+    uint64_t high
+    uint64_t low
+    int64_t offset
+    int64_t timestamp_ms
+    uint64_t fingerprint
+    # 0 is an empty slot.
+    uint32_t count
+    uint32_t record_bytes
+    uint8_t is_tombstone
+    uint8_t is_seen
+
+
+cdef class KeyTable:
+    """See `key_table_loops.KeyTable`."""
+
+    cdef Slot *_slots
+    cdef uint64_t _capacity
+    cdef uint64_t _room
+    cdef uint64_t _key_limit
+    cdef uint64_t _shard
+    cdef uint64_t _shard_count
+    cdef readonly Py_ssize_t key_count
+    cdef readonly Py_ssize_t record_count
+    cdef readonly Py_ssize_t repeat_count
+    cdef readonly int64_t superseded_bytes
+
+    def __init__(self, uint64_t key_limit, uint64_t shard=0, uint64_t shard_count=1):
+        self._key_limit = key_limit
+        self._shard = shard
+        self._shard_count = shard_count
+        free(self._slots)
+        self._slots = NULL
+        self._allocate(FIRST_CAPACITY)
+
+    def __dealloc__(self):
+        free(self._slots)
+
+    cdef int _allocate(self, uint64_t capacity) except -1:
+        cdef Slot *slots = <Slot *>calloc(capacity, sizeof(Slot))
+        if slots == NULL:
+            raise MemoryError(f"no memory for a table of {capacity} keys")
+        self._slots = slots
+        self._capacity = capacity
+        self._room = capacity * MAX_LOAD_PERCENT // 100
+        return 0
+
+    cdef int _grow(self) except -1:
+        cdef Slot *old = self._slots
+        cdef uint64_t old_capacity = self._capacity
+        cdef uint64_t index
+        self._allocate(old_capacity * 2)
+        for index in range(old_capacity):
+            if old[index].count:
+                self._find(old[index].high, old[index].low)[0] = old[index]
+        free(old)
+        return 0
+
+    cdef inline Slot *_find(self, uint64_t high, uint64_t low) noexcept nogil:
+        """The key's slot, or the empty one where it belongs; there always is an empty one."""
+        cdef uint64_t mask = self._capacity - 1
+        # The second half: shards split by the first, and would leave slots unused.
+        cdef uint64_t index = low & mask
+        cdef Slot *slot
+        while True:
+            slot = self._slots + index
+            if not slot.count or (slot.high == high and slot.low == low):
+                return slot
+            index = (index + 1) & mask
+
+    def note(
+        self,
+        data,
+        Py_ssize_t count,
+        int64_t base_offset,
+        int64_t base_timestamp_ms,
+        append_timestamp_ms,
+        int64_t end_offset,
+        Py_ssize_t repeat_limit=0,
+    ):
+        """See `key_table_loops.KeyTable.note`."""
+        cdef Section section = Section(data, count)
+        cdef bint has_append_time = append_timestamp_ms is not None
+        cdef int64_t append_ms = append_timestamp_ms if has_append_time else 0
+        cdef list repeats = []
+        cdef int64_t offset
+        cdef uint64_t high, low
+        cdef const uint8_t *start
+        cdef Record record
+        cdef Slot *slot
+        cdef Py_ssize_t index
+        cdef Fault fault
+        for index in range(count):
+            start = section.cursor
+            fault = walk_record(&section.cursor, section.end, &record)
+            if fault != NO_FAULT:
+                raise corrupt(index)
+            offset = base_offset + record.offset_delta
+            if record.key_bytes < 0 or offset >= end_offset:
+                continue
+            murmur(record.key, record.key_bytes, &high, &low)
+            if self._shard_count > 1 and high % self._shard_count != self._shard:
+                continue
+            self.record_count += 1
+            slot = self._find(high, low)
+            if slot.count == 0:
+                if <uint64_t>self.key_count >= self._key_limit:
+                    raise KeyLimitError(f"more than {self._key_limit} keys")
+                if <uint64_t>self.key_count >= self._room:
+                    self._grow()
+                    slot = self._find(high, low)
+                self.key_count += 1
+                slot.high = high
+                slot.low = low
+            else:
+                self.repeat_count += 1
+                self.superseded_bytes += slot.record_bytes
+                if len(repeats) < repeat_limit:
+                    repeats.append((slot.offset, offset))
+            slot.count += 1
+            slot.offset = offset
+            slot.timestamp_ms = (
+                append_ms if has_append_time
+                else plus(base_timestamp_ms, record.timestamp_delta)
+            )
+            slot.is_tombstone = record.value_bytes < 0
+            slot.fingerprint = (
+                TOMBSTONE_PRINT if record.value_bytes < 0 else fingerprint_of(&record, section.cursor)
+            )
+            slot.record_bytes = <uint32_t>(section.cursor - start)
+        section.check_end()
+        return repeats
+
+    def match(
+        self,
+        data,
+        Py_ssize_t count,
+        int64_t base_offset,
+        int64_t start_offset,
+        int64_t end_offset,
+        int64_t cleaned_until,
+        Py_ssize_t limit,
+    ):
+        """See `key_table_loops.KeyTable.match`."""
+        cdef Section section = Section(data, count)
+        cdef list mismatches = []
+        cdef int64_t offset
+        cdef uint64_t high, low
+        cdef Record record
+        cdef Slot *slot
+        cdef int kind
+        section.check_all()
+        for _ in range(count):
+            walk_record(&section.cursor, section.end, &record)
+            offset = base_offset + record.offset_delta
+            if record.key_bytes < 0 or offset < start_offset:
+                continue
+            murmur(record.key, record.key_bytes, &high, &low)
+            if self._shard_count > 1 and high % self._shard_count != self._shard:
+                continue
+            slot = self._find(high, low)
+            kind = 0
+            if offset >= end_offset:
+                slot.is_seen = slot.count != 0
+            elif slot.count == 0:
+                kind = UNKNOWN_KEY
+            elif slot.offset < offset:
+                kind = NEWER
+            elif slot.offset > offset:
+                kind = OLDER if slot.offset < cleaned_until else 0
+            else:
+                slot.is_seen = 1
+                if record.value_bytes < 0:
+                    kind = 0 if slot.is_tombstone else OTHER_VALUE
+                elif slot.fingerprint != fingerprint_of(&record, section.cursor):
+                    kind = OTHER_VALUE
+            if kind and len(mismatches) < limit:
+                mismatches.append((kind, offset, slot.offset if slot.count else -1))
+        return mismatches
+
+    def unseen(self, int64_t tombstones_after_ms, Py_ssize_t limit):
+        """See `key_table_loops.KeyTable.unseen`."""
+        cdef list found = []
+        cdef uint64_t index
+        cdef Slot *slot
+        for index in range(self._capacity):
+            slot = self._slots + index
+            if slot.count and not slot.is_seen:
+                if not slot.is_tombstone or slot.timestamp_ms > tombstones_after_ms:
+                    found.append((slot.offset, slot.timestamp_ms, bool(slot.is_tombstone)))
+        found.sort()
+        return found[:limit]
+
+    def is_seen(self, bytes key not None):
+        """See `key_table_loops.KeyTable.is_seen`."""
+        cdef uint64_t high, low
+        murmur(<const uint8_t *>key, len(key), &high, &low)
+        return bool(self._find(high, low).is_seen)
+
+    def export(self):
+        """See `key_table_loops.KeyTable.export`."""
+        cdef Buffer rows = Buffer()
+        cdef uint64_t index
+        cdef Slot *slot
+        for index in range(self._capacity):
+            slot = self._slots + index
+            if slot.count:
+                rows.reserve(40)
+                rows.put64(<int64_t>slot.high)
+                rows.put64(<int64_t>slot.low)
+                rows.put64(slot.offset)
+                # A tombstone's time decides how long it stays; any other key's place is its value.
+                rows.put64(slot.timestamp_ms if slot.is_tombstone else <int64_t>slot.fingerprint)
+                rows.put64(slot.is_tombstone)
+        return rows.take()
+
+    def load(self, rows):
+        """See `key_table_loops.KeyTable.load`."""
+        cdef Py_buffer view
+        cdef const int64_t *row
+        cdef Py_ssize_t index
+        cdef Slot *slot
+        PyObject_GetBuffer(rows, &view, PyBUF_SIMPLE)
+        try:
+            for index in range(view.len // 40):
+                row = <const int64_t *>view.buf + 5 * index
+                if self._shard_count > 1 and <uint64_t>row[0] % self._shard_count != self._shard:
+                    continue
+                if <uint64_t>self.key_count >= self._key_limit:
+                    raise KeyLimitError(f"more than {self._key_limit} keys")
+                if <uint64_t>self.key_count >= self._room:
+                    self._grow()
+                slot = self._find(<uint64_t>row[0], <uint64_t>row[1])
+                self.key_count += slot.count == 0
+                slot.high = <uint64_t>row[0]
+                slot.low = <uint64_t>row[1]
+                slot.count = 1
+                slot.offset = row[2]
+                slot.is_tombstone = row[4] != 0
+                slot.timestamp_ms = row[3] if slot.is_tombstone else NO_TIMESTAMP
+                slot.fingerprint = TOMBSTONE_PRINT if slot.is_tombstone else <uint64_t>row[3]
+        finally:
+            PyBuffer_Release(&view)
+
+    def heaviest(self, Py_ssize_t limit):
+        """See `key_table_loops.KeyTable.heaviest`."""
+        cdef list rows = []
+        cdef uint32_t least = 1
+        cdef uint64_t index
+        cdef Slot *slot
+        for index in range(self._capacity):
+            slot = self._slots + index
+            if slot.count >= least:
+                rows.append((-<int64_t>slot.count, slot.offset))
+                # Cut now and then, so that what is kept stays small.
+                if len(rows) >= 64 * limit + 1024:
+                    rows.sort()
+                    del rows[limit:]
+                    least = -rows[limit - 1][0]
+        rows.sort()
+        return [(-count, offset) for count, offset in rows[:limit]]
+
+    def histogram(self):
+        """See `key_table_loops.KeyTable.histogram`."""
+        cdef list counts = [0] * 32
+        cdef uint64_t index
+        cdef uint32_t rest
+        cdef int bucket
+        for index in range(self._capacity):
+            if self._slots[index].count:
+                rest = self._slots[index].count - 1
+                bucket = 0
+                while rest:
+                    bucket += 1
+                    rest >>= 1
+                counts[bucket] += 1
+        return counts
+
+    def tombstone_count(self):
+        """See `key_table_loops.KeyTable.tombstone_count`."""
+        cdef Py_ssize_t found = 0
+        cdef uint64_t index
+        for index in range(self._capacity):
+            found += self._slots[index].count != 0 and self._slots[index].is_tombstone
+        return found

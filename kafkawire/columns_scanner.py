@@ -1,0 +1,46 @@
+"""Composition: the loops of audits over records, compiled where that is possible.
+
+As `records_scanner`: without the compiled twin, or with OTTLA_PURE_PYTHON=1, the loops are those of
+`columns_loops`. Nothing but speed differs (tests/property/kafkawire/test_columns_twins.py).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kafkawire.columns_loops import COLUMNS_VERSION, Column, SectionSurvey, Spans
+from kafkawire.key_table_loops import KeyLimitError, Mismatch
+
+if TYPE_CHECKING:
+    from kafkawire.columns_loops import RecordColumns, survey_section
+    from kafkawire.key_hash import hash_key
+    from kafkawire.key_table_loops import KeyTable
+
+    HAS_COMPILED_COLUMNS: Final[bool] = False
+else:
+    try:
+        from kafkawire import _columns
+
+        # An editable install keeps its compiled module when the sources move on.
+        if _columns.COLUMNS_VERSION != COLUMNS_VERSION:
+            raise ImportError("the compiled column scanner is of another version")
+        from kafkawire._columns import KeyTable, RecordColumns, hash_key, survey_section
+
+        HAS_COMPILED_COLUMNS = True
+    except ImportError:
+        from kafkawire.columns_loops import RecordColumns, survey_section
+        from kafkawire.key_hash import hash_key
+        from kafkawire.key_table_loops import KeyTable
+
+        HAS_COMPILED_COLUMNS = False
+
+__all__ = [
+    "HAS_COMPILED_COLUMNS",
+    "Column",
+    "KeyLimitError",
+    "KeyTable",
+    "Mismatch",
+    "RecordColumns",
+    "SectionSurvey",
+    "Spans",
+    "hash_key",
+    "survey_section",
+]

@@ -1,0 +1,233 @@
+"""Decision: the last record of each key of a log, in plain Python; the twin of `_columns.KeyTable`.
+
+Invariant: a table never holds more than `key_limit` keys, whatever is fed to it.
+"""
+
+from array import array
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from kafkawire.columns_loops import Fields, walk_fields, wrapped_timestamps
+from kafkawire.key_hash import hash_key, shard_of
+from kafkawire.records_loops import BytesLike
+
+EXPORT_COLUMNS: Final = 5
+"""Numbers per key in what `export` gives."""
+
+_NO_TIMESTAMP: Final = -1
+# What stands in the place of a tombstone's fingerprint: its value is null, whatever its headers.
+_TOMBSTONE_PRINT: Final = 0
+
+
+class KeyLimitError(Exception):
+    """There are more keys than a table may hold: split them over several tables by `shard`."""
+
+
+class Mismatch(IntEnum):
+    """How a record disagrees with the table of a reference log."""
+
+    UNKNOWN_KEY = 1
+    OTHER_VALUE = 2
+    OLDER = 3
+    NEWER = 4
+
+
+@dataclass(slots=True)
+class _Slot:
+    count: int = 0
+    offset: int = -1
+    time: int = _NO_TIMESTAMP
+    fingerprint: int = 0
+    record_bytes: int = 0
+    is_tombstone: bool = False
+    is_seen: bool = False
+
+
+class KeyTable:
+    """The last record of each key of one log, or of one `shard` of its keys.
+
+    `note` feeds it; a table that was fed from a reference then judges another log by `match`.
+    """
+
+    def __init__(self, key_limit: int, shard: int = 0, shard_count: int = 1) -> None:
+        self._slots: dict[tuple[int, int], _Slot] = {}
+        self._key_limit = key_limit
+        self._shard = shard
+        self._shard_count = shard_count
+        self.record_count = 0
+        self.repeat_count = 0
+        self.superseded_bytes = 0
+
+    @property
+    def key_count(self) -> int:
+        """How many different keys there are."""
+        return len(self._slots)
+
+    def note(
+        self,
+        data: BytesLike,
+        count: int,
+        base_offset: int,
+        base_timestamp_ms: int,
+        append_timestamp_ms: int | None,
+        end_offset: int,
+        repeat_limit: int = 0,
+    ) -> list[tuple[int, int]]:
+        """Take in the records below `end_offset`; those without a key are passed over.
+
+        Returns up to `repeat_limit` pairs of offsets (earlier, this) with one key's hash.
+
+        Raises:
+            CorruptBatchError: the bytes are not `count` records.
+            KeyLimitError: more keys than the table may hold; it is of no use any more.
+        """
+        repeats: list[tuple[int, int]] = []
+        rows = list(walk_fields(data, count))
+        times = wrapped_timestamps(rows, base_timestamp_ms, append_timestamp_ms)
+        for fields, timestamp_ms in zip(rows, times, strict=True):
+            offset = base_offset + fields.offset_delta
+            place = self._place(fields.key)
+            if place is None or offset >= end_offset:
+                continue
+            self.record_count += 1
+            slot = self._slots.get(place)
+            if slot is None:
+                if len(self._slots) >= self._key_limit:
+                    raise KeyLimitError(f"more than {self._key_limit} keys")
+                slot = self._slots[place] = _Slot()
+            else:
+                self.repeat_count += 1
+                self.superseded_bytes += slot.record_bytes
+                if len(repeats) < repeat_limit:
+                    repeats.append((slot.offset, offset))
+            slot.count += 1
+            slot.offset = offset
+            slot.time = timestamp_ms
+            slot.is_tombstone = fields.value is None
+            slot.fingerprint = _fingerprint(fields)
+            slot.record_bytes = fields.size_bytes
+        return repeats
+
+    def match(
+        self,
+        data: BytesLike,
+        count: int,
+        base_offset: int,
+        start_offset: int,
+        end_offset: int,
+        cleaned_until: int,
+        limit: int,
+    ) -> list[tuple[int, int, int]]:
+        """Hold the records from `start_offset` on against the table, and mark the keys it knows.
+
+        A key is marked by its last record, or by any from `end_offset` on, where the table's log
+        ends. A record before its key's last is a mismatch only when that last one is below
+        `cleaned_until`: elsewhere compaction has not chosen yet.
+
+        Returns up to `limit` tuples (a `Mismatch`, the offset, the table's offset of the key).
+
+        Raises:
+            CorruptBatchError: the bytes are not `count` records.
+        """
+        mismatches: list[tuple[int, int, int]] = []
+        for fields in list(walk_fields(data, count)):
+            offset = base_offset + fields.offset_delta
+            place = self._place(fields.key)
+            if place is None or offset < start_offset:
+                continue
+            slot = self._slots.get(place)
+            kind = 0
+            if offset >= end_offset:
+                if slot is not None:
+                    slot.is_seen = True
+            elif slot is None:
+                kind = Mismatch.UNKNOWN_KEY
+            elif slot.offset < offset:
+                kind = Mismatch.NEWER
+            elif slot.offset > offset:
+                kind = Mismatch.OLDER if slot.offset < cleaned_until else 0
+            else:
+                slot.is_seen = True
+                if slot.fingerprint != _fingerprint(fields):
+                    kind = Mismatch.OTHER_VALUE
+            if kind and len(mismatches) < limit:
+                mismatches.append((int(kind), offset, -1 if slot is None else slot.offset))
+        return mismatches
+
+    def unseen(self, tombstones_after_ms: int, limit: int) -> list[tuple[int, int, bool]]:
+        """The keys that `match` did not mark: (offset, timestamp, is a tombstone), by offset.
+
+        Tombstones are listed only when their timestamp is above `tombstones_after_ms`.
+        """
+        found = sorted(
+            (slot.offset, slot.time, slot.is_tombstone)
+            for slot in self._slots.values()
+            if not slot.is_seen and (not slot.is_tombstone or slot.time > tombstones_after_ms)
+        )
+        return found[:limit]
+
+    def is_seen(self, key: bytes) -> bool:
+        """Whether `match` has met the last record of `key`."""
+        slot = self._slots.get(hash_key(key))
+        return slot is not None and slot.is_seen
+
+    def heaviest(self, limit: int) -> list[tuple[int, int]]:
+        """The keys with the most records: (count, last offset), the most first."""
+        rows = sorted((-slot.count, slot.offset) for slot in self._slots.values())
+        return [(-count, offset) for count, offset in rows[:limit]]
+
+    def histogram(self) -> list[int]:
+        """How many keys have 1, 2, 3 to 4, 5 to 8, ... records: 32 counts."""
+        counts = [0] * 32
+        for slot in self._slots.values():
+            counts[(slot.count - 1).bit_length()] += 1
+        return counts
+
+    def tombstone_count(self) -> int:
+        """How many keys end with a tombstone."""
+        return sum(slot.is_tombstone for slot in self._slots.values())
+
+    def export(self) -> bytes:
+        """The keys, for `load`: five 64-bit numbers each, in the machine's byte order.
+
+        The key's hash, the last record's offset, its fingerprint or a tombstone's timestamp, and
+        whether it is a tombstone.
+        """
+        rows = array("q")
+        for (first, second), slot in self._slots.items():
+            what = slot.time if slot.is_tombstone else slot.fingerprint
+            rows.extend((first, second, slot.offset, what, slot.is_tombstone))
+        return rows.tobytes()
+
+    def load(self, rows: BytesLike) -> None:
+        """Take in what `export` of another table gave: what it knows of its keys.
+
+        Raises:
+            KeyLimitError: more keys than the table may hold.
+        """
+        numbers = array("q", bytes(rows))
+        for start in range(0, len(numbers), EXPORT_COLUMNS):
+            first, second, offset, what, is_tombstone = numbers[start : start + EXPORT_COLUMNS]
+            if self._shard_count > 1 and shard_of(first, self._shard_count) != self._shard:
+                continue
+            if len(self._slots) >= self._key_limit:
+                raise KeyLimitError(f"more than {self._key_limit} keys")
+            slot = self._slots[first, second] = _Slot()
+            slot.count = 1
+            slot.offset = offset
+            slot.is_tombstone = bool(is_tombstone)
+            slot.time = what if is_tombstone else _NO_TIMESTAMP
+            slot.fingerprint = _TOMBSTONE_PRINT if is_tombstone else what
+
+    def _place(self, key: bytes | None) -> tuple[int, int] | None:
+        if key is None:
+            return None
+        place = hash_key(key)
+        if self._shard_count > 1 and shard_of(place[0], self._shard_count) != self._shard:
+            return None
+        return place
+
+
+def _fingerprint(fields: Fields) -> int:
+    return _TOMBSTONE_PRINT if fields.value is None else hash_key(fields.rest)[0]

@@ -1,6 +1,7 @@
 """Decision: the batches of one segment, one after the other, and what stands where none is.
 
-A batch says its own length, so behind a damaged length nothing can be found: the walk ends there.
+A batch says its own length. Where that, or the checksum, is wrong, the walk looks for the next
+place where a sound batch begins, so that one damage hides no more than it has to.
 Bytes come from a source that reads at positions; memory is one chunk, or one larger batch.
 """
 
@@ -18,13 +19,18 @@ from kafkawire.records import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     BatchHeader,
+    crc_matches,
     read_header,
 )
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
+# Behind a damage; a sound batch that begins later is found by no reader of Kafka's either.
+RESYNC_BYTES: Final = 4 * 1024 * 1024
 _PREFIX: Final = Struct(">qiib")
+_MAGIC_POSITION: Final = 16
 _CODEC_MASK: Final = 0b111
 _CODEC_COUNT: Final = len(Codec)
+_OLD_MAGICS: Final = (0, 1)
 
 
 class Source(Protocol):
@@ -37,7 +43,7 @@ class Source(Protocol):
 
 
 class Batch(NamedTuple):
-    """One batch in place; `data` is all of it, header included."""
+    """One batch in place whose checksum is right; `data` is all of it, header included."""
 
     position: int
     header: BatchHeader
@@ -45,7 +51,7 @@ class Batch(NamedTuple):
 
 
 class SoundBatch(NamedTuple):
-    """A batch whose checksum and records are right, with its records decompressed."""
+    """A batch whose records are right too, decompressed."""
 
     file: str
     position: int
@@ -56,11 +62,28 @@ class SoundBatch(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """A place where no sound header stands; what is wrong there was reported."""
+    """A place where no sound batch stands; what is wrong there was reported."""
 
     position: int
     is_tail: bool
     """Whether the file merely ends there, within a batch or in zeros."""
+
+
+class _Window:
+    """The part of the source that was read last."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._bytes = memoryview(b"")
+        self._start = 0
+
+    def at(self, position: int, size: int) -> memoryview:
+        """`size` bytes from `position` on, fewer only where the source ends."""
+        offset = position - self._start
+        if offset < 0 or offset + size > len(self._bytes):
+            self._bytes = self._source.read_at(position, max(CHUNK_BYTES, size))
+            self._start, offset = position, 0
+        return self._bytes[offset : offset + size]
 
 
 @dataclass(slots=True)
@@ -78,91 +101,122 @@ class Walk:
         """Yield the batches that begin in `start..end` (exclusive); one begins at `start`."""
         limit = self.source.size_bytes
         stop = limit if end is None else min(end, limit)
-        chunk, chunk_start = memoryview(b""), start
+        window = _Window(self.source)
         position = start
         while position < stop:
-            at = position - chunk_start
-            size = self._size_at(chunk, at)
-            if size == 0 or at + size > len(chunk):
-                if limit - position < max(size, _PREFIX.size):
-                    self._report_tail(position, limit, size)
-                    yield Hole(position, is_tail=True)
-                    break
-                chunk = self.source.read_at(position, max(CHUNK_BYTES, size))
-                if len(chunk) < max(size, _PREFIX.size):
-                    self._report_tail(position, position + len(chunk), size)
-                    yield Hole(position, is_tail=True)
-                    break
-                chunk_start = position
+            batch = self._batch_at(window, position, limit)
+            if batch is not None and crc_matches(batch.data, batch.header):
+                yield batch
+                position = self.end_position = position + len(batch.data)
                 continue
-            if size < BATCH_HEADER_BYTES:
-                yield Hole(position, is_tail=self._report_length(chunk[at:], position, limit))
-                break
-            batch = chunk[at : at + size]
-            header = self._header_of(batch, position)
-            position += size
-            if header is None:
-                yield Hole(position - size, is_tail=False)
-            else:
-                yield Batch(position - size, header, batch)
-            self.end_position = position
-        else:
-            self.end_position = max(self.end_position, position)
+            following = self._behind(window, position, batch, limit)
+            is_tail = following == limit and batch is None and self._reports_tail(window, position)
+            if not is_tail:
+                self._report_damage(window, position, batch)
+            yield Hole(position, is_tail)
+            position = following
+            if not is_tail:
+                self.end_position = position
 
-    def _size_at(self, chunk: memoryview, at: int) -> int:
-        """Size of the batch at `at`; 0 when the chunk does not reach to its length."""
-        if at + _PREFIX.size > len(chunk):
-            return 0
-        length: int = _PREFIX.unpack_from(chunk, at)[1]
-        return max(LOG_OVERHEAD_BYTES + length, 1)
-
-    def _header_of(self, batch: memoryview, position: int) -> BatchHeader | None:
-        offset, _, _, magic = _PREFIX.unpack_from(batch)
-        if magic != MAGIC:
-            what = "old_format" if magic in (0, 1) else "bad_magic"
-            self._find(what, position, offset, f"magic {MAGIC}", f"magic {magic}")
+    def _batch_at(self, window: _Window, position: int, limit: int) -> Batch | None:
+        """The batch at `position`, its checksum unchecked; None if there can be none."""
+        prefix = window.at(position, _PREFIX.size)
+        if len(prefix) < _PREFIX.size:
+            return None
+        _, length, _, magic = _PREFIX.unpack(prefix)
+        size: int = LOG_OVERHEAD_BYTES + length
+        if magic != MAGIC or size < BATCH_HEADER_BYTES or position + size > limit:
+            return None
+        data = window.at(position, size)
+        if len(data) < size:
             return None
         try:
-            header = read_header(batch)
-        except CorruptBatchError as error:
-            self._find("bad_header", position, offset, "values that a batch can have", str(error))
+            header = read_header(data)
+        except CorruptBatchError:
             return None
         if header.attributes & _CODEC_MASK >= _CODEC_COUNT:
-            codec = header.attributes & _CODEC_MASK
-            self._find("unknown_codec", position, offset, "codec 0 to 4", f"codec {codec}")
             return None
-        return header
+        return Batch(position, header, data)
 
-    def _report_length(self, rest: memoryview, position: int, limit: int) -> bool:
-        """Report a length that no batch has; whether it is one of the zeros behind the log."""
-        offset, length, _, _ = _PREFIX.unpack_from(rest)
-        if offset == 0 and length == 0 and self._is_zero_from(position, limit):
-            self._find_tail("zero_tail", position, None, f"{limit - position} zero bytes")
+    def _behind(self, window: _Window, position: int, batch: Batch | None, limit: int) -> int:
+        """Where to go on behind what is wrong at `position`."""
+        if batch is not None:
+            # If only the checksum is wrong, the length leads to the next batch.
+            following = position + len(batch.data)
+            if following == limit or self._is_sound(self._batch_at(window, following, limit)):
+                return following
+        return self._resync(window, position, limit)
+
+    @staticmethod
+    def _is_sound(batch: Batch | None) -> bool:
+        return batch is not None and crc_matches(batch.data, batch.header)
+
+    def _resync(self, window: _Window, position: int, limit: int) -> int:
+        """Where the next sound batch begins behind `position`; `limit` if none is near."""
+        data = bytes(window.at(position, min(RESYNC_BYTES, limit - position)))
+        at = data.find(MAGIC, _MAGIC_POSITION + 1)
+        while at >= 0:
+            batch = self._batch_at(window, position + at - _MAGIC_POSITION, limit)
+            if batch is not None and self._is_sound(batch):
+                return batch.position
+            at = data.find(MAGIC, at + 1)
+        return limit
+
+    def _reports_tail(self, window: _Window, position: int) -> bool:
+        """Report an end that is merely cut or zero; False if it is something else."""
+        left = self.source.size_bytes - position
+        prefix = window.at(position, _PREFIX.size)
+        severity = Severity.NOTE if self.is_tail_allowed else Severity.ERROR
+        if self._is_zero_from(position):
+            found = f"{left} zero bytes"
+            self._find("zero_tail", position, None, "batches", found, severity)
             return True
-        least = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
-        self._find("bad_length", position, offset, f"a length from {least} on", str(length))
-        return False
+        if len(prefix) == _PREFIX.size:
+            offset, length, _, magic = _PREFIX.unpack(prefix)
+            size = LOG_OVERHEAD_BYTES + length
+            if magic != MAGIC or size <= left:
+                return False
+            expected = f"a batch of {size} bytes, from offset {offset} on"
+        else:
+            expected = "a whole batch"
+        self._find("torn_tail", position, None, expected, f"{left} bytes", severity)
+        return True
 
-    def _report_tail(self, position: int, limit: int, size: int) -> None:
-        if self._is_zero_from(position, limit):
-            self._find_tail("zero_tail", position, None, f"{limit - position} zero bytes")
+    def _report_damage(self, window: _Window, position: int, batch: Batch | None) -> None:
+        if batch is not None:
+            offset, crc = batch.header.base_offset, batch.header.crc
+            self._find("bad_crc", position, offset, f"the checksum {crc:#010x}", "other bytes")
             return
-        expected = "a whole batch" if size == 0 else f"a batch of {size} bytes"
-        self._find_tail("torn_tail", position, None, f"{limit - position} bytes", expected)
+        prefix = window.at(position, BATCH_HEADER_BYTES)
+        if len(prefix) < BATCH_HEADER_BYTES:
+            self._find("bad_header", position, None, "a whole header", f"{len(prefix)} bytes")
+            return
+        offset, length, _, magic = _PREFIX.unpack_from(prefix)
+        if magic != MAGIC:
+            what = "old_format" if magic in _OLD_MAGICS else "bad_magic"
+            self._find(what, position, offset, f"magic {MAGIC}", f"magic {magic}")
+            return
+        least = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
+        left = self.source.size_bytes - position - LOG_OVERHEAD_BYTES
+        if not least <= length <= left:
+            self._find("bad_length", position, offset, f"{least} to {left} bytes", str(length))
+            return
+        try:
+            header = read_header(prefix)
+        except CorruptBatchError as error:
+            self._find("bad_header", position, offset, "values that a batch can have", str(error))
+            return
+        codec = header.attributes & _CODEC_MASK
+        self._find("unknown_codec", position, offset, "codec 0 to 4", f"codec {codec}")
 
-    def _is_zero_from(self, position: int, limit: int) -> bool:
+    def _is_zero_from(self, position: int) -> bool:
+        limit = self.source.size_bytes
         while position < limit:
             block = bytes(self.source.read_at(position, min(CHUNK_BYTES, limit - position)))
             if not block or block.strip(b"\0"):
                 return False
             position += len(block)
         return True
-
-    def _find_tail(
-        self, what: str, position: int, offset: int | None, found: str, expected: str = "batches"
-    ) -> None:
-        severity = Severity.NOTE if self.is_tail_allowed else Severity.ERROR
-        self._find(what, position, offset, expected, found, severity)
 
     def _find(
         self,

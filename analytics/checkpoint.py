@@ -31,6 +31,7 @@ def read_epoch_checkpoint(text: str, file: str, report: Report) -> list[tuple[in
         if epochs and (epoch <= epochs[-1][1] or offset < epochs[-1][2]):
             expected = f"beyond epoch {epochs[-1][1]} from {epochs[-1][2]}"
             report(_bad(file, number, expected, f"epoch {epoch} from {offset}", offset))
+            continue
         epochs.append((number, epoch, offset))
     return epochs
 

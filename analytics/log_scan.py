@@ -5,11 +5,11 @@ checks keep.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from analytics.batch_walk import Batch, Hole, SoundBatch, Walk
+from analytics.batch_walk import Batch, Hole, Walk
 from analytics.checks.batches import BatchCheck
 from analytics.checks.epochs import EpochCheck
+from analytics.checks.log_view import Observer
 from analytics.checks.offsets import OffsetCheck
 from analytics.file_store import OpenFile
 from analytics.finding import Check, Finding, Report, Severity
@@ -17,13 +17,6 @@ from analytics.segment_columns import SegmentColumns
 from analytics.task import ReplicaFiles, SegmentFiles
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import read_records
-
-
-class Observer(Protocol):
-    """A check that sees each sound batch of a log, in order."""
-
-    def on_batch(self, batch: SoundBatch) -> None:
-        """One more batch."""
 
 
 class LogScan:
@@ -82,22 +75,30 @@ class LogScan:
         for item in walk.items():
             if isinstance(item, Hole):
                 if not (item.is_tail and is_last):
-                    columns.damage_at(item.position)
-                    self.offsets.skip_damage()
+                    self._skip(columns, item.position)
                 continue
             batch = check.open(item)
-            if batch is None:
-                columns.damage_at(item.position)
-                self.offsets.skip_damage()
+            if batch is None or not self.offsets.check(item.position, item.header):
+                self._skip(columns, item.position)
                 continue
-            self.offsets.check(item.position, item.header)
-            self.epochs.check(files.log, item.position, item.header)
+            if not check.is_extent_known(item.header):
+                self.offsets.excuse_gap()
+            self.epochs.add(files.log, item.position, item.header)
             columns.add(item.position, item.header)
             self.batch_count += 1
             self.record_count += item.header.record_count
             for observer in observers:
                 observer.on_batch(batch)
         columns.end_position = walk.end_position
+
+    def _skip(self, columns: SegmentColumns, position: int) -> None:
+        """Go on behind something that cannot be trusted."""
+        columns.damage_at(position)
+        self.offsets.skip_damage()
+
+    def is_damaged(self, offset: int) -> bool:
+        """Whether `offset` may stand in what could not be read."""
+        return self.offsets.is_damaged(offset)
 
     def place_of(self, offset: int) -> tuple[str, int]:
         """The file and the position where the record of `offset` is, or would have to be."""

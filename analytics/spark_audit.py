@@ -76,9 +76,9 @@ def run_task(task: AuditTask) -> list[dict[str, Any]]:
         asked = {"topic": first.topic, "partition": first.partition, "replica": first.replica}
         return [{"summary": json.dumps(asked | {"needs_shards": True})}]
     rows: list[dict[str, Any]] = []
-    for outcome in outcomes:
-        rows += [finding.to_row() for finding in outcome.findings]
-        rows.append({"summary": json.dumps(outcome.summary)})
+    for findings, summary in outcomes:
+        rows += [finding.to_row() for finding in findings]
+        rows.append({"summary": json.dumps(summary)})
     return rows
 
 

@@ -3,14 +3,19 @@
 from typing import Any
 
 from analytics.batch_walk import SoundBatch
+from analytics.checks.log_view import LogView
+from analytics.checks.uniqueness import show_key
 from kafkawire.columns_scanner import KeyTable
 
 
 class CostCount:
     """An observer that counts keys over all of a log."""
 
-    def __init__(self, table: KeyTable, cleaned_until: int, *, with_whole: bool) -> None:
+    def __init__(
+        self, table: KeyTable, cleaned_until: int, hot_key_count: int, *, with_whole: bool
+    ) -> None:
         """`with_whole` counts what does not depend on keys too; one shard of several does."""
+        self._hot_key_count = hot_key_count
         self.table = table
         self._cleaned_until = cleaned_until
         self._with_whole = with_whole
@@ -25,8 +30,9 @@ class CostCount:
             self._dirty_bytes += header.size_bytes
         if header.is_control:
             return
-        self._tombstones += batch.survey.tombstones
-        self._without_key += batch.survey.without_key
+        if self._with_whole:
+            self._tombstones += batch.survey.tombstones
+            self._without_key += batch.survey.without_key
         self.table.note(
             batch.section,
             header.record_count,
@@ -36,7 +42,7 @@ class CostCount:
             2**63 - 1,
         )
 
-    def summary(self, hot_keys: list[dict[str, Any]]) -> dict[str, Any]:
+    def conclude(self, log: LogView) -> dict[str, Any]:
         """The figures for a report; record bytes are counted before compression."""
         table = self.table
         return {
@@ -48,5 +54,13 @@ class CostCount:
             "tombstones": self._tombstones,
             "without_key": self._without_key,
             "dirty_bytes": self._dirty_bytes,
-            "hot_keys": hot_keys,
+            "hot_keys": self._hot_keys(log),
         }
+
+    def _hot_keys(self, log: LogView) -> list[dict[str, Any]]:
+        rows = []
+        for count, offset in self.table.heaviest(self._hot_key_count):
+            record = log.read_record(offset)
+            if record is not None and count > 1:
+                rows.append({"key": show_key(record[0]), "count": count, "last_offset": offset})
+        return rows

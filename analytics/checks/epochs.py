@@ -30,45 +30,41 @@ class EpochCheck:
         self._report = report
         self._runs: list[_Run] = []
 
-    @property
-    def epoch_count(self) -> int:
-        """How many epochs the batches have."""
-        return len(self._runs)
-
-    def check(self, file: str, position: int, header: BatchHeader) -> None:
-        """Report a sound batch whose epoch is below that of one before it."""
-        epoch, runs = header.leader_epoch, self._runs
+    def add(self, file: str, position: int, header: BatchHeader) -> None:
+        """Take over one more sound batch."""
+        runs, epoch, offset = self._runs, header.leader_epoch, header.base_offset
         if runs and epoch == runs[-1].epoch:
             runs[-1].last_offset = header.last_offset
-        elif runs and epoch < runs[-1].epoch:
-            expected = f"epoch {runs[-1].epoch} or later"
-            offset = header.base_offset
-            self._find("epoch_back", file, position, offset, expected, f"epoch {epoch}")
         else:
-            offset, last = header.base_offset, header.last_offset
-            runs.append(_Run(epoch, offset, last, file, position))
+            runs.append(_Run(epoch, offset, header.last_offset, file, position))
 
-    def compare(
+    def conclude(
         self, checkpoint: Sequence[tuple[int, int, int]], file: str, log_end_offset: int
     ) -> None:
-        """Report where the batches and the checkpoint's (line, epoch, start) disagree.
+        """Report where epochs go back, or contradict the checkpoint's (line, epoch, start).
 
         The checkpoint begins at the log start, so what stands before its first entry says nothing.
+        A batch that the checkpoint calls wrong is no measure for those behind it.
         """
         starts = [start for _, _, start in checkpoint]
+        epoch_so_far = -1
         for run in self._runs:
             first = bisect_right(starts, run.first_offset) - 1
             last = bisect_right(starts, run.last_offset) - 1
             found = f"epoch {run.epoch}"
-            if first >= 0 and checkpoint[first][1] != run.epoch:
+            place = run.file, run.position, run.first_offset
+            if run.epoch < epoch_so_far:
+                self._find("epoch_back", *place, f"epoch {epoch_so_far} or later", found)
+            elif first >= 0 and checkpoint[first][1] != run.epoch:
                 expected = f"epoch {checkpoint[first][1]}, by the checkpoint"
-                place = run.file, run.position, run.first_offset
                 self._find("epoch_start", *place, expected, found)
-            elif last > first:
-                line, epoch, start = checkpoint[first + 1]
-                expected = f"a start behind {run.last_offset}, where epoch {run.epoch} ends"
-                found = f"epoch {epoch} from {start}"
-                self._find("epoch_start", file, line, start, expected, found)
+            else:
+                epoch_so_far = run.epoch
+                if last > first >= 0:
+                    line, epoch, start = checkpoint[first + 1]
+                    expected = f"a start behind {run.last_offset}, where epoch {run.epoch} ends"
+                    found = f"epoch {epoch} from {start}"
+                    self._find("epoch_start", file, line, start, expected, found)
         for line, epoch, start in checkpoint:
             if start > log_end_offset:
                 expected = f"a start up to the log's end {log_end_offset}"

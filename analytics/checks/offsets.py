@@ -38,23 +38,24 @@ class OffsetCheck:
         if reached is None or base_offset > reached:
             self.next_offset = base_offset
 
-    def check(self, position: int, header: BatchHeader) -> None:
-        """Report a sound batch that stands at a wrong place."""
+    def check(self, position: int, header: BatchHeader) -> bool:
+        """Whether a sound batch stands where its offsets belong; if not, that is reported."""
         reached = self.next_offset or 0
         first, last = header.base_offset, header.last_offset
         if first < self._segment_base:
             expected = f"{self._segment_base} or more, by the file's name"
             self._find("offset_below_segment", position, first, expected, str(first))
-        elif first < reached:
+            return False
+        if first < reached:
             self._find("offset_overlap", position, first, f"{reached} or more", f"{first}..{last}")
-        elif last - self._segment_base > MAX_RELATIVE_OFFSET:
+            return False
+        if last - self._segment_base > MAX_RELATIVE_OFFSET:
             expected = f"at most {MAX_RELATIVE_OFFSET} beyond {self._segment_base}"
             self._find("offset_too_far", position, first, expected, str(last))
-            self._is_gap_excused = True
-            return
-        else:
-            self._check_gap(position, reached, first)
-        self.next_offset = max(reached, last + 1)
+            return False
+        self._check_gap(position, reached, first)
+        self.next_offset = last + 1
+        return True
 
     def skip_damage(self) -> None:
         """Note that something unreadable stands here, so that the next gap says nothing."""
@@ -62,6 +63,10 @@ class OffsetCheck:
         reached = self.next_offset or 0
         if not self.damaged or self.damaged[-1][1] >= 0:
             self.damaged.append((reached, -1))
+
+    def excuse_gap(self) -> None:
+        """Note that the last batch's end is wrong, which is reported: the next gap says nothing."""
+        self._is_gap_excused = True
 
     def finish(self, end_offset: int) -> None:
         """Close the range of a damage that reaches to the end of the log."""

@@ -6,12 +6,13 @@ a tombstone may be gone once its time is over; below the cleaner's point no reco
 key has a later one there.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from analytics.batch_walk import SoundBatch
-from analytics.checks.uniqueness import ReadRecord, show_key
+from analytics.checks.log_view import LogView, ReadRecord
+from analytics.checks.uniqueness import show_key
 from analytics.finding import Check, Finding, Report, Severity
 from kafkawire.columns_scanner import KeyTable, Mismatch
 from kafkawire.records import BatchHeader, TimestampType
@@ -29,6 +30,10 @@ class Bounds:
     """Below, the log under audit need hold nothing."""
     cleaned_until: int
     """From here on, compaction has not chosen yet."""
+    tombstones_after_ms: int
+    """Tombstones of later records must still be there."""
+    is_decided: bool = True
+    """Whether what is missing is an error; else its key may have been deleted since."""
 
 
 class ReferenceTable:
@@ -78,13 +83,25 @@ _MATCH_LIMIT: Final = 1 << 20
 class PreservationCheck:
     """An observer of the log under audit that holds it against a reference's table."""
 
-    def __init__(self, table: KeyTable, bounds: Bounds, limit: int, report: Report) -> None:
+    def __init__(
+        self,
+        table: KeyTable,
+        bounds: Bounds,
+        limit: int,
+        report: Report,
+        read_reference: ReadRecord,
+        *,
+        only_missing: bool = False,
+    ) -> None:
+        """`only_missing` says nothing of records that the reference does not have."""
+        self._only_missing = only_missing
+        self._read_reference = read_reference
         self._table = table
         self._bounds = bounds
         self._limit = limit
         self._report = report
         self._mismatches: list[tuple[int, int, int]] = []
-        self.unlisted = 0
+        self._unlisted = 0
 
     def on_batch(self, batch: SoundBatch) -> None:
         """See `analytics.log_scan.Observer`."""
@@ -103,39 +120,29 @@ class PreservationCheck:
         if found and len(self._mismatches) < self._limit:
             self._mismatches += found
         else:
-            self.unlisted += len(found)
+            self._unlisted += len(found)
 
-    def finish(
-        self,
-        *,
-        read: ReadRecord,
-        read_reference: ReadRecord,
-        place_of: Callable[[int], tuple[str, int]],
-        is_damaged: Callable[[int], bool],
-        tombstones_after_ms: int,
-        is_decided: bool = True,
-    ) -> None:
-        """Report what is missing, changed or should be gone.
-
-        Without `is_decided`, a key may have been deleted since the reference was taken: what is
-        missing is then a warning.
-        """
+    def conclude(self, log: LogView) -> dict[str, Any]:
+        """Report what is missing, changed or should be gone."""
         lost = {
             offset: is_tombstone
-            for offset, _, is_tombstone in self._table.unseen(tombstones_after_ms, self._limit * 4)
+            for offset, _, is_tombstone in self._table.unseen(
+                self._bounds.tombstones_after_ms, self._limit * 4
+            )
             if max(self._bounds.log_start, self._bounds.start) <= offset < self._bounds.end
-            and not is_damaged(offset)
+            and not log.is_damaged(offset)
         }
         for kind, offset, last in self._mismatches:
-            self._judge(kind, offset, last, lost, read, place_of)
+            self._judge(kind, offset, last, lost, log)
         for offset, is_tombstone in sorted(lost.items()):
-            record = read_reference(offset)
+            record = self._read_reference(offset)
             key = "a key" if record is None else f"key {show_key(record[0])}"
             what = "tombstone_gone_early" if is_tombstone else "lost_key"
             check = Check.TOMBSTONES if is_tombstone else Check.PRESERVATION
             expected = f"the last {'tombstone' if is_tombstone else 'value'} of {key}"
-            severity = Severity.ERROR if is_decided else Severity.WARNING
-            self._find(what, offset, expected, "no record", place_of, check, severity)
+            severity = Severity.ERROR if self._bounds.is_decided else Severity.WARNING
+            self._find(what, offset, expected, "no record", log, check, severity)
+        return {"reference_keys": self._table.key_count, "unlisted_mismatches": self._unlisted}
 
     def _judge(
         self,
@@ -143,26 +150,25 @@ class PreservationCheck:
         offset: int,
         last: int,
         lost: dict[int, bool],
-        read: ReadRecord,
-        place_of: Callable[[int], tuple[str, int]],
+        log: LogView,
     ) -> None:
-        record = read(offset)
+        record = log.read_record(offset)
         key = "its key" if record is None else f"key {show_key(record[0])}"
         is_last_kept = record is not None and self._table.is_seen(record[0])
         if kind == Mismatch.OTHER_VALUE:
             expected = f"the reference's value of {key}"
-            self._find("changed_value", offset, expected, "another value", place_of)
+            self._find("changed_value", offset, expected, "another value", log)
         elif kind == Mismatch.OLDER and not is_last_kept:
             lost.pop(last, None)
             expected = f"{key} at offset {last}, its last record"
-            self._find("stale_value", offset, expected, f"an older record at {offset}", place_of)
-        elif kind == Mismatch.NEWER and not is_last_kept:
+            self._find("stale_value", offset, expected, f"an older record at {offset}", log)
+        elif kind == Mismatch.NEWER and not is_last_kept and not self._only_missing:
             lost.pop(last, None)
             expected = f"{key} at offset {last}"
-            self._find("moved_record", offset, expected, f"its record at {offset}", place_of)
-        elif kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY):
+            self._find("moved_record", offset, expected, f"its record at {offset}", log)
+        elif kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY) and not self._only_missing:
             expected = f"no record of {key} at this offset"
-            self._find("unknown_record", offset, expected, "one that nobody wrote", place_of)
+            self._find("unknown_record", offset, expected, "one that nobody wrote", log)
         # An older record beside its key's last one is a duplicate: S8 names it.
 
     def _find(
@@ -171,11 +177,11 @@ class PreservationCheck:
         offset: int,
         expected: str,
         found: str,
-        place_of: Callable[[int], tuple[str, int]],
+        log: LogView,
         check: Check = Check.PRESERVATION,
         severity: Severity = Severity.ERROR,
     ) -> None:
-        file, position = place_of(offset)
+        file, position = log.place_of(offset)
         self._report(
             Finding(
                 check=check,

@@ -8,10 +8,15 @@ Source: KIP-534.
 """
 
 from dataclasses import dataclass
+from typing import Any, Final
 
 from analytics.batch_walk import SoundBatch
+from analytics.checks.log_view import LogView
 from analytics.finding import Check, Finding, Report, Severity
 from analytics.task import Rules
+
+# For a picture of their ages; a summary is no place for millions.
+_MAX_SHOWN: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +38,15 @@ class TombstoneCheck:
         self._report = report
         self._waiting: list[_Waiting] = []
         self._last_cleaning_ms = -1
-        self.count = 0
-        """Tombstones in the cleaned part."""
-        self.horizons_ms: list[int] = []
-        """The horizon of each batch with tombstones, for a picture of their ages."""
+        self._count = 0
+        self._horizons_ms: list[int] = []
 
     def on_batch(self, batch: SoundBatch) -> None:
         """See `analytics.log_scan.Observer`."""
         header = batch.header
         if header.last_offset >= self._cleaned_until:
             return
-        self.count += batch.survey.tombstones
+        self._count += batch.survey.tombstones
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
             return
@@ -54,11 +57,11 @@ class TombstoneCheck:
             latest = self._rules.now_ms + self._rules.delete_retention_ms
             self._find("horizon_in_future", batch, f"at most {latest} ms", f"{horizon_ms} ms")
         elif batch.survey.tombstones:
-            self.horizons_ms.append(horizon_ms)
+            self._horizons_ms.append(horizon_ms)
             place = batch.file, batch.position, header.base_offset
             self._waiting.append(_Waiting(*place, horizon_ms))
 
-    def finish(self) -> None:
+    def conclude(self, _log: LogView) -> dict[str, Any]:
         """Report the tombstones whose horizon a cleaning has passed."""
         for waiting in self._waiting:
             age_ms = self._rules.now_ms - waiting.horizon_ms
@@ -68,6 +71,11 @@ class TombstoneCheck:
             elif age_ms > self._rules.tombstone_grace_ms:
                 found = f"still there {age_ms} ms later"
                 self._find_late(waiting, found, Severity.WARNING)
+        return {
+            "cleaned_tombstones": self._count,
+            "horizons_ms": self._horizons_ms[:_MAX_SHOWN],
+            "now_ms": self._rules.now_ms,
+        }
 
     def _find_late(self, waiting: _Waiting, found: str, severity: Severity) -> None:
         self._report(

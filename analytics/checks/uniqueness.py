@@ -3,16 +3,14 @@
 Keys are first compared by a 128-bit hash; whoever has the log then confirms by bytes.
 """
 
-from collections.abc import Callable
+from typing import Any, Final
 
 from analytics.batch_walk import SoundBatch
+from analytics.checks.log_view import LogView
 from analytics.finding import Check, Finding, Report
 from kafkawire.columns_scanner import KeyTable
 
-ReadRecord = Callable[[int], tuple[bytes, bytes | None] | None]
-"""Key and value of the record at an offset."""
-
-_SHOWN_KEY_BYTES = 60
+_SHOWN_KEY_BYTES: Final = 60
 
 
 class UniquenessCheck:
@@ -52,12 +50,12 @@ class UniquenessCheck:
             self._limit - len(self._suspects),
         )
 
-    def finish(self, read: ReadRecord, place_of: Callable[[int], tuple[str, int]]) -> None:
+    def conclude(self, log: LogView) -> dict[str, Any]:
         """Report the suspects whose keys have the same bytes."""
         for earlier, later in self._suspects:
-            first, second = read(earlier), read(later)
+            first, second = log.read_record(earlier), log.read_record(later)
             if first is not None and second is not None and first[0] == second[0]:
-                file, position = place_of(earlier)
+                file, position = log.place_of(earlier)
                 self._report(
                     Finding(
                         check=Check.UNIQUENESS,
@@ -71,7 +69,7 @@ class UniquenessCheck:
                 )
         unlisted = self.table.repeat_count - len(self._suspects)
         if unlisted > 0:
-            file, position = place_of(self._suspects[-1][0])
+            file, position = log.place_of(self._suspects[-1][0])
             self._report(
                 Finding(
                     check=Check.UNIQUENESS,
@@ -82,6 +80,7 @@ class UniquenessCheck:
                     found=f"{unlisted} more records of keys that have one already",
                 )
             )
+        return {"cleaned_keys": self.table.key_count}
 
 
 def show_key(key: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any, Final
 
 from analytics.report.picture import Bar, Span, draw_bars, draw_timeline
@@ -77,7 +78,7 @@ def _tombstone_ages(summaries: Sequence[dict[str, Any]]) -> str:
         return ""
     edges = (float("-inf"), *_AGE_BOUNDS_H, float("inf"))
     bars = []
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         count = sum(low <= age < high for age in ages)
         bars.append(Bar(f"{low:g} to {high:g} hours", count, f"{count:,} batches"))
     return draw_bars("Tombstones: time since their delete horizon", bars)

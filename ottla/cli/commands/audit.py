@@ -52,7 +52,7 @@ def audit(
         typer.Option(
             "--rule",
             metavar="KEY=VALUE",
-            help="delete.retention.ms, retention.ms, retention.bytes, ...; may stand several times.",
+            help="delete.retention.ms, retention.ms, ...; may stand several times.",
         ),
     ] = None,
     strict: Annotated[
@@ -63,7 +63,7 @@ def audit(
     """Prove from the files alone that a log is what it has to be, at any scale.
 
     Works on the files of any Kafka; take a copy by hard links of a live broker's. Needs Java 17
-    and the extra `analytics`. Exit code 0 clean, 1 failed, 2 wrong usage, 3 when something is found.
+    and the extra `analytics`. Exit code 0: clean, 1: failed, 2: wrong usage, 3: something found.
 
     \b
     Example:

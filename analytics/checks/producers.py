@@ -1,0 +1,154 @@
+"""Decision: S12, what producers last wrote is remembered: in the log itself and in its snapshots.
+
+A `.snapshot` says, for each producer, what a replay of all batches before its offset would say.
+Compaction keeps the last batch of a live producer, empty if need be, so that its next sequence
+number can be judged after a reload.
+
+Source: ProducerStateManager of Kafka 3.9 (version 1 of the file).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from crc32c import crc32c
+
+from analytics.batch_walk import SoundBatch
+from analytics.checks.log_view import LogView
+from analytics.finding import Check, Finding, Report
+from kafkawire.records import NO_PRODUCER_ID
+
+SNAPSHOT_VERSION: Final = 1
+HEADER: Final = Struct(">hIi")
+ENTRY: Final = Struct(">qhiqiqiq")
+CRC_START: Final = 6
+PRODUCER_EXPIRATION_MS: Final = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The last data batch of one producer."""
+
+    epoch: int
+    last_sequence: int
+    last_offset: int
+    timestamp_ms: int
+    file: str
+    position: int
+
+
+class ProducerReplay:
+    """An observer that keeps the last batch of each producer."""
+
+    def __init__(self) -> None:
+        self.last: dict[int, LastBatch] = {}
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `log_view.Observer`."""
+        header = batch.header
+        if header.producer_id != NO_PRODUCER_ID and not header.is_control:
+            self.last[header.producer_id] = LastBatch(
+                header.producer_epoch,
+                header.last_sequence,
+                header.last_offset,
+                header.max_timestamp_ms,
+                batch.file,
+                batch.position,
+            )
+
+
+class ProducerCheck:
+    """Holds snapshots against the replay, and the replay against a reference's."""
+
+    def __init__(
+        self,
+        snapshots: Sequence[tuple[int, str, bytes]],
+        now_ms: int,
+        report: Report,
+        reference: ProducerReplay | None = None,
+    ) -> None:
+        """`snapshots` are (offset, file, bytes), by offset."""
+        self._snapshots = list(snapshots)
+        self._now_ms = now_ms
+        self._report = report
+        self._reference = reference
+        self._replay = ProducerReplay()
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `log_view.Observer`."""
+        while self._snapshots and self._snapshots[0][0] <= batch.header.base_offset:
+            self._compare(*self._snapshots.pop(0))
+        self._replay.on_batch(batch)
+
+    def conclude(self, log: LogView) -> dict[str, Any]:
+        """See `log_view.LogCheck`."""
+        for offset, file, data in self._snapshots:
+            if offset <= log.log_end_offset:
+                self._compare(offset, file, data)
+        if self._reference is not None:
+            for producer_id, last in self._reference.last.items():
+                self._hold(producer_id, last, log)
+        return {"producers": len(self._replay.last)}
+
+    def _hold(self, producer_id: int, last: LastBatch, log: LogView) -> None:
+        own = self._replay.last.get(producer_id)
+        is_expected = log.first_offset <= last.last_offset < log.log_end_offset
+        is_live = self._now_ms - last.timestamp_ms < PRODUCER_EXPIRATION_MS
+        is_kept = own is not None and own.last_offset >= last.last_offset
+        if is_expected and is_live and not is_kept and not log.is_damaged(last.last_offset):
+            file, position = log.place_of(last.last_offset)
+            expected = f"the last batch of producer {producer_id}, up to offset {last.last_offset}"
+            found = "none" if own is None else f"its batch up to {own.last_offset}"
+            self._find("producer_lost", file, position, last.last_offset, expected, found)
+
+    def _compare(self, offset: int, file: str, data: bytes) -> None:
+        for producer_id, position, entry in self._read(file, data):
+            _, epoch, last_sequence, last_offset = entry[:4]
+            own = self._replay.last.get(producer_id)
+            if last_offset >= offset:
+                expected = f"an offset below {offset}, by the file's name"
+                self._find("snapshot_entry", file, position, offset, expected, str(last_offset))
+            elif own is not None and own.last_offset == last_offset:
+                if own.last_sequence != last_sequence or own.epoch > epoch:
+                    expected = f"sequence {own.last_sequence} of epoch {own.epoch}, by the log"
+                    found = f"sequence {last_sequence} of epoch {epoch}"
+                    self._find("snapshot_entry", file, position, last_offset, expected, found)
+            elif own is not None and own.last_offset > last_offset:
+                expected = f"offset {own.last_offset} of producer {producer_id}, by the log"
+                self._find(
+                    "snapshot_entry", file, position, last_offset, expected, f"{last_offset}"
+                )
+
+    def _read(self, file: str, data: bytes) -> list[tuple[int, int, tuple[int, ...]]]:
+        """(producer id, position, entry) of each entry; what is no snapshot is reported."""
+        if len(data) < HEADER.size:
+            self._find("bad_snapshot", file, 0, None, f"{HEADER.size} bytes", f"{len(data)} bytes")
+            return []
+        version, crc, count = HEADER.unpack_from(data)
+        if version != SNAPSHOT_VERSION:
+            self._find("bad_snapshot", file, 0, None, "version 1", f"version {version}")
+            return []
+        if crc32c(data[CRC_START:]) != crc:
+            self._find("bad_snapshot", file, 2, None, f"the checksum {crc:#010x}", "other bytes")
+            return []
+        if len(data) != HEADER.size + count * ENTRY.size:
+            self._find("bad_snapshot", file, CRC_START, None, f"{count} entries", "another size")
+            return []
+        entries = enumerate(ENTRY.iter_unpack(data[HEADER.size :]))
+        return [(entry[0], HEADER.size + slot * ENTRY.size, entry) for slot, entry in entries]
+
+    def _find(
+        self, what: str, file: str, position: int, offset: int | None, expected: str, found: str
+    ) -> None:
+        self._report(
+            Finding(
+                check=Check.PRODUCERS,
+                what=what,
+                file=file,
+                position=position,
+                offset=offset,
+                expected=expected,
+                found=found,
+            )
+        )

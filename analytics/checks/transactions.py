@@ -1,0 +1,207 @@
+"""Decision: S13, the data of aborted transactions, their index, and markers that must be there.
+
+`.txnindex`: entries of version 2 | producer id 8 | first offset 8 | last offset 8 | LSO 8, one for
+each abort marker of the segment. In the cleaned part no aborted record is left, and a marker is
+kept as long as a record of its transaction is.
+
+Source: TransactionIndex and LogCleaner of Kafka 3.9.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from analytics.batch_walk import SoundBatch
+from analytics.checks.log_view import LogView
+from analytics.finding import Check, Finding, Report
+from kafkawire.errors import CorruptBatchError
+from kafkawire.records import ControlType, read_control_batch
+
+ENTRY: Final = Struct(">hqqqq")
+ENTRY_VERSION: Final = 0
+
+Aborted = tuple[int, int, int]
+"""Producer id, first offset and last offset (the marker's) of an aborted transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A transaction without its marker so far."""
+
+    offset: int
+    timestamp_ms: int
+    file: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """A batch of a transaction that still holds records."""
+
+    producer_id: int
+    offset: int
+    file: str
+    position: int
+
+
+class TransactionLog:
+    """An observer that follows transactions through a log."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, _Open] = {}
+        self.ended: list[tuple[Aborted, bool, str, int]] = []
+        """(the transaction, whether it was aborted, file, position of the marker)."""
+        self.data: list[_Data] = []
+
+    def on_batch(self, batch: SoundBatch) -> None:
+        """See `log_view.Observer`."""
+        header = batch.header
+        if not header.is_transactional:
+            return
+        producer_id, offset = header.producer_id, header.base_offset
+        if header.is_control:
+            self._end(batch)
+        elif header.record_count:
+            self.data.append(_Data(producer_id, offset, batch.file, batch.position))
+            start = _Open(offset, header.max_timestamp_ms, batch.file, batch.position)
+            self.open.setdefault(producer_id, start)
+
+    def _end(self, batch: SoundBatch) -> None:
+        header = batch.header
+        try:
+            marker = read_control_batch(batch.data)
+        except CorruptBatchError:
+            return
+        if marker is not None:
+            start = self.open.pop(header.producer_id, None)
+            first = header.base_offset if start is None else start.offset
+            transaction = (header.producer_id, first, header.base_offset)
+            is_aborted = marker.control_type is ControlType.ABORT
+            self.ended.append((transaction, is_aborted, batch.file, batch.position))
+
+
+def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Aborted]]:
+    """(position, transaction) of each entry; what is no index is reported."""
+    if len(data) % ENTRY.size:
+        cut = len(data) - len(data) % ENTRY.size
+        report(_finding("txnindex_cut", file, cut, None, "whole entries", "a part of one"))
+    entries = []
+    whole = data[: len(data) - len(data) % ENTRY.size]
+    for slot, (version, producer_id, first, last, _) in enumerate(ENTRY.iter_unpack(whole)):
+        position = slot * ENTRY.size
+        if version != ENTRY_VERSION or first > last:
+            expected, found = "version 0, first <= last", f"version {version}, {first}..{last}"
+            report(_finding("txnindex_entry", file, position, None, expected, found))
+            continue
+        entries.append((position, (producer_id, first, last)))
+    return entries
+
+
+class TransactionCheck(TransactionLog):
+    """Holds the log's transactions against its indexes, and against a reference's."""
+
+    def __init__(
+        self,
+        indexes: Iterable[tuple[str, bytes]],
+        cleaned_until: int,
+        deadline_ms: int,
+        report: Report,
+        reference: TransactionLog | None = None,
+    ) -> None:
+        """`indexes` are (file, bytes); transactions begun before `deadline_ms` must have ended."""
+        super().__init__()
+        self._indexes = [(file, read_txnindex(data, file, report)) for file, data in indexes]
+        self._cleaned_until = cleaned_until
+        self._deadline_ms = deadline_ms
+        self._report = report
+        self._reference = reference
+
+    def conclude(self, log: LogView) -> dict[str, Any]:
+        """See `log_view.LogCheck`."""
+        if not log.is_damaged(log.log_end_offset - 1):
+            self._check_open()
+        aborts = {(ended[0][0], ended[0][2]): ended for ended in self.ended if ended[1]}
+        indexed: list[Aborted] = []
+        for file, entries in self._indexes:
+            for position, transaction in entries:
+                indexed.append(transaction)
+                self._check_entry(file, position, transaction, aborts, log)
+        known = {(producer_id, last) for producer_id, _, last in indexed}
+        for place, (_, _, file, position) in aborts.items():
+            if place not in known:
+                expected = f"an entry of the .txnindex for producer {place[0]}"
+                self._find("txnindex_missing", file, position, place[1], expected, "none")
+        self._check_aborted_data([*indexed, *(ended[0] for ended in self.ended if ended[1])])
+        if self._reference is not None:
+            self._check_markers(self._reference.ended, log)
+        return {"transactions": len(self.ended)}
+
+    def _check_open(self) -> None:
+        for producer_id, start in self.open.items():
+            if start.timestamp_ms < self._deadline_ms:
+                expected = f"a marker for the transaction of producer {producer_id}"
+                found = f"open since {start.timestamp_ms} ms"
+                place = start.file, start.position, start.offset
+                self._find("hanging_transaction", *place, expected, found)
+
+    def _check_entry(
+        self,
+        file: str,
+        position: int,
+        transaction: Aborted,
+        aborts: dict[tuple[int, int], tuple[Aborted, bool, str, int]],
+        log: LogView,
+    ) -> None:
+        producer_id, first, last = transaction
+        ended = aborts.get((producer_id, last))
+        if ended is None:
+            if last >= self._cleaned_until and not log.is_damaged(last):
+                expected = f"an abort marker of producer {producer_id} at offset {last}"
+                self._find("txnindex_entry", file, position, last, expected, "none")
+        elif first != ended[0][1] and ended[0][1] >= self._cleaned_until:
+            expected = f"offset {ended[0][1]}, where the transaction begins"
+            self._find("txnindex_range", file, position, last, expected, f"offset {first}")
+
+    def _check_aborted_data(self, aborted: Sequence[Aborted]) -> None:
+        for data in self.data:
+            if data.offset < self._cleaned_until and any(
+                producer_id == data.producer_id and first <= data.offset <= last
+                for producer_id, first, last in aborted
+            ):
+                expected = "no record of an aborted transaction where the log was cleaned"
+                found = f"records of producer {data.producer_id}"
+                self._find("aborted_data", data.file, data.position, data.offset, expected, found)
+
+    def _check_markers(self, ended: Iterable[tuple[Aborted, bool, str, int]], log: LogView) -> None:
+        own = {(transaction[0], transaction[2]) for transaction, _, _, _ in self.ended}
+        for (producer_id, first, last), is_aborted, _, _ in ended:
+            is_here = log.first_offset <= last < log.log_end_offset and not log.is_damaged(last)
+            has_data = any(
+                data.producer_id == producer_id and first <= data.offset < last
+                for data in self.data
+            )
+            if is_here and has_data and (producer_id, last) not in own:
+                file, position = log.place_of(last)
+                kind = "abort" if is_aborted else "commit"
+                expected = f"the {kind} marker of producer {producer_id}, whose data is there"
+                self._find("marker_lost", file, position, last, expected, "none")
+
+    def _find(
+        self, what: str, file: str, position: int, offset: int, expected: str, found: str
+    ) -> None:
+        self._report(_finding(what, file, position, offset, expected, found))
+
+
+def _finding(
+    what: str, file: str, position: int, offset: int | None, expected: str, found: str
+) -> Finding:
+    return Finding(
+        check=Check.TRANSACTIONS,
+        what=what,
+        file=file,
+        position=position,
+        offset=offset,
+        expected=expected,
+        found=found,
+    )

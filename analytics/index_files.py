@@ -1,0 +1,61 @@
+"""Edge: the indexes of a replica's segments, read before the segments are."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from analytics.checks.offset_index import check_offset_index
+from analytics.checks.time_index import check_time_index
+from analytics.file_store import read_bytes
+from analytics.finding import Check, Finding, Report
+from analytics.log_scan import unreadable
+from analytics.segment_columns import SegmentColumns
+from analytics.task import ReplicaFiles, Rules
+
+
+class IndexFiles:
+    """What the index files held when the audit began."""
+
+    def __init__(self, replica: ReplicaFiles, rules: Rules, report: Report) -> None:
+        self._replica = replica
+        self._rules = rules
+        self._report = report
+        self._offsets = [self._read(segment.index) for segment in replica.segments]
+        self._times = [self._read(segment.timeindex) for segment in replica.segments]
+
+    def _read(self, file: str | None) -> bytes | None:
+        try:
+            return None if file is None else read_bytes(file)
+        except OSError as error:
+            self._report(unreadable(file or "", error))
+            return None
+
+    def check(self, segments: Sequence[SegmentColumns]) -> list[str]:
+        """Hold them against the segments as they were read; return the shapes of the indexes."""
+        shapes = set()
+        rows = zip_longest(self._replica.segments, segments, self._offsets, self._times)
+        for files, columns, offsets, times in rows:
+            is_active = files is self._replica.segments[-1]
+            if files.index is None:
+                self._report(_missing(files.log, ".index", Check.OFFSET_INDEX))
+            elif offsets is not None:
+                strict = self._rules.is_strict
+                shapes.add(
+                    check_offset_index(
+                        offsets, files.index, columns, self._report, is_strict=strict
+                    )
+                )
+            if files.timeindex is None:
+                self._report(_missing(files.log, ".timeindex", Check.TIME_INDEX))
+            elif times is not None:
+                check_time_index(times, files.timeindex, columns, self._report, is_active=is_active)
+        return sorted(shapes)
+
+
+def _missing(log: str, suffix: str, check: Check) -> Finding:
+    return Finding(
+        check=check,
+        what="index_missing",
+        file=log.removesuffix(".log") + suffix,
+        expected="an index beside the segment",
+        found="none; a broker rebuilds it when it starts",
+    )

@@ -1,0 +1,158 @@
+"""Composition: one replica of one partition, read once, with the checks that a task asks for.
+
+The checks are decisions; here stands only what is read, in which order, and what is handed to whom.
+Indexes are read before their segment: a broker that writes meanwhile makes what is read later
+longer, never shorter.
+"""
+
+from typing import Any
+
+from analytics.checkpoint import read_epoch_checkpoint
+from analytics.checks.batch_digest import BatchDigest, compare_digests
+from analytics.checks.checkpoints import check_checkpoints
+from analytics.checks.cost import CostCount
+from analytics.checks.log_view import LogCheck, Observer
+from analytics.checks.producers import ProducerCheck
+from analytics.checks.retention import check_retention
+from analytics.checks.tombstones import TombstoneCheck
+from analytics.checks.transactions import TransactionCheck
+from analytics.checks.uniqueness import UniquenessCheck
+from analytics.file_store import read_bytes
+from analytics.finding import Check, Finding
+from analytics.finding_list import FindingList
+from analytics.index_files import IndexFiles
+from analytics.log_scan import LogScan, unreadable
+from analytics.reference import Reference, uncleanable_from
+from analytics.summary import summarize
+from analytics.task import MAX_OFFSET, AuditTask, ReplicaFiles
+from kafkawire.columns_scanner import KeyTable
+
+
+class ReplicaAudit:
+    """The audit of one replica; `run` it once."""
+
+    def __init__(self, task: AuditTask, replica: ReplicaFiles) -> None:
+        self._task = task
+        self._rules = task.rules
+        self._replica = replica
+        self._checks = {Check(check) for check in task.checks}
+        limit = task.rules.finding_limit
+        place = replica.topic, replica.partition, replica.replica
+        self._findings = FindingList(*place, limit)
+        # The first shard speaks for what does not depend on keys.
+        self._is_first = task.shard == 0
+        structure = self._findings if self._is_first else FindingList(*place, 0)
+        self._scan = LogScan(replica, structure.report)
+
+    def run(self) -> tuple[list[Finding], dict[str, Any]]:
+        """The findings and the summary.
+
+        Raises:
+            KeyLimitError: the keys do not fit one table.
+        """
+        report = self._findings.report
+        indexes = IndexFiles(self._replica, self._rules, report) if self._has_indexes() else None
+        reference = None
+        if self._task.reference is not None:
+            reference = Reference(self._task, self._task.reference, self._replica, report)
+        checks = self._key_checks(reference)
+        if self._is_first:
+            checks += self._other_checks(reference)
+        digest = BatchDigest(uncleanable_from(self._replica))
+        observers: list[Observer] = [*checks]
+        if reference is not None:
+            observers.append(digest)
+        self._scan.run(observers)
+        figures: dict[str, Any] = {}
+        if indexes is not None:
+            figures["index_shapes"] = indexes.check(self._scan.segments)
+        if self._is_first:
+            self._check_whole()
+            if reference is not None and Check.UNCLEANABLE in self._checks:
+                bounds = reference.uncleanable_range(self._scan)
+                what = "rewritten_batch"
+                compare_digests(Check.UNCLEANABLE, what, reference.digest, digest, *bounds, report)
+        for check in checks:
+            figures |= check.conclude(self._scan)
+        return self._findings.rows(), summarize(self._task, self._replica, self._scan) | figures
+
+    def _has_indexes(self) -> bool:
+        return self._is_first and Check.OFFSET_INDEX in self._checks
+
+    def _table(self) -> KeyTable:
+        return KeyTable(self._rules.key_limit, self._task.shard, self._task.shard_count)
+
+    def _key_checks(self, reference: Reference | None) -> list[LogCheck]:
+        """The checks of which each shard does its share."""
+        rules, report = self._rules, self._findings.report
+        until = self._replica.cleaner_point or 0
+        checks: list[LogCheck] = []
+        if Check.UNIQUENESS in self._checks:
+            checks.append(UniquenessCheck(self._table(), until, rules.finding_limit, report))
+        if Check.PRESERVATION in self._checks and reference is not None:
+            checks.append(reference.check(report))
+        if Check.COST in self._checks:
+            hot, is_first = rules.hot_key_count, self._is_first
+            checks.append(CostCount(self._table(), until, hot, with_whole=is_first))
+        return checks
+
+    def _other_checks(self, reference: Reference | None) -> list[LogCheck]:
+        rules, report = self._rules, self._findings.report
+        until = self._replica.cleaner_point or 0
+        checks: list[LogCheck] = []
+        if Check.TOMBSTONES in self._checks:
+            checks.append(TombstoneCheck(until, rules, report))
+        if Check.PRODUCERS in self._checks:
+            snapshots = [
+                (segment.base_offset, segment.snapshot, data)
+                for segment in self._replica.segments
+                if segment.snapshot is not None
+                and (data := self._read(segment.snapshot)) is not None
+            ]
+            last = reference.producers if reference is not None else None
+            checks.append(ProducerCheck(snapshots, rules.now_ms, report, last))
+        if Check.TRANSACTIONS in self._checks:
+            indexes = [
+                (segment.txnindex, data)
+                for segment in self._replica.segments
+                if segment.txnindex is not None
+                and (data := self._read(segment.txnindex)) is not None
+            ]
+            deadline_ms = rules.now_ms - rules.transaction_timeout_ms
+            known = reference.transactions if reference is not None else None
+            checks.append(TransactionCheck(indexes, until, deadline_ms, report, known))
+        return checks
+
+    def _check_whole(self) -> None:
+        replica, report, scan = self._replica, self._findings.report, self._scan
+        is_end_known = not scan.is_damaged(scan.log_end_offset)
+        if Check.EPOCHS in self._checks:
+            file = replica.epoch_checkpoint or ""
+            text = (self._read(file) or b"").decode("utf-8", errors="replace") if file else ""
+            epochs = read_epoch_checkpoint(text, file, report)
+            scan.epochs.conclude(epochs, file, scan.log_end_offset if is_end_known else MAX_OFFSET)
+        if Check.CHECKPOINTS in self._checks:
+            folder = replica.directory.rstrip("/").rpartition("/")[0]
+            if is_end_known:
+                check_checkpoints(replica, scan.log_end_offset, folder, report)
+            for name in replica.foreign:
+                report(_foreign(f"{replica.directory}/{name}"))
+        if Check.RETENTION in self._checks:
+            check_retention(replica, scan, self._rules, report)
+
+    def _read(self, file: str) -> bytes | None:
+        try:
+            return read_bytes(file)
+        except OSError as error:
+            self._findings.report(unreadable(file, error))
+            return None
+
+
+def _foreign(file: str) -> Finding:
+    return Finding(
+        check=Check.CHECKPOINTS,
+        what="foreign_file",
+        file=file,
+        expected="files of a log",
+        found="a name that no broker gives",
+    )

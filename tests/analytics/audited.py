@@ -1,0 +1,33 @@
+"""Runs audits in this process, without Spark."""
+
+from pathlib import Path
+
+from analytics.discovery import find_replicas, group_by_partition
+from analytics.finding import Finding
+from analytics.partition_audit import audit_partition
+from analytics.plan import Audit, plan_tasks
+from analytics.task import Rules
+from tests.analytics.log_model import START_MS
+
+NOW_MS = START_MS + 3_600_000
+RULES = Rules(now_ms=NOW_MS)
+
+
+def findings_of(
+    audit: str, *roots: Path, against: Path | None = None, rules: Rules = RULES
+) -> list[Finding]:
+    """All findings, notes included."""
+    found: list[Finding] = []
+    replicas = [replica for root in roots for replica in find_replicas(str(root), found.append)]
+    references = find_replicas(str(against), found.append) if against is not None else []
+    tasks = plan_tasks(
+        Audit(audit),
+        group_by_partition(replicas),
+        {partition: each[0] for partition, each in group_by_partition(references).items()},
+        {},
+        rules,
+    )
+    for task in tasks:
+        for findings, _ in audit_partition(task):
+            found += findings
+    return found

@@ -1,0 +1,364 @@
+"""Violations of a log's structure: what is planted, and what the audit has to call it.
+
+Each function changes the files of the partition in `at` (a log of four segments of twenty
+batches of five records, epochs 0 and 1) and returns what must be found: (name, file, offset) tuples.
+"""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.analytics.planter import Segment, edit, segments
+
+Expected = set[tuple[str, str, int | None]]
+Plant = Callable[[Path], Expected]
+
+_HEADER_FIELDS: Final = {
+    "crc": 18,
+    "attributes": 22,
+    "last_offset_delta": 26,
+    "base_timestamp": 34,
+    "max_timestamp": 42,
+    "producer_id": 50,
+    "producer_epoch": 52,
+    "base_sequence": 56,
+    "record_count": 60,
+    "key": 69,
+    "value": 82,
+}
+
+
+def flip_bit(field: str) -> Plant:
+    def plant(at: Path) -> Expected:
+        segment = segments(at)[1]
+        segment.flip(7, _HEADER_FIELDS[field])
+        return {("bad_crc", segment.path.name, segment.header(7).base_offset)}
+
+    return plant
+
+
+def patched(what: str, position: int, data: bytes, offset: int = 135) -> Plant:
+    """Patch a header, with a right checksum."""
+
+    def plant(at: Path) -> Expected:
+        segment = segments(at)[1]
+        segment.patch(7, position, data, with_crc=position > 20)
+        return {(what, segment.path.name, offset)}
+
+    return plant
+
+
+def base_offset_back(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.patch(7, 0, struct.pack(">q", 131))
+    return {("offset_overlap", segment.path.name, 131)}
+
+
+def base_offset_below_segment(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.patch(7, 0, struct.pack(">q", 35))
+    return {("offset_below_segment", segment.path.name, 35)}
+
+
+def length_too_large(at: Path) -> Expected:
+    segment = segments(at)[1]
+    length = segment.header(7).batch_length
+    segment.patch(7, 8, struct.pack(">i", length + 40))
+    return {("bad_crc", segment.path.name, 135)}
+
+
+def length_beyond_the_file(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.patch(7, 8, struct.pack(">i", 1 << 24))
+    return {("bad_length", segment.path.name, 135)}
+
+
+def length_too_small(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.patch(7, 8, struct.pack(">i", 11))
+    return {("bad_length", segment.path.name, 135)}
+
+
+def torn_tail(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.path.write_bytes(segment.path.read_bytes()[:-30])
+    return {("torn_tail", segment.path.name, None)}
+
+
+def zero_tail(at: Path) -> Expected:
+    segment = segments(at)[1]
+    data = segment.path.read_bytes()
+    segment.path.write_bytes(data[: segment.position(19)] + bytes(len(data) - segment.position(19)))
+    return {("zero_tail", segment.path.name, None)}
+
+
+def batch_removed(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.reorder([n for n in range(20) if n != 7])
+    segment.restore_indexes()
+    return {("offset_gap", segment.path.name, 140)}
+
+
+def batch_twice(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.reorder([*range(8), *range(7, 20)])
+    segment.restore_indexes()
+    return {("offset_overlap", segment.path.name, 135)}
+
+
+def segment_removed(at: Path) -> Expected:
+    for path in at.glob("00000000000000000100.*"):
+        path.unlink()
+    return {("offset_gap", "00000000000000000200.log", 200)}
+
+
+def segment_renamed(at: Path) -> Expected:
+    for path in at.glob("00000000000000000200.*"):
+        path.rename(path.with_name(path.name.replace("200", "190")))
+    # Its indexes count from the file's name, so they are off too.
+    for kind in ("index", "timeindex"):
+        (at / f"00000000000000000190.{kind}").unlink()
+    return {
+        ("segment_overlap", "00000000000000000190.log", 190),
+        ("index_missing", "00000000000000000190.index", None),
+        ("index_missing", "00000000000000000190.timeindex", None),
+    }
+
+
+def records_out_of_order(at: Path) -> Expected:
+    segment = segments(at)[1]
+    # The offset delta of the second record becomes that of the first.
+    segment.patch(7, 61 + segment.batches[7][61] // 2 + 1 + 3, b"\0", with_crc=True)
+    return {("record_offset", segment.path.name, 135)}
+
+
+def torn_varint(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.patch(7, 61, b"\xff\xff\xff\xff\xff", with_crc=True)
+    return {("bad_records", segment.path.name, 135)}
+
+
+def garbage_in_a_codec(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.patch(7, 21, struct.pack(">h", 3), with_crc=True)
+    return {("bad_records", segment.path.name, 135)}
+
+
+def epoch_back(at: Path) -> Expected:
+    segment = segments(at)[2]
+    segment.patch(3, 12, struct.pack(">i", 0))
+    return {("epoch_back", segment.path.name, 215)}
+
+
+def epoch_ahead(at: Path) -> Expected:
+    segment = segments(at)[1]
+    segment.patch(7, 12, struct.pack(">i", 9))
+    return {("epoch_start", segment.path.name, 135)}
+
+
+def epoch_checkpoint_late(at: Path) -> Expected:
+    (at / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 205\n")
+    return {("epoch_start", "00000000000000000200.log", 200)}
+
+
+def epoch_checkpoint_early(at: Path) -> Expected:
+    (at / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 190\n")
+    return {("epoch_start", "leader-epoch-checkpoint", 190)}
+
+
+def epoch_checkpoint_beyond(at: Path) -> Expected:
+    (at / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 200\n2 900\n")
+    return {("epoch_beyond", "leader-epoch-checkpoint", 900)}
+
+
+def epoch_checkpoint_falling(at: Path) -> Expected:
+    (at / "leader-epoch-checkpoint").write_text("0\n3\n0 0\n1 200\n1 300\n")
+    return {("bad_checkpoint_line", "leader-epoch-checkpoint", 300)}
+
+
+INDEX: Final = "00000000000000000100.index"
+TIMES: Final = "00000000000000000100.timeindex"
+
+
+def index_entry(what: str, change: Callable[[bytearray, Segment], None], slot: int = 2) -> Plant:
+    def plant(at: Path) -> Expected:
+        segment = segments(at)[1]
+        edit(at / INDEX, lambda data: change(data, segment))
+        data = (at / INDEX).read_bytes()
+        offset = 100 + struct.unpack_from(">i", data, slot * 8)[0]
+        return {(what, INDEX, offset)}
+
+    return plant
+
+
+def shift_position(data: bytearray, _: Segment) -> None:
+    struct.pack_into(">i", data, 20, struct.unpack_from(">i", data, 20)[0] + 1)
+
+
+def next_batch(data: bytearray, segment: Segment) -> None:
+    position = struct.unpack_from(">i", data, 20)[0]
+    number = next(n for n in range(20) if segment.position(n) == position)
+    struct.pack_into(">i", data, 20, segment.position(number + 1))
+
+
+def wrong_offset(data: bytearray, _: Segment) -> None:
+    struct.pack_into(">i", data, 16, struct.unpack_from(">i", data, 16)[0] + 1)
+
+
+def swap_entries(data: bytearray, _: Segment) -> None:
+    data[8:16], data[16:24] = data[16:24], data[8:16]
+
+
+def index_cut(at: Path) -> Expected:
+    edit(at / INDEX, lambda data: data.extend(b"\1\2\3"))
+    return {("index_cut", INDEX, None)}
+
+
+def index_hole(at: Path) -> Expected:
+    edit(at / INDEX, lambda data: data.__setitem__(slice(8, 16), bytes(8)))
+    return {("index_hole", INDEX, None)}
+
+
+def index_missing(at: Path) -> Expected:
+    (at / INDEX).unlink()
+    return {("index_missing", INDEX, None)}
+
+
+def time_index_missing(at: Path) -> Expected:
+    (at / TIMES).unlink()
+    return {("index_missing", TIMES, None)}
+
+
+def time_swapped(at: Path) -> Expected:
+    def change(data: bytearray) -> None:
+        data[0:12], data[12:24] = data[12:24], data[0:12]
+
+    edit(at / TIMES, change)
+    return {("time_not_increasing", TIMES, _time_offset(at, 1))}
+
+
+def time_wrong(at: Path) -> Expected:
+    def change(data: bytearray) -> None:
+        struct.pack_into(">q", data, 12, struct.unpack_from(">q", data, 12)[0] - 1)
+
+    edit(at / TIMES, change)
+    return {("time_maximum", TIMES, _time_offset(at, 1))}
+
+
+def time_offset(at: Path) -> Expected:
+    edit(at / TIMES, lambda data: struct.pack_into(">i", data, len(data) - 4, 5000))
+    return {("time_offset", TIMES, 5100)}
+
+
+def time_last_missing(at: Path) -> Expected:
+    edit(at / TIMES, lambda data: data.__delitem__(slice(len(data) - 12, None)))
+    return {("time_last_entry", TIMES, None)}
+
+
+def _time_offset(at: Path, slot: int) -> int:
+    return 100 + int(struct.unpack_from(">i", (at / TIMES).read_bytes(), slot * 12 + 8)[0])
+
+
+def checkpoint(what: str, file: str, text: str, offset: int | None) -> Plant:
+    def plant(at: Path) -> Expected:
+        (at.parent / file).write_text(text)
+        return {(what, file, offset)}
+
+    return plant
+
+
+def watermark_before_start(at: Path) -> Expected:
+    (at.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 0 300\n")
+    (at.parent / "replication-offset-checkpoint").write_text("0\n1\norders 0 250\n")
+    return {("checkpoint_beyond", "replication-offset-checkpoint", 250)}
+
+
+def foreign_file(at: Path) -> Expected:
+    (at / "notes.txt").write_text("mine")
+    return {("foreign_file", "notes.txt", None)}
+
+
+def unreadable_segment(at: Path) -> Expected:
+    (at / "00000000000000000400.log").mkdir()
+    for kind in ("index", "timeindex"):
+        (at / f"00000000000000000400.{kind}").touch()
+    # The segment before it has become a sealed one, and lacks its last entry.
+    Segment(at / "00000000000000000300.log").restore_indexes()
+    return {
+        ("unreadable_file", "00000000000000000400.log", None),
+        ("foreign_file", "00000000000000000400.log", None),
+    }
+
+
+INTEGRITY: Final[dict[str, Plant]] = {
+    **{f"a flipped bit: {field}": flip_bit(field) for field in _HEADER_FIELDS},
+    "magic 0": patched("old_format", 16, b"\0"),
+    "magic 1": patched("old_format", 16, b"\1"),
+    "magic 9": patched("bad_magic", 16, b"\x09"),
+    "an unknown codec": patched("unknown_codec", 21, struct.pack(">h", 6)),
+    "a negative offset delta": patched("bad_header", 23, struct.pack(">i", -1)),
+    "a record too many in the header": patched("bad_records", 57, struct.pack(">i", 6)),
+    "a last offset below the records": patched("record_count", 23, struct.pack(">i", 3)),
+    "a maximum timestamp too low": patched("record_timestamp", 35, struct.pack(">q", 5)),
+    "a base offset far ahead": patched("offset_too_far", 0, struct.pack(">q", 1 << 40), 1 << 40),
+    "a base offset that goes back": base_offset_back,
+    "a base offset below the file's": base_offset_below_segment,
+    "a length too large": length_too_large,
+    "a length beyond the file": length_beyond_the_file,
+    "a length too small": length_too_small,
+    "a torn tail in a sealed segment": torn_tail,
+    "a sealed segment that ends in zeros": zero_tail,
+    "a batch that is gone": batch_removed,
+    "a batch that is there twice": batch_twice,
+    "a segment that is gone": segment_removed,
+    "a segment of a wrong name": segment_renamed,
+    "a record's offset used twice": records_out_of_order,
+    "a varint that does not end": torn_varint,
+    "garbage under a codec": garbage_in_a_codec,
+    "an epoch that goes back": epoch_back,
+    "an epoch ahead of its time": epoch_ahead,
+    "an epoch that the checkpoint begins late": epoch_checkpoint_late,
+    "an epoch that the checkpoint begins early": epoch_checkpoint_early,
+    "an epoch beyond the log": epoch_checkpoint_beyond,
+    "an epoch twice in the checkpoint": epoch_checkpoint_falling,
+    "an index entry inside a batch": index_entry("index_position", shift_position),
+    "an index entry off by one batch": index_entry("index_offset", next_batch),
+    "an index entry of a wrong offset": index_entry("index_offset", wrong_offset),
+    "two index entries swapped": index_entry("index_not_increasing", swap_entries),
+    "an index entry cut": index_cut,
+    "a hole in the index": index_hole,
+    "no index": index_missing,
+    "no time index": time_index_missing,
+    "time index out of order": time_swapped,
+    "a time that is not the maximum": time_wrong,
+    "a time at a wrong offset": time_offset,
+    "no last time": time_last_missing,
+    "a high watermark beyond the log": checkpoint(
+        "checkpoint_beyond", "replication-offset-checkpoint", "0\n1\norders 0 401\n", 401
+    ),
+    "a recovery point beyond the log": checkpoint(
+        "checkpoint_beyond", "recovery-point-offset-checkpoint", "0\n1\norders 0 500\n", 500
+    ),
+    "a log start beyond the log": checkpoint(
+        "checkpoint_beyond", "log-start-offset-checkpoint", "0\n1\norders 0 500\n", 500
+    ),
+    "a high watermark before the log start": watermark_before_start,
+    "a cleaner's point in the active segment": checkpoint(
+        "checkpoint_beyond", "cleaner-offset-checkpoint", "0\n1\norders 0 310\n", 310
+    ),
+    "a checkpoint of another version": checkpoint(
+        "bad_checkpoint_line", "replication-offset-checkpoint", "7\n1\norders 0 400\n", None
+    ),
+    "a checkpoint with a wrong count": checkpoint(
+        "bad_checkpoint_line", "replication-offset-checkpoint", "0\n4\norders 0 400\n", None
+    ),
+    "a checkpoint line of two fields": checkpoint(
+        "bad_checkpoint_line", "replication-offset-checkpoint", "0\n1\norders 400\n", None
+    ),
+    "a partition without a directory": checkpoint(
+        "partition_missing", "replication-offset-checkpoint", "0\n2\norders 0 400\ngone 1 7\n", 7
+    ),
+    "a foreign file": foreign_file,
+    "a segment that cannot be read": unreadable_segment,
+}

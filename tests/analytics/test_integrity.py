@@ -1,0 +1,62 @@
+"""Every kind of damage to a log's structure is found, named with its place, and nothing else is."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analytics.finding import Severity
+from analytics.task import Rules
+from kafkawire.compression import Codec
+from tests.analytics.audited import NOW_MS, findings_of
+from tests.analytics.integrity_violations import INTEGRITY, Plant
+from tests.analytics.log_model import Log, make_log
+from tests.analytics.planter import Segment
+
+
+def two_epochs() -> Log:
+    """Four segments; the second half was written under the next leader."""
+    log = make_log()
+    segments = [
+        (base, [replace(batch, epoch=int(base >= 200)) for batch in batches])
+        for base, batches in log.segments
+    ]
+    return replace(log, segments=segments, epochs=[(0, 0), (1, 200)])
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_sound_log_passes(tmp_path: Path, codec: Codec) -> None:
+    make_log(codec=codec).write(tmp_path)
+    assert findings_of("integrity", tmp_path) == []
+
+
+@pytest.mark.parametrize("plant", INTEGRITY.values(), ids=INTEGRITY.keys())
+def test_a_planted_damage_is_named_and_nothing_else(tmp_path: Path, plant: Plant) -> None:
+    expected = plant(two_epochs().write(tmp_path))
+    found = findings_of("integrity", tmp_path)
+    assert {(each.what, Path(each.file).name, each.offset) for each in found} == expected
+    assert len(found) == len(expected)
+
+
+def test_the_table_is_as_long_as_promised() -> None:
+    assert len(INTEGRITY) >= 40
+
+
+def test_the_torn_end_of_the_active_segment_is_a_note(tmp_path: Path) -> None:
+    segment = Segment(make_log().write(tmp_path) / "00000000000000000300.log")
+    segment.append(segment.batches[0][:50])
+    [note] = findings_of("integrity", tmp_path)
+    assert (note.what, note.severity) == ("torn_tail", Severity.NOTE)
+    assert note.position == segment.position(20)
+
+
+def test_a_followers_sparse_index_passes_unless_strict(tmp_path: Path) -> None:
+    directory = make_log().write(tmp_path)
+    segment = Segment(directory / "00000000000000000100.log")
+    # One entry for an append of ten batches: the last one's last offset, the first one's place.
+    entry = b"\0\0\0\x31" + segment.position(0).to_bytes(4, "big")
+    second = b"\0\0\0\x63" + segment.position(10).to_bytes(4, "big")
+    (directory / "00000000000000000100.index").write_bytes(entry + second)
+    assert findings_of("integrity", tmp_path) == []
+    strict = findings_of("integrity", tmp_path, rules=Rules(now_ms=NOW_MS, is_strict=True))
+    assert {each.what for each in strict} == {"index_offset"}

@@ -15,7 +15,7 @@ from analytics.log_scan import LogScan
 from analytics.reference import read_aborted
 from analytics.replica_audit import ReplicaAudit
 from analytics.summary import summarize
-from analytics.task import AuditTask, ReplicaFiles
+from analytics.task import MAX_OFFSET, AuditTask, ReplicaFiles
 from kafkawire.columns_scanner import KeyTable
 
 Outcome = tuple[list[Finding], dict[str, Any]]
@@ -35,7 +35,7 @@ def audit_partition(task: AuditTask) -> list[Outcome]:
 class _Replica:
     """One of several replicas, read once."""
 
-    def __init__(self, task: AuditTask, files: ReplicaFiles, watermark: int | None) -> None:
+    def __init__(self, task: AuditTask, files: ReplicaFiles, end: int) -> None:
         self.files = files
         place = files.topic, files.partition, files.replica
         self.findings = FindingList(*place, task.rules.finding_limit)
@@ -43,8 +43,6 @@ class _Replica:
         self.scan = LogScan(files, structure.report)
         self.digest = BatchDigest(0)
         self.table = KeyTable(task.rules.key_limit, task.shard, task.shard_count)
-        self.cleaned_until = files.cleaner_point or 0
-        end = 2**63 - 1 if watermark is None else watermark
         self._observers = [self.digest]
         self._keys = ReferenceTable(self.table, end, read_aborted(files, structure.report))
 
@@ -56,8 +54,9 @@ class _Replica:
 def _compare_replicas(task: AuditTask) -> list[Outcome]:
     watermarks = [each.high_watermark for each in task.replicas]
     known = [watermark for watermark in watermarks if watermark is not None]
-    replicas = [_Replica(task, files, min(known, default=None)) for files in task.replicas]
-    cleaned_until = max(replica.cleaned_until for replica in replicas)
+    cleaned_until = max(files.cleaner_point or 0 for files in task.replicas)
+    end = min([*known, cleaned_until])
+    replicas = [_Replica(task, files, end) for files in task.replicas]
     for replica in replicas:
         replica.read(with_keys=cleaned_until > 0)
     ends = [replica.scan.log_end_offset for replica in replicas]
@@ -68,7 +67,8 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
         if task.shard == 0:
             report = other.findings.report
             what = "replica_differs"
-            compare_digests(Check.REPLICAS, what, first.digest, other.digest, start, end, report)
+            pair = first.digest, other.digest, other.scan.is_damaged
+            compare_digests(Check.REPLICAS, what, *pair, start, end, report)
         if cleaned_until > 0:
             _compare_keys(task, first, other, cleaned_until, end)
             _compare_keys(task, other, first, cleaned_until, end)
@@ -89,9 +89,9 @@ def _compare_keys(
         end=min(end, cleaned_until),
         log_start=found.scan.first_offset,
         # Which older records are left is each cleaner's own affair.
-        cleaned_until=0,
+        stale_below=0,
         # A tombstone may be gone from one replica already.
-        tombstones_after_ms=2**63 - 1,
+        tombstones_after_ms=MAX_OFFSET,
     )
     check = PreservationCheck(
         table,

@@ -1,6 +1,6 @@
 """Composition: the reference of a compaction audit: an uncompacted replica, read into a table."""
 
-from analytics.checks.batch_digest import BatchDigest
+from analytics.checks.batch_digest import BatchDigest, compare_digests, compare_dirty
 from analytics.checks.log_view import LogView, Observer
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
 from analytics.checks.producers import ProducerReplay
@@ -9,7 +9,7 @@ from analytics.file_store import read_bytes
 from analytics.finding import Check, Report
 from analytics.finding_list import FindingList
 from analytics.log_scan import LogScan, unreadable
-from analytics.task import MAX_OFFSET, AuditTask, ReplicaFiles
+from analytics.task import AuditTask, ReplicaFiles
 from kafkawire.columns_scanner import KeyTable
 
 
@@ -26,9 +26,9 @@ class Reference:
         self.table = KeyTable(rules.key_limit, task.shard, task.shard_count)
         self.producers = ProducerReplay()
         self.transactions = TransactionLog()
-        self.digest = BatchDigest(uncleanable_from(log))
+        self.digest = BatchDigest(log.cleaner_point or 0)
         aborted = read_aborted(files, own.report)
-        observers: list[Observer] = [ReferenceTable(self.table, MAX_OFFSET, aborted)]
+        observers: list[Observer] = [ReferenceTable(self.table, log.cleaner_point or 0, aborted)]
         if task.shard == 0:
             observers += [self.producers, self.transactions, self.digest]
         self.scan.run(observers)
@@ -41,18 +41,24 @@ class Reference:
         log = self._log
         bounds = Bounds(
             start=self.scan.first_offset,
-            end=self.scan.log_end_offset,
+            end=min(self.scan.log_end_offset, log.cleaner_point or 0),
             log_start=max(first_base(log), log.log_start or 0),
-            cleaned_until=log.cleaner_point or 0,
             tombstones_after_ms=self._rules.now_ms - self._rules.delete_retention_ms,
         )
         limit = self._rules.finding_limit
         return PreservationCheck(self.table, bounds, limit, report, self.scan.read_record)
 
-    def uncleanable_range(self, log: LogView) -> tuple[int, int]:
-        """The offsets (end exclusive) where log and reference hold the same batches."""
-        start = max(uncleanable_from(self._log), self.scan.first_offset, log.first_offset)
-        return start, min(self.scan.log_end_offset, log.log_end_offset)
+    def compare_uncleaned(self, digest: BatchDigest, log: LogView, report: Report) -> bool:
+        """Hold the part that no cleaning has reached against the reference, batch by batch.
+
+        Returns whether a cleaning has gone further than the log's checkpoint says.
+        """
+        start = max(self._log.cleaner_point or 0, self.scan.first_offset, log.first_offset)
+        bound = max(start, uncleanable_from(self._log))
+        end = min(self.scan.log_end_offset, log.log_end_offset)
+        place = self.digest, digest, log.is_damaged
+        compare_digests(Check.UNCLEANABLE, "rewritten_batch", *place, bound, end, report)
+        return compare_dirty(*place, start, min(bound, end), report)
 
 
 def uncleanable_from(log: ReplicaFiles) -> int:
@@ -79,7 +85,3 @@ def read_aborted(files: ReplicaFiles, report: Report) -> list[Aborted]:
                 continue
             aborted += [entry for _, entry in read_txnindex(data, segment.txnindex, report)]
     return aborted
-
-
-REFERENCE_CHECKS = frozenset({Check.PRESERVATION, Check.UNCLEANABLE})
-"""The checks that need a reference; the others merely know more with one."""

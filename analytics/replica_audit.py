@@ -8,10 +8,11 @@ longer, never shorter.
 from typing import Any
 
 from analytics.checkpoint import read_epoch_checkpoint
-from analytics.checks.batch_digest import BatchDigest, compare_digests
+from analytics.checks.batch_digest import BatchDigest
 from analytics.checks.checkpoints import check_checkpoints
 from analytics.checks.cost import CostCount
 from analytics.checks.log_view import LogCheck, Observer
+from analytics.checks.preservation import PreservationCheck
 from analytics.checks.producers import ProducerCheck
 from analytics.checks.retention import check_retention
 from analytics.checks.tombstones import TombstoneCheck
@@ -22,7 +23,7 @@ from analytics.finding import Check, Finding
 from analytics.finding_list import FindingList
 from analytics.index_files import IndexFiles
 from analytics.log_scan import LogScan, unreadable
-from analytics.reference import Reference, uncleanable_from
+from analytics.reference import Reference
 from analytics.summary import summarize
 from analytics.task import MAX_OFFSET, AuditTask, ReplicaFiles
 from kafkawire.columns_scanner import KeyTable
@@ -58,7 +59,7 @@ class ReplicaAudit:
         checks = self._key_checks(reference)
         if self._is_first:
             checks += self._other_checks(reference)
-        digest = BatchDigest(uncleanable_from(self._replica))
+        digest = BatchDigest(self._replica.cleaner_point or 0)
         observers: list[Observer] = [*checks]
         if reference is not None:
             observers.append(digest)
@@ -69,9 +70,10 @@ class ReplicaAudit:
         if self._is_first:
             self._check_whole()
             if reference is not None and Check.UNCLEANABLE in self._checks:
-                bounds = reference.uncleanable_range(self._scan)
-                what = "rewritten_batch"
-                compare_digests(Check.UNCLEANABLE, what, reference.digest, digest, *bounds, report)
+                is_cleaned_further = reference.compare_uncleaned(digest, self._scan, report)
+                for check in checks:
+                    if is_cleaned_further and isinstance(check, PreservationCheck):
+                        check.doubt()
         for check in checks:
             figures |= check.conclude(self._scan)
         return self._findings.rows(), summarize(self._task, self._replica, self._scan) | figures

@@ -7,10 +7,14 @@ attacker, but nothing here defends against one.
 
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
 
 from analytics.batch_walk import SoundBatch
-from analytics.finding import Check, Finding, Report
+from analytics.finding import Check, Finding, Report, Severity
+
+_COLUMNS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class BatchId:
     leader_epoch: int
     crc: int
     size_bytes: int
+    record_count: int
+    has_horizon: bool
 
     def __str__(self) -> str:
         return (
@@ -49,17 +55,39 @@ class BatchDigest:
             self._files.append((len(self._base_offsets), batch.file))
         self._base_offsets.append(header.base_offset)
         self._positions.append(batch.position)
-        self._rows.extend((header.last_offset, header.leader_epoch, header.crc, header.size_bytes))
+        self._rows.extend(
+            (
+                header.last_offset,
+                header.leader_epoch,
+                header.crc,
+                header.size_bytes,
+                header.record_count,
+                header.delete_horizon_ms is not None,
+            )
+        )
 
     def __len__(self) -> int:
         return len(self._base_offsets)
 
     def batch(self, slot: int) -> BatchId:
         """The batch at `slot`, in the order of the log."""
-        return BatchId(self._base_offsets[slot], *self._rows[4 * slot : 4 * slot + 4])
+        row = self._rows[_COLUMNS * slot : _COLUMNS * (slot + 1)]
+        last_offset, leader_epoch, crc, size_bytes, record_count, has_horizon = row
+        return BatchId(
+            self._base_offsets[slot],
+            last_offset,
+            leader_epoch,
+            crc,
+            size_bytes,
+            record_count,
+            bool(has_horizon),
+        )
 
     def place(self, slot: int) -> tuple[str, int]:
-        """The file and the position of the batch at `slot`."""
+        """The file and the position of the batch at `slot`, or of the last one before it."""
+        if not self._base_offsets:
+            return "", 0
+        slot = min(slot, len(self._base_offsets) - 1)
         file = next(name for first, name in reversed(self._files) if first <= slot)
         return file, self._positions[slot]
 
@@ -68,51 +96,112 @@ class BatchDigest:
         return bisect_left(self._base_offsets, offset)
 
 
-def compare_digests(
-    check: Check,
-    what: str,
-    expected: BatchDigest,
-    found: BatchDigest,
-    start_offset: int,
-    end_offset: int,
-    report: Report,
-) -> None:
-    """Report each batch that begins in the range (end exclusive) and is not the same in both."""
+Difference = tuple[int | None, int | None]
+"""Slots of a batch in the expected and in the found digest; None where there is none."""
+
+IsDamaged = Callable[[int], bool]
+
+
+def find_differences(
+    expected: BatchDigest, found: BatchDigest, start_offset: int, end_offset: int
+) -> Iterator[Difference]:
+    """Yield each batch that begins in the range (end exclusive) and is not the same in both."""
     first, second = expected.slot_from(start_offset), found.slot_from(start_offset)
     first_end, second_end = expected.slot_from(end_offset), found.slot_from(end_offset)
-
-    def find(own: int | None, other: int | None) -> None:
-        file, position = (
-            found.place(own) if own is not None else found.place(min(second, len(found) - 1))
-        )
-        offset = found.batch(own).base_offset if own is not None else None
-        if other is not None and offset is None:
-            offset = expected.batch(other).base_offset
-        wanted = "no batch here" if other is None else f"batch {expected.batch(other)}"
-        have = "none" if own is None else f"batch {found.batch(own)}"
-        report(
-            Finding(
-                check=check,
-                what=what,
-                file=file,
-                position=position,
-                offset=offset,
-                expected=wanted,
-                found=have,
-            )
-        )
-
     while first < first_end or second < second_end:
         one = expected.batch(first) if first < first_end else None
         two = found.batch(second) if second < second_end else None
         if one is not None and two is not None and one.base_offset == two.base_offset:
             if one != two:
-                find(second, first)
+                yield first, second
             first, second = first + 1, second + 1
         elif two is None or (one is not None and one.base_offset < two.base_offset):
-            if len(found):
-                find(None, first)
+            yield first, None
             first += 1
         else:
-            find(second, None)
+            yield None, second
             second += 1
+
+
+def compare_digests(
+    check: Check,
+    what: str,
+    expected: BatchDigest,
+    found: BatchDigest,
+    is_damaged: IsDamaged,
+    start_offset: int,
+    end_offset: int,
+    report: Report,
+) -> None:
+    """Report each batch of the range that is not the same in both, unless it is damaged anyway."""
+    for one, two in find_differences(expected, found, start_offset, end_offset):
+        finding = _difference(check, what, expected, found, one, two)
+        if not is_damaged(finding.offset or 0):
+            report(finding)
+
+
+def compare_dirty(
+    expected: BatchDigest,
+    found: BatchDigest,
+    is_damaged: IsDamaged,
+    start_offset: int,
+    end_offset: int,
+    report: Report,
+) -> bool:
+    """Report what differs between the cleaner's point and the active segment.
+
+    A cleaning may have gone further than its checkpoint says, when the broker stopped in between or
+    the copy was taken meanwhile: what merely lacks records is a warning. A batch that only got its
+    delete horizon was in a segment that was cleaned in part. Returns whether there was a warning.
+    """
+    is_cleaned_further = False
+    for one, two in find_differences(expected, found, start_offset, end_offset):
+        before = expected.batch(one) if one is not None else None
+        after = found.batch(two) if two is not None else None
+        is_same_range = before is not None and (
+            after is None or after.last_offset == before.last_offset
+        )
+        if after is not None and before is not None and _only_got_horizon(before, after):
+            continue
+        lacks = after is None or (before is not None and after.record_count < before.record_count)
+        what = "cleaned_beyond_checkpoint" if lacks and is_same_range else "rewritten_batch"
+        finding = _difference(Check.UNCLEANABLE, what, expected, found, one, two)
+        if is_damaged(finding.offset or 0):
+            continue
+        if what == "rewritten_batch":
+            report(finding)
+        else:
+            is_cleaned_further = True
+            report(replace(finding, severity=Severity.WARNING))
+    return is_cleaned_further
+
+
+def _only_got_horizon(before: BatchId, after: BatchId) -> bool:
+    return (
+        after.has_horizon
+        and after.last_offset == before.last_offset
+        and after.record_count == before.record_count
+    )
+
+
+def _difference(
+    check: Check,
+    what: str,
+    expected: BatchDigest,
+    found: BatchDigest,
+    one: int | None,
+    two: int | None,
+) -> Finding:
+    before = expected.batch(one) if one is not None else None
+    after = found.batch(two) if two is not None else None
+    offset = after.base_offset if after is not None else before.base_offset if before else 0
+    file, position = found.place(two if two is not None else found.slot_from(offset))
+    return Finding(
+        check=check,
+        what=what,
+        file=file,
+        position=position,
+        offset=offset,
+        expected="no batch here" if before is None else f"batch {before}",
+        found="none" if after is None else f"batch {after}",
+    )

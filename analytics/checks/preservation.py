@@ -7,33 +7,36 @@ key has a later one there.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from analytics.batch_walk import SoundBatch
 from analytics.checks.log_view import LogView, ReadRecord
 from analytics.checks.uniqueness import show_key
 from analytics.finding import Check, Finding, Report, Severity
+from analytics.task import MAX_OFFSET
 from kafkawire.columns_scanner import KeyTable, Mismatch
 from kafkawire.records import BatchHeader, TimestampType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Between which offsets a reference can judge a log."""
+    """Between which offsets, and how, a reference can judge a log."""
 
     start: int
     """Below, the reference knows nothing (inclusive)."""
     end: int
-    """From here on, the reference knows nothing."""
+    """Records from here on are not judged."""
     log_start: int
     """Below, the log under audit need hold nothing."""
-    cleaned_until: int
-    """From here on, compaction has not chosen yet."""
+    superseded_from: int = MAX_OFFSET
+    """A record from here on is newer than the reference, and excuses the older one's absence."""
+    stale_below: int = MAX_OFFSET
+    """An older record is wrong only if its key's last one is below this offset."""
     tombstones_after_ms: int
     """Tombstones of later records must still be there."""
     is_decided: bool = True
-    """Whether what is missing is an error; else its key may have been deleted since."""
+    """Whether what is missing is an error; else it may have been deleted or cleaned since."""
 
 
 class ReferenceTable:
@@ -106,21 +109,27 @@ class PreservationCheck:
     def on_batch(self, batch: SoundBatch) -> None:
         """See `analytics.log_scan.Observer`."""
         header, bounds = batch.header, self._bounds
-        if header.is_control:
+        if header.is_control or header.base_offset >= bounds.end:
             return
         found = self._table.match(
             batch.section,
             header.record_count,
             header.base_offset,
             bounds.start,
-            bounds.end,
-            bounds.cleaned_until,
+            bounds.superseded_from,
+            bounds.stale_below,
             _MATCH_LIMIT,
         )
+        if found and header.last_offset >= bounds.end:
+            found = [each for each in found if each[1] < bounds.end]
         if found and len(self._mismatches) < self._limit:
             self._mismatches += found
         else:
             self._unlisted += len(found)
+
+    def doubt(self) -> None:
+        """Have what is missing be a warning: the log may be cleaned further than was known."""
+        self._bounds = replace(self._bounds, is_decided=False)
 
     def conclude(self, log: LogView) -> dict[str, Any]:
         """Report what is missing, changed or should be gone."""

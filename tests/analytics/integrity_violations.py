@@ -1,7 +1,7 @@
 """Violations of a log's structure: what is planted, and what the audit has to call it.
 
 Each function changes the files of the partition in `at` (a log of four segments of twenty
-batches of five records, epochs 0 and 1) and returns what must be found: (name, file, offset) tuples.
+batches of five records, epochs 0 and 1) and returns what must be found: (name, file, offset).
 """
 
 import struct

@@ -1,0 +1,208 @@
+"""Violations of compaction: what is planted into a compacted log, and what it has to be called.
+
+Each function takes the uncompacted log and its compacted twin, and returns the twin with one thing
+wrong, and what must be found: (name, offset) pairs.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tests.analytics.audited import NOW_MS
+from tests.analytics.log_model import Bat, Log, Rec, rebuild
+
+Expected = set[tuple[str, int]]
+Plant = Callable[[Log, Log], tuple[Log, Expected]]
+
+
+def cleaned(log: Log) -> list[Bat]:
+    return list(log.segments[0][1])
+
+
+def pick(batches: Sequence[Bat], *, tombstone: bool = False) -> tuple[int, int]:
+    """A batch in the middle, and a record in it, with the wanted kind of value."""
+    for number in range(len(batches) // 2, len(batches)):
+        for index, record in enumerate(batches[number].records):
+            if (record.value is None) == tombstone:
+                return number, index
+    raise AssertionError("the model log has no such record")
+
+
+def with_records(batch: Bat, records: Sequence[Rec]) -> Bat:
+    return replace(batch, records=tuple(records))
+
+
+def without(batch: Bat, index: int) -> Bat:
+    return with_records(batch, batch.records[:index] + batch.records[index + 1 :])
+
+
+def drop_empty(batches: Sequence[Bat]) -> list[Bat]:
+    return [batch for batch in batches if batch.records]
+
+
+def lost_key(_: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, index = pick(batches)
+    offset = batches[number].records[index].offset
+    batches[number] = without(batches[number], index)
+    return rebuild(log, drop_empty(batches)), {("lost_key", offset)}
+
+
+def older_value_survives(raw: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, index = pick(batches)
+    record = batches[number].records[index]
+    old = earlier(raw, record)
+    batches[number] = without(batches[number], index)
+    return put_back(log, batches, old), {("stale_value", old.offset)}
+
+
+def duplicate_key(raw: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, index = pick(batches)
+    old = earlier(raw, batches[number].records[index])
+    return put_back(log, batches, old), {("duplicate_key", old.offset)}
+
+
+def earlier(raw: Log, record: Rec) -> Rec:
+    """The record of the same key that came just before."""
+    same = [
+        each
+        for batch in raw.batches
+        for each in batch.records
+        if each.key == record.key and each.offset < record.offset and each.value is not None
+    ]
+    return same[-1]
+
+
+def put_back(log: Log, batches: Sequence[Bat], record: Rec) -> Log:
+    """`log` with a record that compaction had removed, in a batch of its own."""
+    rest = drop_empty(batches)
+    first = record.offset - record.offset % 5
+    own = [batch for batch in rest if batch.first == first]
+    if own:
+        records = sorted([*own[0].records, record], key=lambda each: each.offset)
+        rest[rest.index(own[0])] = with_records(own[0], records)
+    else:
+        rest.append(Bat(first, first + 4, (record,)))
+        rest.sort(key=lambda batch: batch.first)
+    return rebuild(log, rest)
+
+
+def changed_value(_: Log, log: Log) -> tuple[Log, Expected]:
+    return change(log, "changed_value", value=b"another value")
+
+
+def value_became_tombstone(_: Log, log: Log) -> tuple[Log, Expected]:
+    return change(log, "changed_value", value=None)
+
+
+def value_became_empty(_: Log, log: Log) -> tuple[Log, Expected]:
+    return change(log, "changed_value", value=b"")
+
+
+def change(log: Log, what: str, *, value: bytes | None) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, index = pick(batches)
+    records = list(batches[number].records)
+    offset = records[index].offset
+    records[index] = replace(records[index], value=value)
+    batches[number] = with_records(batches[number], records)
+    return rebuild(log, batches), {(what, offset)}
+
+
+def key_changed(_: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, index = pick(batches)
+    records = list(batches[number].records)
+    offset = records[index].offset
+    records[index] = replace(records[index], key=b"a key that nobody wrote")
+    batches[number] = with_records(batches[number], records)
+    return rebuild(log, batches), {("unknown_record", offset), ("lost_key", offset)}
+
+
+def offsets_swapped(_: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number = next(
+        n
+        for n, batch in enumerate(batches)
+        if len(batch.records) > 1 and None not in [each.value for each in batch.records]
+    )
+    one, two, *rest = batches[number].records
+    swapped = [replace(two, offset=one.offset), replace(one, offset=two.offset), *rest]
+    batches[number] = with_records(batches[number], swapped)
+    return rebuild(log, batches), {("stale_value", one.offset), ("moved_record", two.offset)}
+
+
+def tombstone_gone_early(_: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, index = pick(batches, tombstone=True)
+    offset = batches[number].records[index].offset
+    batches[number] = without(batches[number], index)
+    return rebuild(log, drop_empty(batches)), {("tombstone_gone_early", offset)}
+
+
+def tombstone_kept_late(_: Log, log: Log) -> tuple[Log, Expected]:
+    """One batch's horizon lies before the cleaning that gave another one its horizon."""
+    batches = cleaned(log)
+    number, _index = pick(batches, tombstone=True)
+    horizon_ms = NOW_MS - 3 * 86_400_000
+    batches[number] = replace(batches[number], horizon_ms=horizon_ms)
+    return rebuild(log, batches), {("tombstone_kept_late", batches[number].first)}
+
+
+def horizon_in_future(_: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, _index = pick(batches, tombstone=True)
+    batches[number] = replace(batches[number], horizon_ms=NOW_MS * 2)
+    found = batches[number].first
+    others = {batch.first for batch in batches if batch.horizon_ms is not None} - {found}
+    late = {("tombstone_kept_late", first) for first in others}
+    return rebuild(log, batches), {("horizon_in_future", found)} | late
+
+
+def record_without_key(_: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, index = pick(batches)
+    records = list(batches[number].records)
+    offset = records[index].offset
+    records[index] = replace(records[index], key=None)
+    batches[number] = with_records(batches[number], records)
+    return rebuild(log, batches), {("no_key", batches[number].first), ("lost_key", offset)}
+
+
+def active_rewritten(_: Log, log: Log) -> tuple[Log, Expected]:
+    """A batch of the active segment was cleaned."""
+    batches = list(log.segments[-1][1])
+    batches[4] = without(batches[4], 0)
+    offset = batches[4].first
+    return rebuild(log, batches, len(log.segments) - 1), {("rewritten_batch", offset)}
+
+
+def whole_batch_lost(_: Log, log: Log) -> tuple[Log, Expected]:
+    batches = cleaned(log)
+    number, _index = pick(batches)
+    lost = {
+        ("tombstone_gone_early" if record.value is None else "lost_key", record.offset)
+        for record in batches[number].records
+    }
+    del batches[number]
+    return rebuild(log, batches), lost
+
+
+COMPACTION: Final[dict[str, Plant]] = {
+    "a lost key": lost_key,
+    "a batch of lost keys": whole_batch_lost,
+    "an older value survives": older_value_survives,
+    "a key that is there twice": duplicate_key,
+    "a value changed": changed_value,
+    "a value became a tombstone": value_became_tombstone,
+    "a value became empty": value_became_empty,
+    "a key changed": key_changed,
+    "two records' offsets swapped": offsets_swapped,
+    "a tombstone gone early": tombstone_gone_early,
+    "a tombstone kept too long": tombstone_kept_late,
+    "a delete horizon in the future": horizon_in_future,
+    "a record without a key": record_without_key,
+    "the active segment cleaned": active_rewritten,
+}

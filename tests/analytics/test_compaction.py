@@ -1,0 +1,82 @@
+"""Compaction is proved or refuted from the files alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analytics.task import Rules
+from kafkawire.compression import Codec
+from tests.analytics.audited import NOW_MS, RULES, findings_of
+from tests.analytics.compaction_violations import COMPACTION, Plant
+from tests.analytics.log_model import compact, make_log
+
+HORIZON_MS = NOW_MS + RULES.delete_retention_ms
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_rightly_compacted_log_passes(tmp_path: Path, codec: Codec) -> None:
+    raw = make_log(codec=codec)
+    raw.write(tmp_path / "raw")
+    compact(raw, horizon_ms=HORIZON_MS).write(tmp_path / "clean")
+    assert findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw") == []
+    assert findings_of("integrity", tmp_path / "clean") == []
+
+
+@pytest.mark.parametrize("plant", COMPACTION.values(), ids=COMPACTION.keys())
+def test_a_planted_violation_is_named_and_nothing_else(tmp_path: Path, plant: Plant) -> None:
+    raw = make_log()
+    raw.write(tmp_path / "raw")
+    log, expected = plant(raw, compact(raw, horizon_ms=HORIZON_MS))
+    log.write(tmp_path / "clean")
+    found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
+    assert {(each.what, each.offset) for each in found} == expected
+    assert len(found) == len(expected)
+    assert all(Path(each.file).is_relative_to(tmp_path / "clean") for each in found)
+    assert all(each.position is not None for each in found)
+
+
+def test_old_tombstones_may_be_gone(tmp_path: Path) -> None:
+    raw = make_log()
+    raw.write(tmp_path / "raw")
+    compact(raw, keep_tombstones=False).write(tmp_path / "clean")
+    later = Rules(now_ms=NOW_MS + 2 * RULES.delete_retention_ms)
+    assert (
+        findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw", rules=later) == []
+    )
+    early = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
+    assert {each.what for each in early} == {"tombstone_gone_early"}
+
+
+def test_without_a_reference_duplicates_are_still_found(tmp_path: Path) -> None:
+    raw = make_log()
+    log, expected = COMPACTION["a key that is there twice"](raw, compact(raw))
+    log.write(tmp_path)
+    found = findings_of("compaction", tmp_path)
+    assert {(each.what, each.offset) for each in found} == expected
+
+
+def test_shards_find_the_same_as_one_table(tmp_path: Path) -> None:
+    from analytics.discovery import find_replicas
+    from analytics.partition_audit import audit_partition
+    from analytics.plan import Audit, plan_tasks, split_task
+    from kafkawire.ids import TopicPartition
+
+    raw = make_log()
+    raw.write(tmp_path / "raw")
+    log, expected = COMPACTION["a batch of lost keys"](raw, compact(raw, horizon_ms=HORIZON_MS))
+    log.write(tmp_path / "clean")
+    here = TopicPartition("orders", 0)
+    replicas = find_replicas(str(tmp_path / "clean"), lambda _: None)
+    reference = find_replicas(str(tmp_path / "raw"), lambda _: None)[0]
+    [task] = plan_tasks(Audit.COMPACTION, {here: replicas}, {here: reference}, {}, RULES)
+    shards = [shard for half in split_task(task) for shard in split_task(half)]
+    assert len({(shard.shard, shard.shard_count) for shard in shards}) == 4
+    found = [
+        finding
+        for shard in range(4)
+        for findings, _ in audit_partition(replace(task, shard=shard, shard_count=4))
+        for finding in findings
+    ]
+    assert {(each.what, each.offset) for each in found} == expected
+    assert len(found) == len(expected)

@@ -15,6 +15,7 @@ from broker.config import BrokerConfig
 from broker.group_coordinator import GroupCoordinator
 from broker.group_handler_table import group_makers
 from broker.identity import Identity
+from broker.log_mover import LogMover
 from broker.metadata_cache import MetadataCache
 from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
@@ -35,6 +36,7 @@ class HandlerTable:
     groups: GroupCoordinator
     identity: Identity
     logs: Logs
+    mover: LogMover
     metadata: MetadataCache
     loop: asyncio.AbstractEventLoop
     producer_ids: ProducerIds
@@ -63,6 +65,7 @@ class HandlerTable:
             ApiKey.ALTER_CONFIGS: self._alter_configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self._incremental_alter_configs,
             ApiKey.DESCRIBE_CLUSTER: self._describe_cluster,
+            ApiKey.ALTER_REPLICA_LOG_DIRS: self._alter_replica_log_dirs,
             ApiKey.DESCRIBE_LOG_DIRS: self._describe_log_dirs,
             ApiKey.FIND_COORDINATOR: self._find_coordinator,
             ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
@@ -170,10 +173,15 @@ class HandlerTable:
 
         return DescribeClusterHandler(self.metadata, self.identity.cluster_id).handle
 
+    def _alter_replica_log_dirs(self) -> Handler:
+        from broker.handlers.alter_log_dirs import AlterReplicaLogDirsHandler
+
+        return AlterReplicaLogDirsHandler(self.logs, self.replicas, self.mover).handle
+
     def _describe_log_dirs(self) -> Handler:
         from broker.handlers.log_dirs import DescribeLogDirsHandler
 
-        return DescribeLogDirsHandler(self.logs).handle
+        return DescribeLogDirsHandler(self.logs, self.replicas).handle
 
     def _find_coordinator(self) -> Handler:
         from broker.handlers.find_coordinator import FindCoordinatorHandler

@@ -29,6 +29,7 @@ from broker.local_state import LocalState, read_local_state
 from broker.local_topics import LocalTopics
 from broker.log_cleaning import make_cleaner
 from broker.log_metrics import add_log_gauges
+from broker.log_mover import LogMover
 from broker.log_tasks import log_tasks
 from broker.metadata_cache import LiveBroker, MetadataCache
 from broker.metrics import BrokerState, Metrics
@@ -116,8 +117,11 @@ class Node:
         logs.claim(identity.broker_id, identity.cluster_id)
         log.info("broker.identified", broker_id=identity.broker_id, cluster_id=identity.cluster_id)
         replicas = self._replicas = self._make_replicas(identity, logs)
-        router = self._make_router(identity, logs, state, replicas)
+        mover = self._make_mover(logs, replicas)
+        router = self._make_router(identity, logs, state, replicas, mover)
         await self._listen(identity, router)
+        mover.resume()
+        self._running.push_async_callback(mover.stop)
         replicas.start()
         self._running.push_async_callback(replicas.stop)
         scheduler = Scheduler(self._loop, self._executor)
@@ -201,8 +205,24 @@ class Node:
             config=self._config,
         )
 
+    def _make_mover(self, logs: Logs, replicas: ReplicaManager) -> LogMover:
+        threads = self._config.num_replica_alter_log_dirs_threads
+        return LogMover(
+            logs,
+            on_moved=replicas.replace_log,
+            loop=self._loop,
+            executor=self._executor,
+            now_ms=now_ms,
+            max_moves=max(1, len(logs.directories) if threads is None else threads),
+        )
+
     def _make_router(
-        self, identity: Identity, logs: Logs, state: LocalState, replicas: ReplicaManager
+        self,
+        identity: Identity,
+        logs: Logs,
+        state: LocalState,
+        replicas: ReplicaManager,
+        mover: LogMover,
     ) -> Router:
         topics = self._topics = LocalTopics(
             identity.broker_id,
@@ -223,6 +243,7 @@ class Node:
             identity=identity,
             logs=logs,
             loop=self._loop,
+            mover=mover,
             metadata=self._metadata,
             producer_ids=ProducerIds(logs.online_directories[0].path, identity.broker_id),
             purgatory=self._purgatory,

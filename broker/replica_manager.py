@@ -196,6 +196,16 @@ class ReplicaManager:
         """Whether this broker has a replica of a partition."""
         return topic_partition in self._by_key
 
+    def is_offline(self, key: Key) -> bool:
+        """Whether the partition is lost with its log dir."""
+        return self._table.is_offline(key)
+
+    def replace_log(self, moved: Log) -> None:
+        """Serve a partition from `moved` from now on, which holds what its log held."""
+        replica = self._by_key.get(moved.topic_partition)
+        if replica is not None:
+            replica.log = moved
+
     def leader(self, key: Key, epoch: int = NO_EPOCH) -> Replica:
         """Return the replica that leads the partition in `epoch` (NO_EPOCH: in any).
 

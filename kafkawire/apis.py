@@ -183,6 +183,12 @@ _ROWS: Final = (
     ),
     Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", "describe_configs", advertised=(1, 4)),
     Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", "alter_configs", advertised=(0, 2)),
+    Api(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        "AlterReplicaLogDirs",
+        "alter_replica_log_dirs",
+        advertised=(1, 2),
+    ),
     Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", "describe_log_dirs", advertised=(1, 4)),
     Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", "create_partitions", advertised=(0, 3)),
     Api(ApiKey.DELETE_GROUPS, "DeleteGroups", "group_admin", advertised=(0, 2)),

@@ -7,7 +7,6 @@ One thread owns this, too. Another one may call what says so.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -17,9 +16,11 @@ import structlog
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.config import LogConfig
 from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError, StorageError
+from storage.future_logs import FutureLogs
 from storage.layout import DirectoryState
 from storage.log import Log
 from storage.log_directory import LogDirectory
+from storage.opening import load_directories, open_directories
 
 __all__ = ["LogDirectory", "Logs"]
 
@@ -56,6 +57,9 @@ class Logs:
         self._home: dict[TopicPartition, LogDirectory] = {}
         self.cleaning: Cleaning = NoCleaning()
         """Who must not clean a log while its segments are cut or moved."""
+        self._wanted_home: dict[TopicPartition, LogDirectory] = {}
+        self.futures = FutureLogs()
+        """Copies of logs in other log dirs; they are begun and ended by methods of this class."""
 
     @classmethod
     def open(
@@ -82,10 +86,15 @@ class Logs:
         """
         if len({path.resolve() for path in paths}) < len(paths):
             raise StorageError(f"a log dir is named twice: {', '.join(map(str, paths))}")
-        directories, offline = _open_directories(paths, on_offline, reserve_bytes)
+        directories, offline = open_directories(paths, on_offline, reserve_bytes)
         logs = cls(directories, offline)
         try:
-            logs._load(config_of, now_ms, recovery_threads)
+            for directory, found in load_directories(
+                directories, config_of, now_ms, recovery_threads
+            ):
+                for each in found:
+                    logs._add(each, directory)
+            logs._resume_moves()
             logs._check_any_online()
         except BaseException:
             for directory in directories:
@@ -93,36 +102,32 @@ class Logs:
             raise
         return logs
 
-    def _load(
-        self, config_of: Callable[[str], LogConfig], now_ms: int, recovery_threads: int
-    ) -> None:
-        def load(directory: LogDirectory) -> list[Log]:
-            try:
-                return directory.load_logs(
-                    lambda partition: config_of(partition.topic), now_ms, recovery_threads
-                )
-            except LogDirOfflineError:
-                # Reported where it happened; the other log dirs go on.
-                return []
-            except (LogDirFullError, OutOfFilesError) as error:
-                # What was not loaded cannot be served, also when there is space again.
-                directory.health.give_up(str(error))
-                return []
-
-        with ThreadPoolExecutor(max(1, len(self._directories)), "log-loading-") as threads:
-            for directory, logs in zip(
-                self._directories, threads.map(load, self._directories), strict=True
-            ):
-                for each in logs:
-                    self._add(each, directory)
+    def _resume_moves(self) -> None:
+        """Take in the copies of logs that were under way, and drop those that are of no use."""
+        for directory in self.online_directories:
+            for copy in directory.loaded_futures:
+                home = self._home.get(copy.topic_partition)
+                self.futures.drop(copy.topic_partition)
+                self.futures.add(copy, directory)
+                if home is directory or (home is None and not self.offline_paths):
+                    self.futures.drop(copy.topic_partition)
+        for partition, directory in self._home.items():
+            if directory.has_moved_here(partition):
+                directory.forget_move(partition)
 
     def _add(self, new: Log, directory: LogDirectory) -> None:
         partition = new.topic_partition
-        if partition in self._home:
-            raise StorageError(
-                f"{partition} lies in {self._home[partition].path} and in {directory.path}: "
-                "remove the copy that is out of date"
-            )
+        other = self._home.get(partition)
+        if other is not None:
+            if directory.has_moved_here(partition) == other.has_moved_here(partition):
+                raise StorageError(
+                    f"{partition} lies in {other.path} and in {directory.path}: "
+                    "remove the copy that is out of date"
+                )
+            if other.has_moved_here(partition):
+                directory.remove_later(new.set_aside(DirectoryState.DELETED))
+                return
+            other.remove_later(self._logs[partition].set_aside(DirectoryState.DELETED))
         self._logs[partition] = new
         self._home[partition] = directory
 
@@ -202,12 +207,68 @@ class Logs:
         if not is_new and self.offline_paths:
             raise LogDirOfflineError(self.offline_paths[0], f"it may hold {partition}")
         self._check_any_online()
-        with_space = [each for each in self.online_directories if not each.health.is_full]
-        directory = min(with_space or self.online_directories, key=self._count)
+        directory = self._choose_directory(partition)
         new = directory.create_log(partition, config, topic_id, now_ms)
         self._add(new, directory)
         log.info("log.created", partition=str(partition), path=str(directory.path))
         return new
+
+    def _choose_directory(self, partition: TopicPartition) -> LogDirectory:
+        wanted = self._wanted_home.pop(partition, None)
+        if wanted is not None and wanted.health.refusal is None:
+            return wanted
+        with_space = [each for each in self.online_directories if not each.health.is_full]
+        return min(with_space or self.online_directories, key=self._count)
+
+    def want_home(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have the log of `partition` made in `directory`, when it is made."""
+        self._wanted_home[partition] = directory
+
+    def begin_move(self, partition: TopicPartition, directory: LogDirectory, now_ms: int) -> bool:
+        """Begin a copy of a log in `directory`; False if it lies there, or is on its way there.
+
+        A move to another log dir is given up.
+
+        Raises:
+            LogDirOfflineError: a log dir is offline, and may hold a copy that was begun before.
+            LogDirFullError: there is no space.
+        """
+        if self.futures.directory_of(partition) is directory:
+            return False
+        self.futures.drop(partition)
+        if self._home[partition] is directory:
+            return False
+        if self.offline_paths:
+            raise LogDirOfflineError(self.offline_paths[0], f"it may hold a copy of {partition}")
+        self.futures.create(self._logs[partition], directory, now_ms)
+        return True
+
+    def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
+        """Let the copy, which holds all that the log holds, take its place; return it.
+
+        Raises:
+            LogDirOfflineError, LogDirFullError: the copy's disk failed; the log goes on as it was.
+        """
+        original, old_home = self._logs[partition], self._home[partition]
+        # What is being cleaned of the original comes too late.
+        self.cleaning.pause(partition)
+        self.cleaning.resume(partition)
+        moved, home = self.futures.promote(original, now_ms)
+        self._logs[partition], self._home[partition] = moved, home
+        self._write_checkpoints(home)
+        log.info("move.ended", partition=str(partition), path=str(home.path))
+        try:
+            self._write_checkpoints(old_home)
+            # The copy counts as never cleaned: parts may be older than what was cleaned since.
+            if old_home.cleaner_offsets.pop(partition, None) is not None:
+                self._write_cleaner_offsets(old_home)
+            old_home.remove_later(original.set_aside(DirectoryState.DELETED))
+            old_home.sync()
+            home.forget_move(partition)
+        except LogDirOfflineError:
+            # Reported where it happened; `moved-here` tells the next start what is out of date.
+            pass
+        return moved
 
     def _count(self, directory: LogDirectory) -> int:
         return sum(1 for home in self._home.values() if home is directory)
@@ -230,9 +291,11 @@ class Logs:
         return None
 
     def _set_aside(
-        self, partitions: Iterable[TopicPartition], state: DirectoryState
+        self, partitions: Sequence[TopicPartition], state: DirectoryState
     ) -> list[tuple[LogDirectory, Path]]:
         """Rename the directories of logs; return where they lie, and where they are now."""
+        for partition in partitions:
+            self.futures.drop(partition)
         removed = [
             (self._home.pop(partition), self._logs.pop(partition))
             for partition in partitions
@@ -354,7 +417,10 @@ class Logs:
         directory.write_log_starts(logs)
 
     def _logs_in(self, directory: LogDirectory) -> list[Log]:
-        return [each for each in self if self._home.get(each.topic_partition) is directory]
+        """The logs that lie there, and the copies that are on their way there."""
+        live = [each for each in self if self._home.get(each.topic_partition) is directory]
+        futures = [each for each in self.futures if each.directory.parent == directory.path]
+        return [*live, *futures]
 
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs for which it is time; any thread may call this."""
@@ -396,22 +462,3 @@ class Logs:
             except (LogDirOfflineError, LogDirFullError, OutOfFilesError):
                 # Reported where it happened; the next start recovers.
                 continue
-
-
-def _open_directories(
-    paths: Sequence[Path], on_offline: Callable[[Path], None], reserve_bytes: int
-) -> tuple[list[LogDirectory], list[Path]]:
-    """Open what can be opened; return also what cannot."""
-    directories: list[LogDirectory] = []
-    offline: list[Path] = []
-    try:
-        for path in paths:
-            try:
-                directories.append(LogDirectory(path, on_offline, reserve_bytes))
-            except (LogDirOfflineError, LogDirFullError):
-                offline.append(path)
-    except StorageError:
-        for directory in directories:
-            directory.unlock()
-        raise
-    return directories, offline

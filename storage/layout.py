@@ -36,6 +36,9 @@ SWAP_SUFFIX: Final = ".swap"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 
+MOVED_HERE: Final = "moved-here"
+"""In a partition's directory: it has just taken the place of the copy in another log dir."""
+
 META_PROPERTIES: Final = "meta.properties"
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
@@ -103,6 +106,12 @@ def set_aside_directory(
     """
     tail = f"-{partition.partition}.{unique or uuid4().hex}-{state.value}"
     return partition.topic[: MAX_NAME_LENGTH - len(tail)] + tail
+
+
+def can_be_copied(partition: TopicPartition) -> bool:
+    """Whether the name of a copy's directory has room for the whole name of the topic."""
+    name = set_aside_directory(partition, DirectoryState.FUTURE)
+    return name.startswith(f"{partition.topic}-")
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:

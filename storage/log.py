@@ -431,6 +431,11 @@ class Log:
         with self._io():
             sync_directory(self.directory)
 
+    def take_over_from(self, source: "Log") -> None:
+        """Know the leaderships of `source`, whose copy this is, also those without a batch."""
+        for entry in source.leader_epochs.entries:
+            self.leader_epochs.assign(*entry)
+
     def close(self) -> None:
         """Flush, and leave the files as a start without recovery needs them."""
         if self.is_closed:

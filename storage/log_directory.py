@@ -28,11 +28,14 @@ from storage.layout import (
     LOCK,
     LOG_START_CHECKPOINT,
     META_PROPERTIES,
+    MOVED_HERE,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     DirectoryState,
+    PartitionDirectory,
     parse_partition_directory,
     partition_directory,
+    set_aside_directory,
 )
 from storage.load_progress import LoadProgress
 from storage.log import Log
@@ -62,6 +65,8 @@ class LogDirectory:
         self.health = DirectoryHealth(path, on_offline, self._reserve.release)
         self.is_loaded = False
         """Whether every log in it has been opened, so that an orderly stop may say so."""
+        self.loaded_futures: list[Log] = []
+        """Copies that were on their way here when the broker stopped."""
         self._deleted = DeletedFiles()
         # Checkpoints are written by the owner and by a thread that does so now and then.
         self._checkpoint_lock = Lock()
@@ -105,24 +110,32 @@ class LogDirectory:
         Raises:
             LogDirOfflineError: the disk failed.
         """
-        partitions = self._partitions()
-        progress = LoadProgress(self.path, len(partitions), was_clean=self.last_shutdown.was_clean)
+        found = self._find_logs()
+        progress = LoadProgress(self.path, len(found), was_clean=self.last_shutdown.was_clean)
 
-        def load(partition: TopicPartition) -> Log | None:
-            loaded = self._load_log(partition, config_of(partition), now_ms)
+        def load(name: str) -> Log | None:
+            partition = found[name].topic_partition
+            loaded = self._load_log(partition, name, config_of(partition), now_ms)
             progress.on_loaded()
             return loaded
 
         with ThreadPoolExecutor(thread_count, "log-recovery-") as threads:
-            logs = list(threads.map(load, partitions))
+            logs = dict(zip(found, threads.map(load, found), strict=True))
         progress.on_end()
-        self.is_loaded = None not in logs
-        return [each for each in logs if each is not None]
+        self.is_loaded = None not in logs.values()
+        live = DirectoryState.LIVE
+        self.loaded_futures = [
+            each for name, each in logs.items() if each and found[name].state is not live
+        ]
+        return [each for name, each in logs.items() if each and found[name].state is live]
 
-    def _load_log(self, partition: TopicPartition, config: LogConfig, now_ms: int) -> Log | None:
+    def _load_log(
+        self, partition: TopicPartition, name: str, config: LogConfig, now_ms: int
+    ) -> Log | None:
         try:
             return self._open_log(
                 partition,
+                name,
                 config,
                 now_ms,
                 recovery_point=self._recovery_points.get(partition, Offset(0)),
@@ -145,15 +158,25 @@ class LogDirectory:
                 self.health.note_full("less is free than is kept for stopping and recovering")
 
     def create_log(
-        self, partition: TopicPartition, config: LogConfig, topic_id: TopicId | None, now_ms: int
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        topic_id: TopicId | None,
+        now_ms: int,
+        state: DirectoryState = DirectoryState.LIVE,
     ) -> Log:
         """Make an empty log; its directory and its topic id are durable when this returns.
+
+        The directory has the name of a live partition, or one that tells another `state`.
 
         Raises:
             LogDirOfflineError, LogDirFullError: the disk failed, or is full.
         """
         self.health.check_writable()
-        directory = self.path / partition_directory(partition)
+        name = partition_directory(partition)
+        if state is not DirectoryState.LIVE:
+            name = set_aside_directory(partition, state)
+        directory = self.path / name
         with self._io():
             directory.mkdir(exist_ok=True)
             sync_directory(self.path)
@@ -161,6 +184,7 @@ class LogDirectory:
                 write_topic_id(directory / PARTITION_METADATA, topic_id)
         return self._open_log(
             partition,
+            name,
             config,
             now_ms,
             recovery_point=Offset(0),
@@ -168,9 +192,41 @@ class LogDirectory:
             was_clean=True,
         )
 
+    def adopt(self, closed: Log, now_ms: int) -> Log:
+        """Give the directory of `closed`, a log in here, its partition's name, and open it.
+
+        What else has that name in another log dir is out of date from then on.
+        """
+        partition = closed.topic_partition
+        name = partition_directory(partition)
+        with self._io():
+            (closed.directory / MOVED_HERE).touch()
+            sync_directory(closed.directory)
+            closed.directory.rename(self.path / name)
+        self.sync()
+        return self._open_log(
+            partition,
+            name,
+            closed.config,
+            now_ms,
+            recovery_point=closed.recovery_point,
+            log_start_offset=closed.log_start_offset,
+            was_clean=True,
+        )
+
+    def has_moved_here(self, partition: TopicPartition) -> bool:
+        """Whether the partition's directory here took the place of one in another log dir."""
+        return (self.path / partition_directory(partition) / MOVED_HERE).exists()
+
+    def forget_move(self, partition: TopicPartition) -> None:
+        """Note that the copy elsewhere is gone."""
+        with self._io():
+            (self.path / partition_directory(partition) / MOVED_HERE).unlink(missing_ok=True)
+
     def _open_log(
         self,
         partition: TopicPartition,
+        name: str,
         config: LogConfig,
         now_ms: int,
         *,
@@ -179,7 +235,7 @@ class LogDirectory:
         was_clean: bool,
     ) -> Log:
         return Log.open(
-            self.path / partition_directory(partition),
+            self.path / name,
             config,
             topic_partition=partition,
             recovery_point=recovery_point,
@@ -189,20 +245,22 @@ class LogDirectory:
             health=self.health,
         )
 
-    def _partitions(self) -> list[TopicPartition]:
-        """The partitions that have a directory here; directories to be removed are noted."""
-        partitions = []
+    def _find_logs(self) -> dict[str, PartitionDirectory]:
+        """The directories with a log to open, by name; those to be removed are noted."""
+        found = {}
         with self._io():
             paths = sorted(path for path in self.path.iterdir() if path.is_dir())
         for path in paths:
             parsed = parse_partition_directory(path.name)
-            if parsed is not None and parsed.state is DirectoryState.LIVE:
-                partitions.append(parsed.topic_partition)
-            elif parsed is not None and parsed.state is DirectoryState.DELETED:
-                self.remove_later(path)
-            else:
-                log.warning("directory.ignored", path=str(path))
-        return partitions
+            match None if parsed is None else parsed.state:
+                case DirectoryState.LIVE | DirectoryState.FUTURE:
+                    assert parsed is not None
+                    found[path.name] = parsed
+                case DirectoryState.DELETED:
+                    self.remove_later(path)
+                case _:
+                    log.warning("directory.ignored", path=str(path))
+        return found
 
     def remove_later(self, directory: Path) -> None:
         """Have a partition's directory, renamed already, removed by `remove_due`."""

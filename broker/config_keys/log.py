@@ -27,6 +27,9 @@ class LogKeys:
     num_recovery_threads_per_data_dir: int = integer(
         1, "Threads that recover the logs of one directory at start.", at_least(1)
     )
+    num_replica_alter_log_dirs_threads: int | None = optional_integer(
+        "Replicas that move between log directories at the same time; by default one per directory."
+    )
     log_roll_hours: int = integer(168, "log.roll.ms in hours.", at_least(1))
     log_roll_jitter_hours: int = integer(0, "log.roll.jitter.ms in hours.", at_least(0))
     log_retention_minutes: int | None = optional_integer("log.retention.ms in minutes.")

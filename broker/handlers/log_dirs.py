@@ -6,6 +6,7 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
+from broker.replica_manager import ReplicaManager
 from broker.reply import Reply
 from broker.request_channel import Request
 from kafkawire.errors import ErrorCode
@@ -18,6 +19,7 @@ from kafkawire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from storage.directory import LogDirectory, Logs
+from storage.log import Log
 
 UNKNOWN_SIZE = -1
 
@@ -25,8 +27,9 @@ UNKNOWN_SIZE = -1
 class DescribeLogDirsHandler:
     """Lists the log dirs with the partitions asked for, or with all."""
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: Logs, replicas: ReplicaManager) -> None:
         self._logs = logs
+        self._replicas = replicas
 
     def handle(self, request: Request, message: DescribeLogDirsRequest) -> Reply:
         """Answer for every log dir, also for those that do not work."""
@@ -47,18 +50,22 @@ class DescribeLogDirsHandler:
         ]
         return Reply(DescribeLogDirsResponse(results=results))
 
+    def _lag(self, each: Log) -> int:
+        """How far the log is behind what is committed."""
+        high_watermark = self._replicas.high_watermark(each.topic_partition)
+        return 0 if high_watermark is None else max(0, high_watermark - each.log_end_offset)
+
     def _describe(
         self, directory: LogDirectory, wanted: set[TopicPartition] | None
     ) -> DescribeLogDirsResult:
         topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
         for each in self._logs.in_directory(directory.path):
-            partition = each.topic_partition
-            if wanted is None or partition in wanted:
-                topics[partition.topic].append(
-                    DescribeLogDirsPartition(
-                        partition_index=partition.partition, partition_size=each.size_bytes
-                    )
-                )
+            _add(topics, each, wanted, self._lag(each), is_future=False)
+        for copy in self._logs.futures:
+            original = self._logs.get(copy.topic_partition)
+            if self._logs.futures.directory_of(copy.topic_partition) is directory and original:
+                lag = original.log_end_offset - copy.log_end_offset
+                _add(topics, copy, wanted, lag, is_future=True)
         total_bytes, usable_bytes = _space(directory.path)
         return DescribeLogDirsResult(
             log_dir=str(directory.path.absolute()),
@@ -69,6 +76,25 @@ class DescribeLogDirsHandler:
             total_bytes=total_bytes,
             usable_bytes=usable_bytes,
         )
+
+
+def _add(
+    topics: dict[str, list[DescribeLogDirsPartition]],
+    each: Log,
+    wanted: set[TopicPartition] | None,
+    lag: int,
+    *,
+    is_future: bool,
+) -> None:
+    partition = each.topic_partition
+    if wanted is None or partition in wanted:
+        described = DescribeLogDirsPartition(
+            partition_index=partition.partition,
+            partition_size=each.size_bytes,
+            offset_lag=lag,
+            is_future_key=is_future,
+        )
+        topics.setdefault(partition.topic, []).append(described)
 
 
 def _space(path: Path) -> tuple[int, int]:

@@ -1,0 +1,94 @@
+"""AlterReplicaLogDirs: have replicas of this broker lie in other log dirs of it (edge)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from broker.errors import as_api_error
+from broker.log_mover import LogMover
+from broker.replica_manager import ReplicaManager
+from broker.reply import Reply
+from broker.request_channel import Request
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from storage.directory import LogDirectory, Logs
+from storage.errors import StorageError
+from storage.layout import can_be_copied
+
+log = structlog.get_logger(__name__)
+
+
+class AlterReplicaLogDirsHandler:
+    """Begins moves; one bad partition does not fail the others."""
+
+    def __init__(self, logs: Logs, replicas: ReplicaManager, mover: LogMover) -> None:
+        self._logs = logs
+        self._replicas = replicas
+        self._mover = mover
+
+    def handle(self, request: Request, message: AlterReplicaLogDirsRequest) -> Reply:
+        """Answer which moves have begun, or were not necessary."""
+        del request
+        topics: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+        for path, partition in _wishes(message):
+            topics[partition.topic].append(
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=partition.partition, error_code=self._move(path, partition)
+                )
+            )
+        results = [
+            AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ]
+        return Reply(AlterReplicaLogDirsResponse(results=results))
+
+    def _move(self, path: str, partition: TopicPartition) -> ErrorCode:
+        try:
+            self._begin(path, partition)
+        except ApiError as error:
+            log.info("move.refused", partition=str(partition), path=path, error=error.code.name)
+            return error.code
+        except (StorageError, OSError) as error:
+            log.warning("move.refused", partition=str(partition), path=path, error=str(error))
+            return as_api_error(error).code
+        return ErrorCode.NONE
+
+    def _begin(self, path: str, partition: TopicPartition) -> None:
+        if not can_be_copied(partition):
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the name of the topic is too long")
+        directory = self._find(path)
+        if self._replicas.is_offline(partition):
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
+        if self._logs.get(partition) is None:
+            # It will be made there, if it is made.
+            self._logs.want_home(partition, directory)
+        if self._logs.get(partition) is None or not self._replicas.holds(partition):
+            # Kafka answers this, for the sake of old clients, instead of NOT_LEADER_OR_FOLLOWER.
+            raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE)
+        self._mover.move(partition, directory)
+
+    def _find(self, path: str) -> LogDirectory:
+        wanted = Path(path)
+        for directory in self._logs.online_directories:
+            if directory.path.absolute() == wanted:
+                return directory
+        if wanted in {offline.absolute() for offline in self._logs.offline_paths}:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log dir {path} is offline")
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no log dir of this broker")
+
+
+def _wishes(message: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, TopicPartition]]:
+    for directory in message.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                yield directory.path, TopicPartition(topic.name, index)

@@ -1,0 +1,146 @@
+"""Moves logs between the log dirs of this broker (edge).
+
+A move copies in a thread, chunk by chunk, while the log is served on; when little is left, the rest
+is copied and the copy takes over within one turn of the loop, so that no append and no reader comes
+in between. Invariant: only one chunk of a partition is under way, and while it is, the loop leaves
+the copy alone. A broker that stops takes its moves up again at the next start. Source: KIP-113.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Final
+
+import structlog
+
+from kafkawire.errors import CorruptBatchError
+from kafkawire.ids import TopicPartition
+from storage.directory import LogDirectory, Logs
+from storage.errors import LogDirFullError, StorageError, TruncatedRegionError
+from storage.log import Log
+from storage.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
+
+LITTLE_BYTES: Final = CHUNK_BYTES // 4
+"""So much is copied in the loop, in less than a millisecond."""
+RETRY_DELAY_S: Final = 1.0
+"""Pause when the disk is full, or the log ends with a hole."""
+
+log = structlog.get_logger(__name__)
+
+
+class LogMover:
+    """The moves that are under way. `stop` before the logs are closed."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        *,
+        on_moved: Callable[[Log], None],
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        now_ms: Callable[[], int],
+        max_moves: int,
+    ) -> None:
+        """`on_moved` is told of each log that has taken the place of another, in the same turn."""
+        self._logs = logs
+        self._on_moved = on_moved
+        self._loop = loop
+        self._executor = executor
+        self._now_ms = now_ms
+        self._places = asyncio.Semaphore(max_moves)
+        self._moves: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._stopped = asyncio.Event()
+
+    def resume(self) -> None:
+        """Take up what an earlier run of this broker left unfinished."""
+        for copy in self._logs.futures:
+            self._begin(copy.topic_partition)
+
+    def move(self, partition: TopicPartition, directory: LogDirectory) -> None:
+        """Have a log lie in `directory`; does nothing if it does. The last wish counts.
+
+        Raises:
+            StorageError: the move cannot begin.
+        """
+        if self._logs.begin_move(partition, directory, self._now_ms()):
+            self._begin(partition)
+
+    async def stop(self) -> None:
+        """Begin no chunk any more, and wait for those that have begun."""
+        self._stopped.set()
+        if self._moves:
+            await asyncio.wait(self._moves.values())
+
+    def _begin(self, partition: TopicPartition) -> None:
+        before = self._moves.get(partition)
+        task = self._loop.create_task(self._run(partition, before), name=f"move {partition}")
+        self._moves[partition] = task
+        task.add_done_callback(partial(self._on_done, partition))
+
+    def _on_done(self, partition: TopicPartition, task: asyncio.Task[None]) -> None:
+        if self._moves.get(partition) is task:
+            del self._moves[partition]
+
+    async def _run(self, partition: TopicPartition, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            # Of a copy that was given up: it ends with its chunk.
+            await asyncio.wait([before])
+        copy = self._logs.futures.get(partition)
+        async with self._places:
+            try:
+                while copy is not None and not await self._step(partition, copy):
+                    pass
+            except (StorageError, CorruptBatchError, OSError) as error:
+                log.error("move.failed", partition=str(partition), error=str(error))
+                original = self._logs.get(partition)
+                # If it is the original that is lost, what was copied is all there is.
+                is_useless = original is not None and original.health.failure is None
+                if is_useless and self._logs.futures.get(partition) is copy:
+                    self._logs.futures.drop(partition)
+
+    async def _step(self, partition: TopicPartition, copy: Log) -> bool:
+        """Copy a chunk, or end the move; return whether there is nothing more to do."""
+        original = self._logs.get(partition)
+        is_wanted = self._logs.futures.get(partition) is copy
+        if self._stopped.is_set() or original is None or not is_wanted:
+            return True
+        try:
+            align(copy, original)
+            chunk = missing_chunk(copy, original)
+            if chunk.size_bytes > LITTLE_BYTES:
+                await self._in_thread(append_chunk, copy, chunk, self._now_ms())
+                return False
+            # First, so that little is left to be synced in the loop.
+            await self._in_thread(copy.flush)
+            return self._has_ended(partition, copy)
+        except TruncatedRegionError:
+            return False
+        except LogDirFullError:
+            await self._pause()
+            return False
+
+    def _has_ended(self, partition: TopicPartition, copy: Log) -> bool:
+        """Copy the rest and let the copy take over, unless the rest has grown meanwhile."""
+        original = self._logs.get(partition)
+        if original is None or self._logs.futures.get(partition) is not copy:
+            return True
+        align(copy, original)
+        while copy.log_end_offset < original.log_end_offset:
+            chunk = missing_chunk(copy, original)
+            if not 0 < chunk.size_bytes <= LITTLE_BYTES:
+                return False
+            append_chunk(copy, chunk, self._now_ms())
+        self._on_moved(self._logs.end_move(partition, self._now_ms()))
+        return True
+
+    async def _in_thread(self, call: Callable[..., None], *arguments: object) -> None:
+        await self._loop.run_in_executor(self._executor, call, *arguments)
+
+    async def _pause(self) -> None:
+        try:
+            await asyncio.wait_for(self._stopped.wait(), RETRY_DELAY_S)
+        except TimeoutError:
+            return

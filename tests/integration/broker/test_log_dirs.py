@@ -1,0 +1,110 @@
+"""Replicas that move between the log dirs of a running broker."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from kafkawire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from tests.conftest import BrokerProcess, StartBroker
+from tests.integration.broker.wire import Wire, batch
+
+COUNT = 40
+CHUNK = bytes(250_000)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[Path]:
+    return [tmp_path / "first", tmp_path / "second"]
+
+
+@pytest.fixture
+def start(start_broker: StartBroker, paths: list[Path]) -> Callable[[], BrokerProcess]:
+    return lambda: start_broker(overrides={"log.dirs": ",".join(map(str, paths))})
+
+
+def move(wire: Wire, path: Path | str, topic: str = "t", version: int = 2) -> int:
+    topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=topics)])
+    key = ApiKey.ALTER_REPLICA_LOG_DIRS
+    response = wire.ask(key, version, request, AlterReplicaLogDirsResponse)
+    [result] = response.results
+    assert result.topic_name == topic
+    return result.partitions[0].error_code
+
+
+def places(wire: Wire) -> dict[str, bool]:
+    """Where the partition lies; whether that is where it will be."""
+    request = DescribeLogDirsRequest(topics=None)
+    response = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request, DescribeLogDirsResponse)
+    return {
+        Path(result.log_dir).name: partition.is_future_key
+        for result in response.results
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+
+
+def test_a_partition_moves_while_it_is_used(
+    start: Callable[[], BrokerProcess], paths: list[Path]
+) -> None:
+    broker = start()
+    with Wire(broker.port) as wire:
+        wire.create_topic("t", segment_bytes="1000000")
+        for _ in range(COUNT):
+            wire.produce("t", batch(CHUNK))
+        assert places(wire) == {"first": False}
+        assert move(wire, paths[1]) == ErrorCode.NONE
+        assert places(wire).get("second") in (True, False)
+        broker.wait_for_event("move.ended")
+        assert places(wire) == {"second": False}
+        assert wire.produce("t", batch(b"more")).base_offset == COUNT
+        for offset in (0, COUNT - 1, COUNT):
+            assert wire.fetch("t", offset).error_code == ErrorCode.NONE
+        assert move(wire, paths[1], version=1) == ErrorCode.NONE, "it lies there"
+    broker.kill()
+    broker = start()
+    with Wire(broker.port) as wire:
+        assert places(wire) == {"second": False}
+        assert wire.fetch("t", 0).high_watermark == COUNT + 1
+
+
+def test_a_move_that_a_crash_interrupts_goes_on(
+    start: Callable[[], BrokerProcess], paths: list[Path]
+) -> None:
+    broker = start()
+    with Wire(broker.port) as wire:
+        wire.create_topic("t", segment_bytes="1000000")
+        for _ in range(COUNT):
+            wire.produce("t", batch(CHUNK))
+        assert move(wire, paths[1]) == ErrorCode.NONE
+        # At once: the copy is somewhere in the middle, or has just taken over.
+        broker.kill()
+    broker = start()
+    with Wire(broker.port) as wire:
+        if places(wire) != {"second": False}:
+            broker.wait_for_event("move.ended")
+        assert places(wire) == {"second": False}
+        assert wire.fetch("t", 0).high_watermark == COUNT
+
+
+def test_impossible_moves_are_refused(
+    start: Callable[[], BrokerProcess], paths: list[Path]
+) -> None:
+    broker = start()
+    with Wire(broker.port) as wire:
+        wire.create_topic("t")
+        assert move(wire, "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
+        assert move(wire, paths[1], topic="x" * 220) == ErrorCode.INVALID_TOPIC_EXCEPTION
+        # Of a partition that is not here yet the wish is remembered.
+        assert move(wire, paths[0], topic="later") == ErrorCode.REPLICA_NOT_AVAILABLE
+        wire.create_topic("later")
+        assert (paths[0] / "later-0").is_dir()

@@ -1,0 +1,334 @@
+"""Moving a log to another log dir: the copy, the swap, and what a crash leaves of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from storage.directory import Logs
+from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
+from storage.log import Log
+from storage.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
+from tests.unit.storage.logs import (
+    NOW_MS,
+    SMALL,
+    append,
+    check_files,
+    fill,
+    offsets_in,
+    open_log,
+    read_all,
+    replicated,
+)
+
+PARTITION = TopicPartition("orders", 0)
+TOPIC_ID = TopicId(int=5)
+
+
+def open_logs(tmp_path: Path) -> Logs:
+    paths = [tmp_path / "one", tmp_path / "two"]
+    return Logs.open(paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS)
+
+
+def crash(logs: Logs) -> None:
+    for directory in logs.directories:
+        directory.unlock()
+
+
+def log_of(logs: Logs) -> Log:
+    log = logs.get(PARTITION)
+    assert log is not None
+    return log
+
+
+def begin(logs: Logs, batch_count: int = 60) -> Log:
+    """Make a log in the first log dir, and an empty copy of it in the second."""
+    log = logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
+    fill(log, batch_count)
+    assert logs.begin_move(PARTITION, logs.directories[1], NOW_MS)
+    copy = logs.futures.get(PARTITION)
+    assert copy is not None
+    return copy
+
+
+def catch_up(copy: Log, original: Log) -> None:
+    align(copy, original)
+    while copy.log_end_offset < original.log_end_offset:
+        append_chunk(copy, missing_chunk(copy, original), NOW_MS)
+
+
+def homes(tmp_path: Path) -> list[str]:
+    return sorted(
+        f"{path.parent.name}/{path.name.rpartition('-')[2]}" for path in tmp_path.glob("*/orders*")
+    )
+
+
+def test_a_copy_takes_the_place_of_its_original(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    copy, original = begin(logs), log_of(logs)
+    append(original, epoch=7)
+    original.assign_epoch(LeaderEpoch(9), original.log_end_offset)
+    region = original.read(Offset(0), 10_000, end_offset=Offset(61), min_one_batch=True)
+    stored = read_all(original)
+    catch_up(copy, original)
+    moved = logs.end_move(PARTITION, NOW_MS)
+    assert log_of(logs) is moved
+    assert moved.directory == tmp_path / "two" / "orders-0"
+    assert read_all(moved) == stored
+    assert moved.leader_epochs.entries == original.leader_epochs.entries
+    assert (moved.topic_id, moved.recovery_point) == (TOPIC_ID, 61)
+    assert logs.directory_of(PARTITION) is logs.directories[1]
+    assert offsets_in(region.read())[0] == 0, "a reader of the old place finishes"
+    assert homes(tmp_path) == ["one/delete", "two/0"]
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    assert homes(tmp_path) == ["two/0"]
+    append(moved, epoch=9)
+    logs.close()
+    check_files(tmp_path / "two" / "orders-0")
+    logs = open_logs(tmp_path)
+    assert log_of(logs).log_end_offset == 62
+    logs.close()
+
+
+def test_a_log_that_lies_there_need_not_move(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    begin(logs)
+    assert not logs.begin_move(PARTITION, logs.directories[1], NOW_MS), "it is on its way"
+    assert not logs.begin_move(PARTITION, logs.directories[0], NOW_MS), "it stays where it is"
+    assert logs.futures.get(PARTITION) is None
+    assert not logs.begin_move(PARTITION, logs.directories[0], NOW_MS)
+    assert homes(tmp_path) == ["one/0", "two/delete"]
+    logs.close()
+
+
+def test_no_move_begins_while_a_log_dir_is_offline(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("one", "two", "three")]
+    logs = Logs.open(paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS)
+    logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
+    logs.directories[2].health.give_up("broken")
+    with pytest.raises(LogDirOfflineError, match="may hold a copy"):
+        logs.begin_move(PARTITION, logs.directories[1], NOW_MS)
+    logs.close()
+
+
+def test_no_move_begins_to_a_full_disk(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    log = logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
+    logs.directories[1].health.note_full("no space")
+    with pytest.raises(LogDirFullError):
+        logs.begin_move(PARTITION, logs.directories[1], NOW_MS)
+    append(log)
+    logs.close()
+
+
+def test_a_partition_is_made_where_it_is_wanted(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    logs.want_home(PARTITION, logs.directories[1])
+    logs.create(PARTITION, SMALL, TOPIC_ID, now_ms=NOW_MS)
+    assert logs.directory_of(PARTITION) is logs.directories[1]
+    other = TopicPartition("orders", 1)
+    logs.want_home(other, logs.directories[1])
+    logs.directories[1].health.give_up("broken")
+    logs.create(other, SMALL, TOPIC_ID, now_ms=NOW_MS)
+    assert logs.directory_of(other) is logs.directories[0]
+    logs.close()
+
+
+def test_deleting_a_partition_deletes_its_copy(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    begin(logs)
+    logs.delete(PARTITION)
+    assert homes(tmp_path) == ["one/delete", "two/delete"]
+    logs.remove_deleted(NOW_MS, delay_ms=0)
+    assert homes(tmp_path) == []
+    logs.close()
+
+
+@pytest.mark.parametrize("is_orderly", [True, False])
+def test_a_stop_interrupts_a_move_and_the_start_goes_on(tmp_path: Path, is_orderly: bool) -> None:
+    logs = open_logs(tmp_path)
+    copy, original = begin(logs), log_of(logs)
+    append_chunk(copy, missing_chunk(copy, original), NOW_MS)
+    copied = copy.log_end_offset
+    assert 0 < copied < original.log_end_offset
+    if is_orderly:
+        logs.close()
+    else:
+        crash(logs)
+    logs = open_logs(tmp_path)
+    again, original = logs.futures.get(PARTITION), log_of(logs)
+    assert again is not None
+    assert again.log_end_offset == copied
+    catch_up(again, original)
+    moved = logs.end_move(PARTITION, NOW_MS)
+    assert offsets_in(read_all(moved)) == list(range(60))
+    logs.close()
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def kill_at(patch: pytest.MonkeyPatch, owner: type, name: str, number: int) -> None:
+    """End the process at the call of `owner.name` with this number."""
+    real: Callable[..., object] = getattr(owner, name)
+    calls = iter(range(1_000))
+
+    def fake(*arguments: object, **more: object) -> object:
+        if next(calls) == number:
+            raise Killed
+        return real(*arguments, **more)
+
+    patch.setattr(owner, name, fake)
+
+
+@pytest.mark.parametrize("call", ["rename", "touch", "unlink", "replace"])
+def test_a_crash_at_any_step_of_the_swap_loses_nothing(tmp_path: Path, call: str) -> None:
+    for number in range(20):
+        root = tmp_path / f"{call}-{number}"
+        logs = open_logs(root)
+        copy, original = begin(logs), log_of(logs)
+        stored = read_all(original)
+        catch_up(copy, original)
+        was_killed = False
+        with pytest.MonkeyPatch.context() as patch:
+            kill_at(patch, Path, call, number)
+            try:
+                logs.end_move(PARTITION, NOW_MS)
+            except Killed:
+                was_killed = True
+        crash(logs)
+        logs = open_logs(root)
+        assert read_all(log_of(logs)) == stored
+        append(log_of(logs))
+        logs.remove_deleted(NOW_MS, delay_ms=0)
+        live = [home for home in homes(root) if home.endswith("/0")]
+        assert len(live) == 1
+        assert not list(root.glob("*/orders-0/moved-here"))
+        logs.close()
+        if not was_killed:
+            break
+    assert number > 0, "nothing was interrupted"
+
+
+def test_a_copy_without_its_original_takes_its_place_only_if_nothing_is_missing(
+    tmp_path: Path,
+) -> None:
+    logs = open_logs(tmp_path)
+    begin(logs)
+    logs.close()
+    # The original's disk is gone: what was copied is kept, and not served.
+    (tmp_path / "one").rename(tmp_path / "away")
+    (tmp_path / "one").write_text("a file where a directory should be")
+    logs = open_logs(tmp_path)
+    assert logs.get(PARTITION) is None
+    assert logs.futures.get(PARTITION) is not None
+    logs.close()
+    assert [home for home in homes(tmp_path) if home.startswith("two")] == ["two/future"]
+
+
+def test_two_copies_that_nobody_moved_are_still_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "orders-0").mkdir(parents=True)
+    with pytest.raises(StorageError, match="remove the copy that is out of date"):
+        open_logs(tmp_path)
+
+
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_the_copy_that_was_moved_wins(tmp_path: Path, first: str) -> None:
+    other = "two" if first == "one" else "one"
+    logs = {}
+    for name, count in ((first, 5), (other, 3)):
+        logs[name] = open_log(tmp_path / name / "orders-0")
+        fill(logs[name], count)
+    (tmp_path / first / "orders-0" / "moved-here").touch()
+    both = open_logs(tmp_path)
+    assert log_of(both).log_end_offset == 5
+    assert homes(tmp_path) == sorted([f"{first}/0", f"{other}/delete"])
+    both.close()
+
+
+def test_damage_at_the_target_leaves_the_original_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = open_logs(tmp_path)
+    copy, original = begin(logs), log_of(logs)
+    catch_up(copy, original)
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with capture_logs(), monkeypatch.context() as patch:
+        patch.setattr(Path, "touch", fail)
+        with pytest.raises(LogDirOfflineError):
+            logs.end_move(PARTITION, NOW_MS)
+    assert log_of(logs) is original
+    append(original)
+    assert logs.offline_paths == (tmp_path / "two",)
+    logs.close()
+
+
+def two_logs(tmp_path: Path) -> tuple[Log, Log]:
+    """An original, and a copy that has caught up with it."""
+    original = open_log(tmp_path / "a" / "orders-0")
+    copy = open_log(tmp_path / "b" / "orders-0")
+    for epoch in (1, 2, 4):
+        fill(original, 20, epoch=epoch)
+    catch_up(copy, original)
+    assert read_all(copy) == read_all(original)
+    return copy, original
+
+
+def check_follows(copy: Log, original: Log) -> None:
+    catch_up(copy, original)
+    assert copy.log_start_offset == original.log_start_offset
+    assert read_all(copy) == read_all(original)
+
+
+def test_a_copy_loses_what_the_original_loses(tmp_path: Path) -> None:
+    copy, original = two_logs(tmp_path)
+    original.truncate_to(Offset(50))
+    check_follows(copy, original)
+    # Cut, and longer again than the copy, under another leader.
+    original.truncate_to(Offset(30))
+    fill(original, 40, epoch=5)
+    check_follows(copy, original)
+
+
+def test_a_copy_follows_an_original_that_forgot_the_newest_leaderships(tmp_path: Path) -> None:
+    copy, original = two_logs(tmp_path)
+    original.truncate_to(Offset(10))
+    original.append_as_follower(memoryview(replicated(10, 3, epoch=3)), NOW_MS)
+    check_follows(copy, original)
+
+
+def test_a_copy_starts_where_the_original_starts(tmp_path: Path) -> None:
+    copy, original = two_logs(tmp_path)
+    original.advance_log_start(Offset(33))
+    check_follows(copy, original)
+    append(original, epoch=4)
+    original.advance_log_start(original.log_end_offset)
+    check_follows(copy, original)
+    original.truncate_fully_and_start_at(Offset(7))
+    fill(original, 3, epoch=9)
+    check_follows(copy, original)
+
+
+def test_a_copy_without_common_leaderships_begins_anew(tmp_path: Path) -> None:
+    copy, original = two_logs(tmp_path)
+    original.truncate_fully_and_start_at(Offset(0))
+    fill(original, 70, epoch=6)
+    check_follows(copy, original)
+
+
+def test_a_chunk_is_a_whole_number_of_batches(tmp_path: Path) -> None:
+    original = open_log(tmp_path / "a" / "orders-0")
+    original.update_config(SMALL.__class__(segment_bytes=10 * CHUNK_BYTES))
+    for _ in range(5):
+        append(original, value_bytes=CHUNK_BYTES // 2)
+    copy = open_log(tmp_path / "b" / "orders-0", SMALL.__class__())
+    assert 0 < missing_chunk(copy, original).size_bytes <= CHUNK_BYTES
+    append(original, value_bytes=2 * CHUNK_BYTES)
+    check_follows(copy, original)

@@ -1,0 +1,81 @@
+"""One of Kafka's own brokers, in ZooKeeper mode, as a process. Edge."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.integration.coordination.process import ServerProcess, free_port
+from tests.interop.kafka_jars import kafka_jars
+
+LOG4J = """
+log4j.rootLogger=INFO, A
+log4j.appender.A=org.apache.log4j.ConsoleAppender
+log4j.appender.A.layout=org.apache.log4j.PatternLayout
+log4j.appender.A.layout.ConversionPattern=%d %p %m (%c)%n
+"""
+
+
+def kafka_jars_or_skip() -> Path:
+    """Return where the jars are; the test is skipped when they or java are missing."""
+    jars = kafka_jars()
+    if jars is None or shutil.which("java") is None:
+        pytest.skip("needs java, and Kafka's jars (OTTLA_KAFKA_JARS or mvn)")
+    return jars
+
+
+class KafkaBroker(ServerProcess):
+    """A broker under `connect`; it is starting when the constructor returns."""
+
+    def __init__(
+        self,
+        number: int,
+        directory: Path,
+        connect: str,
+        jars: Path,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(free_port())
+        self.number = number
+        self.log = directory / f"broker-{number}.log"
+        self.log_directory = directory / f"logs-{number}"
+        properties = {
+            "broker.id": str(number),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "zookeeper.connect": connect,
+            "zookeeper.session.timeout.ms": "6000",
+            "log.dirs": str(self.log_directory),
+            "offsets.topic.replication.factor": "1",
+            **(settings or {}),
+        }
+        self._properties = directory / f"broker-{number}.properties"
+        self._properties.write_text(
+            "".join(f"{key}={value}\n" for key, value in properties.items())
+        )
+        self._log4j = directory / "log4j.properties"
+        self._log4j.write_text(LOG4J)
+        self._jars = jars
+        self.start()
+
+    def start(self) -> None:
+        """Start the process."""
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [
+                    "java",
+                    "-Xmx512m",
+                    "-cp",
+                    f"{self._jars}/*",
+                    f"-Dlog4j.configuration=file:{self._log4j}",
+                    "kafka.Kafka",
+                    str(self._properties),
+                ],
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+
+    def has_started(self) -> bool:
+        return "started (kafka.server.KafkaServer)" in self.log.read_text()

@@ -27,7 +27,7 @@ class SegmentFiles:
 
     def create_log(self, config: LogConfig) -> LogFile:
         """Make an empty log file; whatever had a name of this segment is removed."""
-        for path in self._paths():
+        for path in [*self._paths(), self._snapshot_path()]:
             path.unlink(missing_ok=True)
         file = LogFile(self._log_path(), 0, is_new=True)
         if config.preallocate:
@@ -43,15 +43,19 @@ class SegmentFiles:
 
         Readers that hold a region of the log finish.
         """
-        return self.change_state("", DELETED_SUFFIX)
+        return self._rename([*self._paths(), self._snapshot_path()], "", DELETED_SUFFIX)
 
     def change_state(self, old: str, new: str) -> list[Path]:
         """Rename all files, the log first, to another second suffix; return their new names.
 
         What had the new name is replaced. A crash in between is what storage/leftover.py mends.
+        Not the producer snapshot: it is of what lies before the segment, whatever that holds.
         """
+        return self._rename(self._paths(), old, new)
+
+    def _rename(self, paths: list[Path], old: str, new: str) -> list[Path]:
         renamed = []
-        for path in self._paths():
+        for path in paths:
             target = path.with_name(path.name + new)
             try:
                 renamed.append(Path(f"{path}{old}").rename(target))
@@ -65,7 +69,7 @@ class SegmentFiles:
 
     def sync(self) -> None:
         """Return when all files are on disk."""
-        for path in self._paths():
+        for path in [*self._paths(), self._snapshot_path()]:
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -78,8 +82,10 @@ class SegmentFiles:
     def _log_path(self) -> Path:
         return segment_file(self.directory, self.base_offset, LOG_SUFFIX)
 
+    def _snapshot_path(self) -> Path:
+        return segment_file(self.directory, self.base_offset, PRODUCER_SNAPSHOT_SUFFIX)
+
     def _paths(self) -> list[Path]:
         return [
-            segment_file(self.directory, self.base_offset, suffix)
-            for suffix in (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
+            segment_file(self.directory, self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES
         ]

@@ -1,5 +1,6 @@
 """A log knows its producers across rolls, restarts, crashes and truncations."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from storage.config import LogConfig
 from storage.errors import OutOfOrderSequenceError
 from storage.log import Log
 from storage.producer_snapshots import snapshot_offsets
+from tests.unit.storage.compacting import COMPACTED, clean
 from tests.unit.storage.logs import NOW_MS, fill, open_log
 from tests.unit.storage.producers import follow, marker, produced, write
 
@@ -196,6 +198,30 @@ def test_a_control_batch_that_cannot_be_read_is_passed_over(directory: Path) -> 
         follow(log, damaged)
     assert "marker.ignored" in {each["event"] for each in captured}
     assert log.producers.last_stable_offset(Offset(2)) == 0
+
+
+def test_compaction_leaves_what_is_known(directory: Path) -> None:
+    """Also if all is read again: of each producer the last batch stays, if need be empty."""
+    config = replace(COMPACTED, segment_bytes=1_000)
+    log = open_log(directory, config)
+    for number in range(30):
+        write(log, produced(7, number))
+    write(log, produced(8, 0))
+    for number in range(30):
+        write(log, produced(9, number))
+    log.roll(NOW_MS)
+    log.advance_log_start(log.segments[1].base_offset)
+    before = log.segments
+    clean(log)
+    # Grouped by what the first cleaning has left of them.
+    clean(log, dirty_from=0)
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) < len(before), "segments were merged"
+    assert snapshot_offsets(directory) == bases
+    known = {each.producer_id: each.last_batch for each in log.producers}
+    again = open_log(directory, config, was_clean=False)
+    assert {each.producer_id: each.last_batch for each in again.producers} == known
+    assert repeat(again, 29) == 29
 
 
 def test_logs_without_producers_have_snapshots_too(directory: Path) -> None:

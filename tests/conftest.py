@@ -170,8 +170,12 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
 @pytest.fixture(scope="module")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One running broker for all tests of a module; each of them uses topics of its own."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {})
+    """One running broker for all tests of a module; each of them uses topics of its own.
+
+    Its groups begin at once: waiting for more members would only take time.
+    """
+    overrides = {"group.initial.rebalance.delay.ms": "0"}
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), overrides)
     try:
         broker.wait_for_event(READY_EVENT)
         yield broker

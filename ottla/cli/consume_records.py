@@ -11,6 +11,7 @@ from ottla.cli.output_record import WriteRecord, record_size_bytes
 from ottla.cli.start_point import AtOffset, AtTime, Beginning, End, StartPoint
 from ottla.cli.transfer import Transfer
 from ottla.client.admin import Admin
+from ottla.client.config import ResetPolicy
 from ottla.client.consumer import Consumer
 from ottla.client.record import ConsumerRecord
 
@@ -26,16 +27,24 @@ class ConsumeOptions:
     topic: str
     partitions: list[int] | None
     start: StartPoint
+    group: str | None
     max_records: int | None
     is_following: bool
 
 
 async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer: Transfer) -> None:
     """Write records to standard output until the end, the limit, or for ever."""
-    async with Consumer(options.bootstrap, auto_offset_reset="earliest") as consumer:
-        partitions = await _assign(consumer, options)
-        await _seek(consumer, partitions, options.start)
+    reset: ResetPolicy = "latest" if isinstance(options.start, End) else "earliest"
+    async with Consumer(
+        options.bootstrap, group_id=options.group, auto_offset_reset=reset
+    ) as consumer:
+        partitions = await _partitions(consumer, options)
         ends = None if options.is_following else await consumer.end_offsets(partitions)
+        if options.group is None:
+            consumer.assign(partitions)
+            await _seek(consumer, partitions, options.start)
+        else:
+            consumer.subscribe([options.topic])
         while ends is None or _is_anything_left(consumer, ends):
             wanted = _wanted(options.max_records, transfer.record_count)
             if wanted == 0:
@@ -45,8 +54,9 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
 
 
 def _is_anything_left(consumer: Consumer, ends: Mapping[TopicPartition, Offset]) -> bool:
-    positions = {partition: consumer.position(partition) for partition in ends}
-    return any(
+    """Whether this consumer has something left to read; also while it waits for its share."""
+    positions = {partition: consumer.position(partition) for partition in consumer.assignment()}
+    return not positions or any(
         position is None or position < ends[partition] for partition, position in positions.items()
     )
 
@@ -75,11 +85,11 @@ def _write(
     transfer.add(len(records), sum(map(record_size_bytes, records)))
 
 
-async def _assign(consumer: Consumer, options: ConsumeOptions) -> list[TopicPartition]:
+async def _partitions(consumer: Consumer, options: ConsumeOptions) -> list[TopicPartition]:
     # A consumer waits for its topic to appear; whoever types a wrong name wants to know at once.
     async with Admin(options.bootstrap) as admin:
         await admin.describe_topics([options.topic])
-    existing = await consumer.assign_topics(options.topic)
+    existing = await consumer.partitions_of(options.topic)
     if options.partitions is None:
         return existing
     wanted = [TopicPartition(options.topic, number) for number in sorted(set(options.partitions))]
@@ -88,7 +98,6 @@ async def _assign(consumer: Consumer, options: ConsumeOptions) -> list[TopicPart
             f"{min(missing)} does not exist: {options.topic} has {len(existing)} partitions, "
             "counted from 0."
         )
-    consumer.assign(wanted)
     return wanted
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from kafkawire.errors import CorruptBatchError
-from kafkawire.ids import Offset, ProducerId
+from kafkawire.ids import LeaderEpoch, Offset, ProducerId
 from kafkawire.messages.fetch import AbortedTransaction
 from kafkawire.records import BatchHeader, ControlType, iterate_batches, read_control_batch
 from ottla.client.errors import CorruptRecordsError
@@ -24,6 +24,7 @@ class Block:
         "batches",
         "error",
         "jump_count",
+        "last_epoch",
         "next_offset",
         "rest",
         "rest_end_offset",
@@ -42,6 +43,8 @@ class Block:
         self.size_bytes = 0
         self.next_offset = state.fetch_offset
         """The offset behind the last whole batch."""
+        self.last_epoch = state.fetch_epoch
+        """The leader epoch of that batch."""
         self.error: CorruptRecordsError | None = None
         self.rest: list[ConsumerRecord] = []
         """Records that were taken out of a batch, but not handed over."""
@@ -80,6 +83,7 @@ class Block:
                 self.batches.append((header, batch))
                 self.size_bytes += header.size_bytes
                 self.next_offset = Offset(header.next_offset)
+                self.last_epoch = LeaderEpoch(header.leader_epoch)
         except CorruptBatchError as error:
             self.error = self.damaged(str(error))
         if not self.batches and self.error is None:

@@ -200,6 +200,20 @@ class Cluster:
         connection = await self._pool.get(broker_id, Purpose.CONTROL, address)
         return await connection.request(message, response_type)
 
+    async def request_at(
+        self,
+        broker_id: BrokerId,
+        address: Address,
+        message: object,
+        response_type: type[R],
+        *,
+        purpose: Purpose = Purpose.CONTROL,
+        timeout_s: float | None = None,
+    ) -> R:
+        """Send `message` to a broker at an address that the metadata need not know (yet)."""
+        connection = await self._pool.get(broker_id, purpose, address)
+        return await connection.request(message, response_type, timeout_s=timeout_s)
+
     async def request_any(self, message: object, response_type: type[R]) -> R:
         """Send `message` to whichever broker can be reached and return the answer.
 

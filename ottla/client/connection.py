@@ -99,7 +99,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._lost_because is None and self._transport is not None
 
     def request(
-        self, message: object, response_type: type[R], *, version: int | None = None
+        self,
+        message: object,
+        response_type: type[R],
+        *,
+        timeout_s: float | None = None,
+        version: int | None = None,
     ) -> asyncio.Future[R]:
         """Send `message` and return the future of its answer; see `send`.
 
@@ -115,7 +120,9 @@ class Connection(asyncio.BufferedProtocol):
             if not answer.done():
                 answer.set_exception(error)
 
-        self.send(message, response_type, on_answer, on_failure, version=version)
+        self.send(
+            message, response_type, on_answer, on_failure, timeout_s=timeout_s, version=version
+        )
         return answer
 
     def send(

@@ -28,6 +28,7 @@ class Purpose(enum.Enum):
     PRODUCE = "produce"
     FETCH = "fetch"
     FETCH_BESIDE = "fetch beside a fetch that waits for records"
+    JOIN = "join a group"
 
 
 class _Key(NamedTuple):

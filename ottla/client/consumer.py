@@ -1,8 +1,9 @@
-"""The consumer that users hold. Composition of fetcher, buffer and cluster."""
+"""The consumer that users hold. Composition of reading, fetcher, buffer, cluster and group."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import islice
+from types import TracebackType
 from typing import Final, Self
 
 from kafkawire.ids import Offset, TopicPartition
@@ -15,16 +16,27 @@ from ottla.client.config import (
     ResetPolicy,
     parse_bootstrap,
 )
-from ottla.client.errors import ClientClosedError, NotAssignedError
+from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
 from ottla.client.fetch_buffer import Cursor, FetchBuffer
 from ottla.client.fetcher import RESET_TIMESTAMPS, Fetcher
+from ottla.client.group.committed_offset import CommittedOffset
+from ottla.client.group.config import (
+    DEFAULT_ASSIGNORS,
+    AssignorName,
+    GroupConfig,
+    parse_assignors,
+)
+from ottla.client.group.group import ConsumerGroup
+from ottla.client.group.listener import OnPartitions, RebalanceListener
+from ottla.client.group.read_gate import ReadGate
 from ottla.client.offset_lookup import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     OffsetAndTimestamp,
     list_offsets,
 )
-from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionState
+from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.client.reading import Reading
 from ottla.client.record import ConsumerRecord
 
 CURSORS_PER_TURN: Final = 2
@@ -33,17 +45,31 @@ else the broker would wait until all that it sent before is read."""
 
 
 class Consumer:
-    """Reads records of the partitions that it is assigned. Use with `async with`.
+    """Reads records, alone or with the other members of a group. Use with `async with`.
 
+    Alone: `assign` says which partitions. In a group (`group_id`): `subscribe` says which topics,
+    their partitions are shared among the members, and how far they were read is committed.
     Records of one partition come in the order of their offsets; partitions take turns. While
     records are handed over the next ones are fetched, up to `prefetch_max_bytes`.
     Belongs to one event loop; one task at a time may read.
+
+    A record counts as processed when the next one is asked for. Only what was processed is
+    committed by itself, and only then a partition is given to another member: no record is lost
+    when a member dies, and none is read twice when it leaves in order.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
+        assignors: Sequence[AssignorName] = DEFAULT_ASSIGNORS,
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
         auto_offset_reset: ResetPolicy = "latest",
         isolation_level: IsolationLevel = "read_uncommitted",
         fetch_min_bytes: int = 1,
@@ -63,6 +89,10 @@ class Consumer:
         `auto_offset_reset` says where to begin in a partition without a position, and where to
         go on when the position is not in the log any more. With "latest", records written to a
         new partition before this consumer learned of it are not read.
+
+        In a group, `group_instance_id` makes a static member, whose partitions wait for it over a
+        restart (KIP-345). A member that is silent for `session_timeout_ms`, or asks for no record
+        for `max_poll_interval_ms`, loses its partitions to the others.
 
         Raises:
             ConfigurationError: a setting is out of range.
@@ -85,13 +115,33 @@ class Consumer:
             prefetch_max_bytes=prefetch_max_bytes,
             check_crcs=check_crcs,
         )
+        if group_id is None and group_instance_id is not None:
+            raise ConfigurationError("group_instance_id is for members of a group: set group_id")
+        self._group_config = (
+            None
+            if group_id is None
+            else GroupConfig(
+                group_id=group_id,
+                group_instance_id=group_instance_id,
+                assignors=parse_assignors(assignors),
+                enable_auto_commit=enable_auto_commit,
+                auto_commit_interval_ms=auto_commit_interval_ms,
+                session_timeout_ms=session_timeout_ms,
+                heartbeat_interval_ms=heartbeat_interval_ms,
+                max_poll_interval_ms=max_poll_interval_ms,
+            )
+        )
         self._buffer = FetchBuffer(self._config)
-        self._states: dict[TopicPartition, PartitionState] = {}
+        reset_to = RESET_TIMESTAMPS[auto_offset_reset]
+        self._reading = Reading(self._buffer, reset_to, self._on_arrival)
         self._waiters: set[asyncio.Future[None]] = set()
         self._cluster: Cluster | None = None
+        self._group: ConsumerGroup | None = None
         self._fetcher: Fetcher
+        self._gate: ReadGate
         self._next_turn = CURSORS_PER_TURN
         self._is_closed = False
+        self._has_ended = False
 
     async def start(self) -> None:
         """Connect; `async with` does this.
@@ -102,42 +152,63 @@ class Consumer:
         if self._cluster is not None:
             raise ClientClosedError("a consumer starts once: make a new one")
         self._cluster = cluster = Cluster(self._client_config, allow_auto_topic_creation=False)
-        self._fetcher = Fetcher(cluster, self._config, self._buffer, self._on_arrival)
+        self._gate = ReadGate(asyncio.get_running_loop(), self._buffer.interrupt)
+        self._gate.on_open = self._on_arrival
+        self._group = group = self._make_group(cluster)
+        committed = None if group is None else group.store.committed_once
+        self._fetcher = Fetcher(cluster, self._config, self._buffer, self._on_arrival, committed)
         await cluster.start()
-        cluster.on_change = self._fetcher.wake
-        self._update_fetcher()
+        cluster.on_change = self._on_change
+        self._reading.begin(cluster, self._fetcher)
+        if group is not None:
+            group.start()
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        _exception: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        # What a body that failed had in hand was not processed.
+        await self._close(is_processed=exception_type is None)
 
     async def close(self) -> None:
-        """Stop fetching and disconnect. Iteration that is under way ends."""
-        self._is_closed = True
+        """Commit, leave the group, stop fetching and disconnect. Iteration under way ends."""
+        await self._close(is_processed=True)
+
+    async def _close(self, *, is_processed: bool) -> None:
+        was_closed, self._is_closed = self._is_closed, True
         self._on_arrival()
-        if self._cluster is None:
+        if self._cluster is None or was_closed:
             return
+        if is_processed:
+            self._take_back()
+        # There is no reader any more to wait for.
+        self._gate.give_back()
         try:
+            if self._group is not None:
+                await self._group.stop()
             await self._fetcher.stop()
         finally:
+            self._has_ended = True
             await self._cluster.close()
 
     # Assignment and positions
 
     def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions from now on; those that are kept keep their position."""
-        wanted = list(topic_partitions)
-        for topic_partition in self._states.keys() - set(wanted):
-            state = self._states.pop(topic_partition)
-            self._buffer.drop(state)
-            state.abandon()
-        for topic_partition in wanted:
-            if topic_partition not in self._states:
-                self._states[topic_partition] = self._new_state(topic_partition)
-        self._update_fetcher()
+        """Read exactly these partitions from now on; those that are kept keep their position.
+
+        With a `group_id` reading begins where the group has committed.
+
+        Raises:
+            NotInGroupError: the group shares out the partitions: use `unsubscribe` first.
+        """
+        self._refuse_members("assign")
+        self._reading.assign(topic_partitions, wants_committed=self._group_config is not None)
 
     async def assign_topics(self, *topics: str) -> list[TopicPartition]:
         """Read all partitions of `topics` from now on, and return them.
@@ -147,14 +218,22 @@ class Consumer:
         """
         found = []
         for topic in topics:
-            held = await self._started().topic(topic, self._timeout_s)
-            found += [TopicPartition(topic, partition) for partition in sorted(held.partitions)]
+            found += await self.partitions_of(topic)
         self.assign(found)
         return found
 
+    async def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of `topic`.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        held = await self._started().topic(topic, self._timeout_s)
+        return [TopicPartition(topic, partition) for partition in sorted(held.partitions)]
+
     def assignment(self) -> list[TopicPartition]:
         """Return the assigned partitions."""
-        return list(self._states)
+        return self._reading.partitions()
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`; one that is not in the log is met by the reset policy.
@@ -165,10 +244,7 @@ class Consumer:
         """
         if offset < 0:
             raise ValueError(f"an offset is 0 or more, got {offset}; use seek_to_end(...)")
-        state = self._state(topic_partition)
-        self._buffer.drop(state)
-        state.jump(Offset(offset))
-        self._wake_fetcher()
+        self._reading.seek(self._reading.state(topic_partition), offset)
 
     async def seek_to_beginning(self, *topic_partitions: TopicPartition) -> None:
         """Go on at the start of the log, in these partitions or in all."""
@@ -180,7 +256,7 @@ class Consumer:
 
     async def seek_to_timestamp(self, topic_partition: TopicPartition, timestamp_ms: int) -> None:
         """Go on at the first record that is as late as `timestamp_ms`, or at the end."""
-        self._state(topic_partition)
+        self._reading.state(topic_partition)
         found = (await self.offsets_for_times({topic_partition: timestamp_ms}))[topic_partition]
         if found is None:
             await self._seek_to(LATEST_TIMESTAMP, (topic_partition,))
@@ -189,23 +265,20 @@ class Consumer:
 
     def position(self, topic_partition: TopicPartition) -> Offset | None:
         """Return the offset of the next record; None while that is not known yet."""
-        return self._buffer.position(self._state(topic_partition))
+        return self._buffer.position(self._reading.state(topic_partition))
 
     def pause(self, *topic_partitions: TopicPartition) -> None:
         """Hand over nothing of these partitions until `resume`; their position stays."""
-        for state in [self._state(each) for each in topic_partitions]:
+        for state in [self._reading.state(each) for each in topic_partitions]:
             self._buffer.pause(state)
 
     def resume(self, *topic_partitions: TopicPartition) -> None:
         """Hand over records of these partitions again."""
-        for state in [self._state(each) for each in topic_partitions]:
-            self._buffer.resume(state)
-        self._on_arrival()
-        self._wake_fetcher()
+        self._reading.resume([self._reading.state(each) for each in topic_partitions])
 
     def paused(self) -> list[TopicPartition]:
         """Return the paused partitions."""
-        return [each for each, state in self._states.items() if state.is_paused]
+        return [state.topic_partition for state in self._reading.states(()) if state.is_paused]
 
     # Reading
 
@@ -219,6 +292,7 @@ class Consumer:
             BrokerError: a broker refuses; reading again tries again.
         """
         while (cursor := await self._wait_for_cursor()) is not None:
+            self._hand_over()
             # One loop step per record and nothing else: the position is asked of the iterator.
             for record in cursor.iterator:
                 yield record
@@ -244,8 +318,11 @@ class Consumer:
             return records
         if cursor is None:
             raise ClientClosedError("the consumer is closed: make a new one")
+        self._hand_over()
         while cursor is not None:
-            records += islice(cursor.iterator, max_records - len(records))
+            part = list(islice(cursor.iterator, max_records - len(records)))
+            self._buffer.hold_from(cursor.block.state, part[0])
+            records += part
             if len(records) == max_records:
                 break
             # Quietly: an error must not swallow what was collected; the next read raises it.
@@ -287,13 +364,137 @@ class Consumer:
         found = await self._list_offsets(timestamps_ms)
         return {each: place if place.offset >= 0 else None for each, place in found.items()}
 
+    # The group
+
+    def subscribe(
+        self,
+        topics: Iterable[str],
+        *,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+    ) -> None:
+        """Share `topics` with the other members of the group, from now on and instead of others.
+
+        The functions, plain or `async`, are told of partitions that come and go: `on_assigned`
+        before their first record, `on_revoked` after their last one and before another member
+        gets them (what is to be committed for them can be), `on_lost` (else `on_revoked`) when
+        they may be another's already.
+
+        Raises:
+            NotInGroupError: there is no `group_id`, or partitions were assigned by hand.
+            ConfigurationError: `topics` is empty, or a single string.
+        """
+        if isinstance(topics, str):
+            raise ConfigurationError(f"topics must be a list of names: use [{topics!r}]")
+        wanted = frozenset(topics)
+        if not wanted:
+            raise ConfigurationError("topics is empty: name at least one, or use unsubscribe()")
+        group = self._started_group("subscribe")
+        if not group.session.topics and self._reading.partitions():
+            raise NotInGroupError("partitions were assigned by hand: call assign([]) first")
+        listener = RebalanceListener(
+            on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
+        )
+        group.subscribe(wanted, listener)
+
+    def subscription(self) -> frozenset[str]:
+        """Return the topics that are subscribed to."""
+        return frozenset() if self._group is None else self._group.session.topics
+
+    async def unsubscribe(self) -> None:
+        """Commit as on closing, leave the group, and read nothing more."""
+        group = self._started_group("unsubscribe")
+        self._take_back()
+        await group.unsubscribe()
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None
+    ) -> None:
+        """Commit `offsets` (the next one to be read, per partition), else all that was handed over.
+
+        When this returns, whoever reads on in the group begins there.
+
+        Raises:
+            NotInGroupError: there is no `group_id`.
+            CommitFailedError: the group has gone on, and the partitions may be another's.
+            OttlaError: the coordinator cannot be asked, or refuses.
+        """
+        group = self._started_group("commit")
+        if offsets is None:
+            await group.commit(self._reading.handed_over())
+            return
+        wanted = {}
+        for each, at in offsets.items():
+            committed = at if isinstance(at, CommittedOffset) else CommittedOffset(Offset(at))
+            if committed.offset < 0:
+                raise ValueError(f"an offset is 0 or more, got {committed.offset} for {each}")
+            wanted[TopicPartition(*each)] = committed
+        await group.commit(wanted)
+
+    async def committed(
+        self, topic_partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return what the group has committed; None where it has not.
+
+        Raises:
+            NotInGroupError: there is no `group_id`.
+            OttlaError: the coordinator cannot be asked, or refuses.
+        """
+        wanted = [TopicPartition(*each) for each in topic_partitions]
+        return await self._started_group("committed").store.committed(wanted)
+
     # Inside
+
+    def _make_group(self, cluster: Cluster) -> ConsumerGroup | None:
+        if self._group_config is None:
+            return None
+        return ConsumerGroup(
+            cluster,
+            self._group_config,
+            self._reading,
+            self._gate,
+            is_read_committed=self._config.isolation_level == "read_committed",
+        )
+
+    def _started_group(self, wish: str) -> ConsumerGroup:
+        # Also while it is being closed: functions that are told of it may commit.
+        if self._has_ended or self._cluster is None:
+            self._started()
+        if self._group is None:
+            raise NotInGroupError(f"{wish}() is for members of a group: set group_id")
+        return self._group
+
+    def _refuse_members(self, wish: str) -> None:
+        if self.subscription():
+            text = f"{wish}() and subscribe() exclude each other: await unsubscribe() first"
+            raise NotInGroupError(text)
+
+    def _hand_over(self) -> None:
+        """Note that the reader goes off with records."""
+        self._buffer.hand_out()
+        self._gate.leave(with_records=True)
+
+    def _take_back(self) -> None:
+        """Note that all that was handed over is processed."""
+        self._buffer.take_back()
+        self._gate.give_back()
 
     async def _wait_for_cursor(self) -> Cursor | None:
         """Return a cursor with records, when there is one; None when the consumer is closed."""
+        self._started()
+        self._buffer.take_back()
+        self._gate.enter()
+        try:
+            return await self._next_cursor()
+        finally:
+            self._gate.leave(with_records=False)
+
+    async def _next_cursor(self) -> Cursor | None:
         while not self._is_closed:
-            self._started()
-            cursor = self._buffer.cursor()
+            if self._group is not None and self._group.error is not None:
+                raise self._group.error
+            cursor = None if self._gate.is_held else self._buffer.cursor()
             if self._buffer.has_room:
                 self._buffer.has_room = False
                 self._fetcher.run()
@@ -319,12 +520,16 @@ class Consumer:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def _on_change(self) -> None:
+        """Look again: the metadata or a connection has changed."""
+        self._fetcher.wake()
+        if self._group is not None:
+            self._group.session.on_metadata()
+
     async def _seek_to(self, timestamp: int, topic_partitions: Sequence[TopicPartition]) -> None:
-        states = [self._state(each) for each in topic_partitions or self._states]
+        states = self._reading.states(topic_partitions)
         found = await self._list_offsets({state.topic_partition: timestamp for state in states})
-        for topic_partition, place in found.items():
-            if topic_partition in self._states:
-                self.seek(topic_partition, place.offset)
+        self._reading.seek_found({each: place.offset for each, place in found.items()})
 
     async def _list_offsets(
         self, wanted: Mapping[TopicPartition, int]
@@ -336,26 +541,6 @@ class Consumer:
             isolation_level=READ_COMMITTED if is_committed else READ_UNCOMMITTED,
             timeout_s=self._timeout_s,
         )
-
-    def _new_state(self, topic_partition: TopicPartition) -> PartitionState:
-        state = PartitionState(TopicPartition(*topic_partition))
-        state.reset_to = RESET_TIMESTAMPS[self._config.auto_offset_reset]
-        return state
-
-    def _state(self, topic_partition: TopicPartition) -> PartitionState:
-        state = self._states.get(topic_partition)
-        if state is None:
-            raise NotAssignedError(TopicPartition(*topic_partition))
-        return state
-
-    def _update_fetcher(self) -> None:
-        if self._cluster is not None:
-            self._cluster.keep_topics({each.topic for each in self._states})
-            self._fetcher.assign(self._states.values())
-
-    def _wake_fetcher(self) -> None:
-        if self._cluster is not None:
-            self._fetcher.wake()
 
     @property
     def _timeout_s(self) -> float:

@@ -20,7 +20,11 @@
     │   └── DeliveryTimedOutError   not acknowledged in time; it may or may not be in the log
     └── ConsumeError
         ├── NotAssignedError        the partition is not assigned to this consumer
+        ├── NotInGroupError         this needs a group, or excludes being a member of one
         ├── OffsetOutOfRangeError   the position is gone, and `auto_offset_reset` is "none"
+        ├── LogTruncatedError       records that were read are not in the log any more
+        ├── CommitFailedError       the group has gone on: partitions may be another's
+        ├── RebalanceFailedError    a function for partitions that come or go has raised
         └── CorruptRecordsError     a batch failed its checksum or cannot be read
 
 Every message says what happened, with the value, and what the caller can do.
@@ -130,6 +134,10 @@ class NotAssignedError(ConsumeError):
         self.topic_partition = topic_partition
 
 
+class NotInGroupError(ConsumeError):
+    """The consumer has no group, or leaves no choice to it."""
+
+
 class OffsetOutOfRangeError(ConsumeError):
     """The position does not exist in the log (any more), and no reset policy is set."""
 
@@ -141,6 +149,45 @@ class OffsetOutOfRangeError(ConsumeError):
         )
         self.topic_partition = topic_partition
         self.offset = offset
+
+
+class LogTruncatedError(ConsumeError):
+    """The log was cut off below the position, after an unclean election; no policy is set."""
+
+    def __init__(
+        self, topic_partition: TopicPartition, offset: Offset, diverging_offset: Offset | None
+    ) -> None:
+        since = "an unknown offset" if diverging_offset is None else f"offset {diverging_offset}"
+        super().__init__(
+            f"{topic_partition}: the log differs from {since} on from what was read up to offset "
+            f"{offset}, and auto_offset_reset is 'none'. Call seek(...) to go on."
+        )
+        self.topic_partition = topic_partition
+        self.offset = offset
+        self.diverging_offset = diverging_offset
+
+
+class CommitFailedError(ConsumeError):
+    """Nothing was committed: this consumer is no member of the group's generation any more."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            f"group {group_id} has gone on without this consumer, and its partitions may be "
+            "another's by now: nothing was committed. Read more often, or raise "
+            "max_poll_interval_ms or session_timeout_ms."
+        )
+        self.group_id = group_id
+
+
+class RebalanceFailedError(ConsumeError):
+    """A function that was given to `subscribe` has raised; its error is the cause of this one."""
+
+    def __init__(self, group_id: str, cause: Exception) -> None:
+        super().__init__(
+            f"group {group_id}: a function told of partitions that come or go has raised "
+            f"{type(cause).__name__}: {cause}. Call subscribe(...) again to go on."
+        )
+        self.__cause__ = cause
 
 
 class CorruptRecordsError(ConsumeError):
@@ -167,6 +214,11 @@ _ADVICE = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "Wait until replicas are back, or lower min.insync.replicas.",
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Ask for the right to use this topic.",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Ask for rights on the cluster.",
+    ErrorCode.FENCED_INSTANCE_ID: "Another consumer uses this group_instance_id: end one of them.",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "Use an assignor that all members of the group have.",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "Choose a session_timeout_ms that the broker allows.",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "Start fewer consumers, or raise the broker's limit.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Ask for the right to use this group.",
     ErrorCode.POLICY_VIOLATION: "Ask the cluster's operator what the policy demands.",
 }
 

@@ -12,7 +12,7 @@ from operator import length_hint
 from typing import Final
 
 from kafkawire.errors import CorruptBatchError
-from kafkawire.ids import Offset
+from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import BatchHeader, crc_matches, read_records_as
 from ottla.client.block import Block
 from ottla.client.config import KIB, ConsumerConfig
@@ -52,6 +52,12 @@ class Cursor:
         left = self.left_count
         return self._records[-left].offset if left else self.end_offset
 
+    @property
+    def last_handed(self) -> ConsumerRecord | None:
+        """The record that was handed over last, None before the first."""
+        handed_count = len(self._records) - self.left_count
+        return self._records[handed_count - 1] if handed_count else None
+
     def cut(self) -> list[ConsumerRecord]:
         """Hand over no more, whoever holds the iterator; return what was left."""
         left = self._records[len(self._records) - self.left_count :]
@@ -77,6 +83,8 @@ class FetchBuffer:
         self._parked: dict[PartitionState, deque[Block]] = {}
         """Blocks of paused partitions that were met."""
         self._failed: deque[PartitionState] = deque()
+        self._is_in_hand = False
+        self._in_hand: dict[PartitionState, ConsumerRecord] = {}
 
     # Filling
 
@@ -97,6 +105,7 @@ class FetchBuffer:
         self._release(state, state.buffered_bytes)
         self._parked.pop(state, None)
         self._leave(state)
+        self._in_hand.pop(state, None)
         # Its blocks stay in line until they are met: by then they are not current.
 
     def pause(self, state: PartitionState) -> None:
@@ -116,6 +125,44 @@ class FetchBuffer:
         if self._cursor is not None and self._cursor.block.state is state:
             return self._cursor.next_offset
         return state.next_offset
+
+    def position_epoch(self, state: PartitionState) -> LeaderEpoch:
+        """Return the leader epoch of the record before `position`, -1 if it is not known."""
+        if self._cursor is not None and self._cursor.block.state is state:
+            last = self._cursor.last_handed
+            if last is not None:
+                return last.leader_epoch
+        return state.position_epoch
+
+    def hand_out(self) -> None:
+        """Note that the reader goes off with records: it is in hand what is handed over now."""
+        self._is_in_hand = True
+
+    def take_back(self) -> None:
+        """Note that the reader is done with all that it was given."""
+        self._is_in_hand = False
+        self._in_hand.clear()
+
+    def hold_from(self, state: PartitionState, record: ConsumerRecord) -> None:
+        """Note that `record` is in hand, and what is handed over of its partition behind it.
+
+        Not needed by a reader that takes records one by one: it works on the last one.
+        """
+        self._in_hand.setdefault(state, record)
+
+    def first_in_hand(self, state: PartitionState) -> ConsumerRecord | None:
+        """Return the first record of a partition that the reader may still be working on."""
+        cursor = self._cursor
+        if not self._is_in_hand or state in self._in_hand:
+            return self._in_hand.get(state)
+        if cursor is None or cursor.block.state is not state:
+            return None
+        return cursor.last_handed
+
+    def interrupt(self) -> None:
+        """Hand over no more of what is being handed over: whoever iterates comes back."""
+        if self._cursor is not None:
+            self._leave(self._cursor.block.state)
 
     def cursor(self, *, quietly: bool = False) -> Cursor | None:
         """Return a cursor with at least one record left, or None when nothing is buffered.
@@ -156,7 +203,7 @@ class FetchBuffer:
             return Cursor(block, records, block.rest_end_offset)
         state = block.state
         assert state.next_offset is not None
-        end_offset = state.next_offset
+        end_offset, epoch = state.next_offset, state.position_epoch
         records = []
         freed_bytes = 0
         damage: CorruptRecordsError | None = block.error
@@ -169,13 +216,14 @@ class FetchBuffer:
                 damage = CorruptRecordsError(state.topic_partition, offset, str(error))
                 break
             del block.batches[0]
+            epoch = LeaderEpoch(header.leader_epoch)
             freed_bytes += header.size_bytes
             end_offset = max(end_offset, Offset(header.next_offset))
         self._release(state, freed_bytes)
         if records:
             # What is damaged is met again, when these are handed over.
             return Cursor(block, records, end_offset)
-        state.next_offset = end_offset
+        state.next_offset, state.position_epoch = end_offset, epoch
         if damage is not None:
             self.fail(state, damage, retry_at_s=0.0)
         return None
@@ -204,6 +252,11 @@ class FetchBuffer:
         """End the cursor if it is in `state`; what it did not hand over goes back to its block."""
         cursor = self._cursor
         if cursor is not None and cursor.block.state is state:
+            last = cursor.last_handed
+            if last is not None:
+                state.position_epoch = last.leader_epoch
+                if self._is_in_hand:
+                    self._in_hand.setdefault(state, last)
             state.next_offset = cursor.next_offset
             cursor.block.rest_end_offset = cursor.end_offset
             cursor.block.rest = cursor.cut()

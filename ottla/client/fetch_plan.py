@@ -14,7 +14,7 @@ from typing import Final
 from kafkawire.ids import BrokerId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.client.config import ConsumerConfig
-from ottla.client.metadata import ClusterMetadata
+from ottla.client.metadata import NO_EPOCH, ClusterMetadata
 from ottla.client.offset_lookup import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.partition_state import PartitionState
 
@@ -30,6 +30,8 @@ class Plan:
     fetches: dict[BrokerId, list[PartitionState]]
     lookups: list[PartitionState]
     """Partitions whose position is to be looked up."""
+    checks: dict[BrokerId, list[PartitionState]]
+    """Partitions that have a new leader: does its log hold what was fetched?"""
     is_leaderless: bool
     """Some partition has no known leader."""
     look_again_at_s: float
@@ -42,7 +44,14 @@ def make_plan(
     now_s: float,
 ) -> Plan:
     """Return what to ask for; a partition with a request under way is never in it."""
-    plan = Plan(leaders=set(), fetches={}, lookups=[], is_leaderless=False, look_again_at_s=inf)
+    plan = Plan(
+        leaders=set(),
+        fetches={},
+        lookups=[],
+        checks={},
+        is_leaderless=False,
+        look_again_at_s=inf,
+    )
     for state in states:
         leader = metadata.leader(state.topic_partition)
         if leader is not None:
@@ -55,9 +64,19 @@ def make_plan(
             plan.is_leaderless = True
         elif state.fetch_offset is None:
             plan.lookups.append(state)
+        elif _needs_check(state, metadata):
+            plan.checks.setdefault(leader, []).append(state)
         elif state.buffered_bytes <= config.max_partition_fetch_bytes:
             plan.fetches.setdefault(leader, []).append(state)
     return plan
+
+
+def _needs_check(state: PartitionState, metadata: ClusterMetadata) -> bool:
+    """Whether the leadership is another one than that under which the position was found good."""
+    held = metadata.partition(state.topic_partition)
+    assert held is not None
+    # Without the epoch of a record there is nothing to compare.
+    return state.fetch_epoch != NO_EPOCH and held.leader_epoch > state.checked_epoch
 
 
 def fetch_max_bytes(config: ConsumerConfig, leader_count: int, held_bytes: int) -> int:

@@ -13,12 +13,12 @@ Invariant: an answer moves a partition only if the partition did not jump since 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.client.alarm import Alarm
 from ottla.client.block import Block
@@ -26,11 +26,20 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import ConsumerConfig
 from ottla.client.connection import Connection
 from ottla.client.connection_pool import Purpose
-from ottla.client.errors import OffsetOutOfRangeError, OttlaError, broker_error
+from ottla.client.errors import (
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    OttlaError,
+    UnsupportedVersionError,
+    broker_error,
+)
 from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.fetch_plan import fetch_max_bytes, fetch_request, make_plan
+from ottla.client.group.committed_offset import CommittedOffset
+from ottla.client.metadata import NO_EPOCH
 from ottla.client.offset_lookup import READ_COMMITTED, READ_UNCOMMITTED, ask_leaders
 from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, PartitionState
+from ottla.client.position_check import ask_epoch_ends, truncation
 from ottla.client.task_set import TaskSet
 from ottla.client.verdict import needs_metadata
 
@@ -43,6 +52,10 @@ RESET_TIMESTAMPS: Final[Mapping[str, int | None]] = {
 }
 
 BESIDE_WAIT_MS: Final = 20
+
+Committed = Callable[
+    [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, CommittedOffset | None]]
+]
 
 Lane = tuple[BrokerId, Purpose]
 Asked = dict[TopicPartition, tuple[PartitionState, int]]
@@ -66,8 +79,13 @@ class Fetcher:
         config: ConsumerConfig,
         buffer: FetchBuffer,
         on_arrival: Callable[[], None],
+        committed: Committed | None = None,
     ) -> None:
-        """`on_arrival` is called when the buffer has something new, be it an error."""
+        """`on_arrival` is called when the buffer has something new, be it an error.
+
+        `committed` tells where a group has come, for partitions that begin there.
+        """
+        self._committed = committed
         self._cluster = cluster
         self._config = config
         self._buffer = buffer
@@ -117,6 +135,8 @@ class Fetcher:
                 self._fetch(lane, states, len(plan.leaders))
         if plan.lookups:
             self._look_up(plan.lookups)
+        if plan.checks:
+            self._check(plan.checks)
         if plan.is_leaderless:
             self._cluster.request_refresh()
         self._alarm.ring_by(plan.look_again_at_s)
@@ -142,6 +162,7 @@ class Fetcher:
         asked: Asked = {state.topic_partition: (state, state.jump_count) for state in states}
         for state in states:
             state.has_request = True
+            state.checked_epoch = self._leader_epoch(state.topic_partition)
         self._under_way[lane] = _Fetch(asked, max_bytes)
         self._send(connection, lane, request)
 
@@ -201,7 +222,7 @@ class Fetcher:
             self._on_error(state, broker_error(data.error_code, str(state.topic_partition)))
         elif isinstance(data.records, memoryview) and data.records:
             block = Block(state, data.records, data.aborted_transactions or ())
-            state.on_fetched(block.next_offset)
+            state.on_fetched(block.next_offset, block.last_epoch)
             self._buffer.add(block)
             if block.error is not None:
                 state.rest()
@@ -239,29 +260,96 @@ class Fetcher:
     # Positions
 
     def _look_up(self, states: Iterable[PartitionState]) -> None:
-        wanted: dict[TopicPartition, int] = {}
-        asked: Asked = {}
-        for state in states:
-            if state.reset_to is None:
-                self._on_error(state, OffsetOutOfRangeError(state.topic_partition, None))
-                continue
-            state.has_request = True
-            wanted[state.topic_partition] = state.reset_to
-            asked[state.topic_partition] = (state, state.jump_count)
-        if wanted:
-            self._lookups.spawn(self._resolve(wanted, asked), "look up offsets")
+        asked = self._ask_for(states)
+        self._lookups.spawn(self._resolve(asked), "look up offsets")
 
-    async def _resolve(self, wanted: Mapping[TopicPartition, int], asked: Asked) -> None:
+    async def _resolve(self, asked: Asked) -> None:
+        """Find positions: where the group has committed, else where the reset policy says."""
+        left = await self._resolve_committed(asked)
+        wanted = {
+            each: state.reset_to for each, (state, _) in left.items() if state.reset_to is not None
+        }
         is_committed = self._config.isolation_level == "read_committed"
         isolation_level = READ_COMMITTED if is_committed else READ_UNCOMMITTED
-        answers = await ask_leaders(self._cluster, wanted, isolation_level)
-        for topic_partition, (state, jump_count) in asked.items():
-            if state.jump_count != jump_count:
-                continue
-            state.has_request = False
-            answer = answers[topic_partition]
-            if isinstance(answer, OttlaError):
+        answers = await ask_leaders(self._cluster, wanted, isolation_level) if wanted else {}
+        for topic_partition, state in self._answered(left):
+            answer = answers.get(topic_partition)
+            if answer is None:
+                self._on_error(state, OffsetOutOfRangeError(topic_partition, None))
+            elif isinstance(answer, OttlaError):
                 self._on_error(state, answer)
             else:
                 state.jump(answer.offset)
         self.run()
+
+    async def _resolve_committed(self, asked: Asked) -> Asked:
+        """Let those begin where the group has committed that may; return the others."""
+        wanting = {each: held for each, held in asked.items() if held[0].wants_committed}
+        if self._committed is None or not wanting:
+            return asked
+        try:
+            found = await self._committed(wanting)
+        except OttlaError as error:
+            for _, state in self._answered(wanting):
+                self._on_error(state, error)
+            return {each: held for each, held in asked.items() if each not in wanting}
+        known = {each: asked[each] for each, held in found.items() if held is not None}
+        for topic_partition, state in self._answered(known):
+            committed = found[topic_partition]
+            assert committed is not None
+            state.jump(committed.offset, committed.leader_epoch)
+        return {each: held for each, held in asked.items() if each not in known}
+
+    def _check(self, by_leader: Mapping[BrokerId, Iterable[PartitionState]]) -> None:
+        asked = self._ask_for(state for states in by_leader.values() for state in states)
+        self._lookups.spawn(self._compare(by_leader, asked), "compare logs")
+
+    async def _compare(
+        self, by_leader: Mapping[BrokerId, Iterable[PartitionState]], asked: Asked
+    ) -> None:
+        """Find out whether new leaders hold what was fetched of the old ones."""
+        epochs = {each: self._leader_epoch(each) for each in asked}
+        ends = await ask_epoch_ends(self._cluster, by_leader)
+        for topic_partition, state in self._answered(asked):
+            end = ends[topic_partition]
+            if isinstance(end, UnsupportedVersionError):
+                # An old broker, which keeps no epochs.
+                state.checked_epoch = epochs[topic_partition]
+            elif isinstance(end, OttlaError):
+                self._on_error(state, end)
+            elif (cut := truncation(state, end)) is None:
+                state.checked_epoch = epochs[topic_partition]
+            else:
+                self._on_truncated(state, cut)
+        self.run()
+
+    def _on_truncated(self, state: PartitionState, cut: LogTruncatedError) -> None:
+        """Go on where the logs part, or where the policy says if that is not known."""
+        log.warning("log.truncated partition=%s error=%s", state.topic_partition, cut)
+        reset_to = RESET_TIMESTAMPS[self._config.auto_offset_reset]
+        if reset_to is None:
+            self._on_error(state, cut)
+            return
+        self._buffer.drop(state)
+        if cut.diverging_offset is None:
+            state.jump_to_timestamp(reset_to)
+        else:
+            state.jump(cut.diverging_offset)
+
+    def _leader_epoch(self, topic_partition: TopicPartition) -> LeaderEpoch:
+        held = self._cluster.metadata.partition(topic_partition)
+        return NO_EPOCH if held is None else held.leader_epoch
+
+    def _ask_for(self, states: Iterable[PartitionState]) -> Asked:
+        asked: Asked = {}
+        for state in states:
+            state.has_request = True
+            asked[state.topic_partition] = (state, state.jump_count)
+        return asked
+
+    def _answered(self, asked: Asked) -> Iterator[tuple[TopicPartition, PartitionState]]:
+        """Go through the partitions that did not jump since they were asked for."""
+        for topic_partition, (state, jump_count) in asked.items():
+            if state.jump_count == jump_count:
+                state.has_request = False
+                yield topic_partition, state

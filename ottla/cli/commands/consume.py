@@ -21,6 +21,15 @@ def consume(
         list[int] | None,
         typer.Option(min=0, help="Read this partition only; may stand several times."),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="NAME",
+            help="Share the topic with the other members of this group, and commit what was read.",
+        ),
+    ] = None,
     max_records: Annotated[
         int | None, typer.Option(min=1, help="Stop after so many records.")
     ] = None,
@@ -41,19 +50,21 @@ def consume(
 ) -> None:
     """Print the records of a topic.
 
-    Times are ISO 8601, UTC unless they name a zone. Ctrl-C ends it; then standard error says how
-    many records there were and how fast.
+    With --group reading goes on where the group has committed; --from (beginning or end) says where
+    it begins in partitions without a commit. Times are ISO 8601, UTC unless they name a zone.
+    Ctrl-C ends it; then standard error says how many records there were and how fast.
 
     \b
     Examples:
       ottla consume greetings
+      ottla consume greetings --group readers
       ottla consume orders --from 2026-01-31T12:00:00Z --no-follow --format json
       ottla consume orders --format template --template '{partition}/{offset} {key}'
     """
     from ottla.cli.consume_records import ConsumeOptions, consume_records
     from ottla.cli.input_record import InputError
     from ottla.cli.output_record import record_writer
-    from ottla.cli.start_point import parse_start_point
+    from ottla.cli.start_point import Beginning, End, parse_start_point
 
     try:
         write = record_writer(output_format, separator=key_separator, template=template)
@@ -62,11 +73,16 @@ def consume(
         usage_error(f"--from: {error}.")
     except ValueError as error:
         usage_error(f"{error}.")
+    if group is not None and partition:
+        usage_error("--partition: a group shares out the partitions itself.")
+    if group is not None and not isinstance(start_point, Beginning | End):
+        usage_error("--from: with --group it is beginning or end; see ottla groups reset-offsets.")
     options = ConsumeOptions(
         bootstrap=bootstrap,
         topic=topic,
         partitions=partition,
         start=start_point,
+        group=group,
         max_records=max_records,
         is_following=follow,
     )

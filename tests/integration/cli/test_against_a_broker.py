@@ -144,6 +144,25 @@ def test_json_lines_go_round(run_ottla: RunOttla, at: At, topic: str) -> None:
     assert "no partition 1" in refused.stderr
 
 
+def test_a_group_goes_on_where_it_stopped(run_ottla: RunOttla, at: At, topic: str) -> None:
+    run_ottla("produce", topic, *at, stdin="one\ntwo\nthree\n")
+    group = ("consume", topic, "--group", "readers", "--no-follow", *at)
+    assert run_ottla(*group, "--max-records", "2").stdout.split() == ["one", "two"]
+    assert run_ottla(*group).stdout.split() == ["three"]
+    assert run_ottla(*group).stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    "options", [("--partition", "0"), ("--from", "3")], ids=["partition", "offset"]
+)
+def test_what_a_group_decides_itself_cannot_be_asked_for(
+    run_ottla: RunOttla, at: At, topic: str, options: tuple[str, ...]
+) -> None:
+    refused = run_ottla("consume", topic, "--group", "readers", *options, *at)
+    assert refused.returncode == 2
+    assert options[0] in refused.stderr
+
+
 def test_a_consumer_starts_where_it_is_told(run_ottla: RunOttla, at: At, topic: str) -> None:
     lines = "".join(
         json.dumps({"value": f"{number}", "timestamp": 1_000 * number}) + "\n"

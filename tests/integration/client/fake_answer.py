@@ -28,6 +28,13 @@ from kafkawire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkawire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
 from kafkawire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -53,6 +60,7 @@ class Answerer(AdminAnswerer):
             ApiKey.FETCH: self.fetch,
             ApiKey.INIT_PRODUCER_ID: self.init_producer_id,
             ApiKey.LIST_OFFSETS: self.list_offsets,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self.epoch_ends,
             ApiKey.CREATE_TOPICS: self.create_topics,
             ApiKey.DELETE_TOPICS: self.delete_topics,
             ApiKey.CREATE_PARTITIONS: self.create_partitions,
@@ -168,6 +176,29 @@ class Answerer(AdminAnswerer):
             high_watermark=found.next_offset,
             aborted_transactions=found.aborted if isolation_level == 1 else None,
             records=found.read(asked.fetch_offset, limit) if limit > 0 else b"",
+        )
+
+    def epoch_ends(self, message: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic=topic.topic,
+                    partitions=[self._epoch_end(topic.topic, asked) for asked in topic.partitions],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    def _epoch_end(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        found = self._find(topic, asked.partition)
+        if isinstance(found, ErrorCode):
+            return EpochEndOffset(error_code=found, partition=asked.partition)
+        epoch, end_offset = found.end_of(asked.leader_epoch)
+        return EpochEndOffset(
+            error_code=ErrorCode.NONE,
+            partition=asked.partition,
+            leader_epoch=epoch,
+            end_offset=end_offset,
         )
 
     def list_offsets(self, message: ListOffsetsRequest) -> ListOffsetsResponse:

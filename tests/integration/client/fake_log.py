@@ -115,6 +115,19 @@ class FakePartition:
         """Return every value of the log."""
         return [record.value for record in self.records()]
 
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """Return the last epoch up to `epoch` and where it ends, as OffsetForLeaderEpoch does."""
+        headers = [read_header(batch) for batch in self.batches]
+        held = [header for header in headers if header.leader_epoch <= epoch]
+        if epoch == self.leader_epoch:
+            return epoch, self.next_offset
+        return (held[-1].leader_epoch, held[-1].next_offset) if held else (-1, -1)
+
+    def cut_to(self, offset: int) -> None:
+        """Lose the batches from `offset` on, as an unclean election does."""
+        self.batches = [batch for batch in self.batches if read_header(batch).base_offset < offset]
+        self.next_offset = offset
+
     def move_to(self, leader: int) -> None:
         """Elect another leader."""
         self.leader = leader

@@ -26,6 +26,7 @@ from ottla.client.errors import (
     ClientClosedError,
     ConfigurationError,
     CorruptRecordsError,
+    LogTruncatedError,
     NotAssignedError,
     OffsetOutOfRangeError,
     ProtocolError,
@@ -601,6 +602,39 @@ async def test_a_new_leader_and_epoch_are_followed(pair: FakeCluster) -> None:
     ]
     assert epochs == sorted(epochs)
     assert epochs[-1] == 4
+
+
+async def test_a_log_that_was_cut_off_is_read_from_where_it_differs(pair: FakeCluster) -> None:
+    (log,) = pair.create("t", [0])
+    for value in (b"0", b"1", b"2"):
+        log.append_values(value)
+    async with reading(pair, fetch_max_wait_ms=20) as consumer:
+        assert await values(consumer, 3) == [b"0", b"1", b"2"]
+        # An unclean election: the new leader lacks records that were read, and gets others.
+        log.cut_to(1)
+        log.move_to(1)
+        log.append_values(b"one")
+        log.append_values(b"two")
+        log.append_values(b"three")
+        assert await values(consumer, 3) == [b"one", b"two", b"three"]
+
+
+async def test_a_log_that_was_cut_off_is_told_of_without_a_policy(pair: FakeCluster) -> None:
+    (log,) = pair.create("t", [0])
+    log.append_values(b"0")
+    log.append_values(b"1")
+    async with reading(pair, fetch_max_wait_ms=20, auto_offset_reset="none") as consumer:
+        consumer.seek(T0, 0)
+        assert await values(consumer, 2) == [b"0", b"1"]
+        log.cut_to(1)
+        log.move_to(1)
+        for value in (b"one", b"two"):
+            log.append_values(value)
+        with pytest.raises(LogTruncatedError, match="offset 1 on") as raised:
+            await take(consumer, 1)
+        assert (raised.value.offset, raised.value.diverging_offset) == (2, 1)
+        consumer.seek(T0, 1)
+        assert await values(consumer, 2) == [b"one", b"two"]
 
 
 async def test_a_refusal_is_raised_and_reading_again_tries_again(cluster: FakeCluster) -> None:

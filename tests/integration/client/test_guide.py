@@ -7,19 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import BrokerProcess
+from tests.conftest import StartBroker
 
 PAGE = Path(__file__).parents[3] / "docs" / "client.md"
 EXAMPLE = re.compile(r"```python\n(?P<program>.*?)```\n```text\n(?P<output>.*?)```", re.DOTALL)
 TIMEOUT_S = 60
 
 
-def test_every_program_prints_what_the_page_says(broker_process: BrokerProcess) -> None:
+def test_every_program_prints_what_the_page_says(start_broker: StartBroker) -> None:
+    broker = start_broker(overrides={"group.initial.rebalance.delay.ms": "0"})
     text = PAGE.read_text()
     examples = list(EXAMPLE.finditer(text))
     assert len(examples) == text.count("```python"), "a program without its output"
     for example in examples:
-        program = example["program"].replace("localhost:9092", broker_process.bootstrap)
+        program = example["program"].replace("localhost:9092", broker.bootstrap)
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", program],
             capture_output=True,

@@ -108,7 +108,7 @@ async def test_records_without_key_visit_every_partition(cluster: FakeCluster) -
 
 async def test_linger_gathers_what_is_sent_in_its_time(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
-    async with Producer(cluster.bootstrap, linger_ms=30) as producer:
+    async with Producer(cluster.bootstrap, linger_ms=300) as producer:
         deliveries = []
         for number in range(3):
             deliveries.append(await producer.send("t", b"%d" % number))

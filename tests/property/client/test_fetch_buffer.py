@@ -155,5 +155,5 @@ def fetch(buffer: FetchBuffer, state: PartitionState, log: Log) -> None:
     if wanted:
         aborted = [each for end, each in log.aborted.items() if end >= state.fetch_offset]
         block = Block(state, memoryview(wanted), aborted)
-        state.on_fetched(block.next_offset)
+        state.on_fetched(block.next_offset, block.last_epoch)
         buffer.add(block)

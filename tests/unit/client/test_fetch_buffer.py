@@ -23,7 +23,7 @@ def buffer_of(*blocks: tuple[PartitionState, bytes]) -> FetchBuffer:
 def fill(buffer: FetchBuffer, state: PartitionState, data: bytes) -> Block:
     """Add what a fetch brought, as the fetcher does."""
     block = Block(state, memoryview(data))
-    state.on_fetched(block.next_offset)
+    state.on_fetched(block.next_offset, block.last_epoch)
     buffer.add(block)
     return block
 

@@ -1,0 +1,78 @@
+"""The settings of a group member, their defaults and limits. Decision: no I/O.
+
+Names follow Kafka's consumer settings with underscores.
+Invariant: an instance that exists is valid.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ottla.client.config import MAX_INT32
+from ottla.client.errors import ConfigurationError
+from ottla.client.group.assignor import Assignor, RebalanceProtocol
+from ottla.client.group.range_assignor import RangeAssignor
+from ottla.client.group.round_robin_assignor import RoundRobinAssignor
+from ottla.client.group.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+
+AssignorName = Literal["range", "roundrobin", "sticky", "cooperative-sticky"]
+
+ASSIGNORS: Final[dict[str, type[Assignor]]] = {
+    assignor.name: assignor
+    for assignor in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
+}
+DEFAULT_ASSIGNORS: Final[tuple[AssignorName, ...]] = ("range", "cooperative-sticky")
+"""As Java's consumer: eager ranges, and ready for a change to cooperation (KIP-726)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """How a consumer takes part in its group."""
+
+    group_id: str
+    group_instance_id: str | None = None
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    assignors: tuple[Assignor, ...]
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+
+    def __post_init__(self) -> None:
+        if not self.group_id:
+            raise ConfigurationError("group_id is empty: give the group a name")
+        if self.group_instance_id == "":
+            raise ConfigurationError("group_instance_id is empty: give a name, or leave it out")
+        if not self.assignors:
+            raise ConfigurationError("assignors is empty: name at least one")
+        for name in ("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms"):
+            if not 1 <= getattr(self, name) <= MAX_INT32:
+                text = f"{name} must be within 1..{MAX_INT32}, got {getattr(self, name)}"
+                raise ConfigurationError(text)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigurationError(
+                f"heartbeat_interval_ms ({self.heartbeat_interval_ms}) must be less than "
+                f"session_timeout_ms ({self.session_timeout_ms}): a third of it is usual"
+            )
+        if not 0 <= self.auto_commit_interval_ms <= MAX_INT32:
+            text = f"auto_commit_interval_ms must be 0 or more, got {self.auto_commit_interval_ms}"
+            raise ConfigurationError(text)
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether partitions are kept during a rebalance: only if every assignor allows it."""
+        return all(RebalanceProtocol.COOPERATIVE in each.protocols for each in self.assignors)
+
+
+def parse_assignors(names: Sequence[str]) -> tuple[Assignor, ...]:
+    """Return the assignors called `names`, the most wanted first.
+
+    Raises:
+        ConfigurationError: there is no such assignor, or one is named twice.
+    """
+    for name in names:
+        if name not in ASSIGNORS:
+            raise ConfigurationError(f"assignors must be of {', '.join(ASSIGNORS)}, got {name!r}")
+    if len(set(names)) != len(names):
+        raise ConfigurationError(f"assignors names one twice: {', '.join(names)}")
+    return tuple(ASSIGNORS[name]() for name in names)

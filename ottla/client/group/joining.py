@@ -1,0 +1,207 @@
+"""One passage through a rebalance: join, share out as leader, take what one is given.
+
+Edge: asks the coordinator. Who gets what is decided by the assignor that the group agreed on.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kafkawire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kafkawire.errors import DecodeError, ErrorCode
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.consumer_protocol import (
+    AssignedPartitions,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedPartitions,
+)
+from kafkawire.messages.group_membership import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from ottla.client.cluster import Cluster
+from ottla.client.connection_pool import Purpose
+from ottla.client.errors import ProtocolError
+from ottla.client.group.assignor import Assignment, Assignor, Subscription
+from ottla.client.group.config import GroupConfig
+from ottla.client.group.coordinator import GroupCoordinator
+from ottla.client.group.holding import Holding
+from ottla.client.group.member import Member, chosen_assignor
+from ottla.client.group.partitions import by_topic, flatten
+
+PROTOCOL_TYPE: Final = "consumer"
+JOIN_GRACE_MS: Final = 5_000
+"""How much longer than the rebalance timeout an answer may take."""
+
+log = logging.getLogger(__name__)
+
+
+class Joining:
+    """Takes a member through rebalances, one at a time."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: GroupConfig,
+        coordinator: GroupCoordinator,
+        member: Member,
+        holding: Holding,
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._coordinator = coordinator
+        self._member = member
+        self._holding = holding
+        self._timeout_s = (config.max_poll_interval_ms + JOIN_GRACE_MS) / 1000
+        self._shared_counts: Mapping[str, int] = {}
+
+    @property
+    def group_topics(self) -> Iterable[str]:
+        """The topics of all members, if this one is the leader."""
+        return self._shared_counts.keys()
+
+    def is_outdated(self) -> bool:
+        """Whether, as leader, this member has shared out other partitions than exist now.
+
+        A topic that is missing from the metadata may be back in a moment, and changes nothing.
+        """
+        counts = self._counts(self._shared_counts)
+        return any(counts[topic] not in (0, was) for topic, was in self._shared_counts.items())
+
+    def forget(self) -> None:
+        """Be no leader any more."""
+        self._shared_counts = {}
+
+    async def join(
+        self, topics: frozenset[str], held: list[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Take part in the next generation; return the partitions that this member is given.
+
+        `held` is what it read up to now, or read before it gave it up for this.
+
+        Raises:
+            OttlaError: the coordinator refuses, or cannot be asked; `member.judge` says what then.
+        """
+        joined = await self._join(topics, held)
+        return await self._sync(joined, await self._share_out(joined))
+
+    async def _join(self, topics: frozenset[str], held: list[TopicPartition]) -> JoinGroupResponse:
+        config = self._config
+        request = JoinGroupRequest(
+            group_id=config.group_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            member_id=self._member.member_id,
+            group_instance_id=config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(
+                    name=each.name, metadata=self._subscription(each, topics, held)
+                )
+                for each in config.assignors
+            ],
+        )
+        response = await self._coordinator.request(
+            request, JoinGroupResponse, purpose=Purpose.JOIN, timeout_s=self._timeout_s
+        )
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member.on_named(response.member_id)
+        if response.error_code != ErrorCode.NONE:
+            raise self._coordinator.refusal(response.error_code)
+        self._member.on_joined(response)
+        return response
+
+    def _subscription(
+        self, assignor: Assignor, topics: frozenset[str], held: list[TopicPartition]
+    ) -> bytes:
+        generation = self._member.last_generation
+        # An eager member owns nothing while it joins; only its assignor may tell what it held.
+        owned = by_topic(held if self._config.is_cooperative else ())
+        subscription = ConsumerProtocolSubscription(
+            topics=sorted(topics),
+            user_data=assignor.user_data(held, generation),
+            owned_partitions=[
+                OwnedPartitions(topic=topic, partitions=indexes) for topic, indexes in owned.items()
+            ],
+            generation_id=generation,
+        )
+        return encode_subscription(subscription)
+
+    async def _share_out(self, joined: JoinGroupResponse) -> Assignment:
+        """As leader, return what every member gets; nothing as anybody else."""
+        self.forget()
+        if joined.leader != joined.member_id:
+            return {}
+        assignor = chosen_assignor(self._config.assignors, joined.protocol_name)
+        if assignor is None:
+            raise ProtocolError(f"the group uses {joined.protocol_name!r}, which is not offered")
+        members = {each.member_id: _subscription_of(each) for each in joined.members}
+        topics = frozenset(topic for member in members.values() for topic in member.topics)
+        self._holding.keep_topics(topics)
+        await self._cluster.refresh()
+        self._shared_counts = counts = self._counts(topics)
+        # A static leader that came back may only look: the group goes on as it was (KIP-814).
+        return {} if joined.skip_assignment else assignor.assign(counts, members)
+
+    def _counts(self, topics: Iterable[str]) -> dict[str, int]:
+        known = self._cluster.metadata.topics
+        return {topic: len(known[topic].partitions) if topic in known else 0 for topic in topics}
+
+    async def _sync(
+        self, joined: JoinGroupResponse, assignment: Assignment
+    ) -> list[TopicPartition]:
+        request = SyncGroupRequest(
+            group_id=self._config.group_id,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=self._config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=joined.protocol_name,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=_encode(partitions))
+                for member, partitions in assignment.items()
+            ],
+        )
+        response = await self._coordinator.ask(
+            request, SyncGroupResponse, purpose=Purpose.JOIN, timeout_s=self._timeout_s
+        )
+        try:
+            given = decode_assignment(response.assignment)
+        except DecodeError as error:
+            raise ProtocolError(f"the leader of the group sent no assignment: {error}") from error
+        return flatten((each.topic, each.partitions) for each in given.assigned_partitions)
+
+
+def _encode(partitions: Iterable[TopicPartition]) -> bytes:
+    given = [
+        AssignedPartitions(topic=topic, partitions=indexes)
+        for topic, indexes in by_topic(partitions).items()
+    ]
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=given))
+
+
+def _subscription_of(member: JoinGroupResponseMember) -> Subscription:
+    """Return what a member asks for; one that cannot be understood gets nothing."""
+    try:
+        told = decode_subscription(member.metadata)
+    except DecodeError as error:
+        log.warning("subscription.unreadable member=%s error=%s", member.member_id, error)
+        return Subscription(topics=(), group_instance_id=member.group_instance_id)
+    return Subscription(
+        topics=tuple(told.topics),
+        owned=flatten((each.topic, each.partitions) for each in told.owned_partitions),
+        generation=told.generation_id,
+        group_instance_id=member.group_instance_id,
+        user_data=told.user_data,
+    )

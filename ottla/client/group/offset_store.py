@@ -1,0 +1,186 @@
+"""The offsets of a group at its coordinator: writing and reading them. Edge: asks brokers."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from ottla.client.backoff import Backoff
+from ottla.client.errors import CommitFailedError, OttlaError
+from ottla.client.group.committed_offset import NO_OFFSET, CommittedOffset
+from ottla.client.group.coordinator import GroupCoordinator
+from ottla.client.group.member import Identity, Verdict, judge
+from ottla.client.group.partitions import by_topic
+from ottla.client.retry import retry
+
+FIRST_VERSION_WITH_GROUPS: Final = 8
+FIRST_VERSION_WITH_STABLE: Final = 7
+
+
+class OffsetStore:
+    """Commits and fetches offsets of one group, for one of its members or for nobody."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        *,
+        identity: Callable[[], Identity],
+        group_instance_id: str | None,
+        backoff: Backoff,
+        timeout_s: float,
+        is_read_committed: bool,
+    ) -> None:
+        """`identity` tells in whose name to commit at that moment."""
+        self._coordinator = coordinator
+        self._identity = identity
+        self._group_instance_id = group_instance_id
+        self._backoff = backoff
+        self._timeout_s = timeout_s
+        self._requires_stable = is_read_committed
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        may_commit: Callable[[Collection[TopicPartition]], bool],
+    ) -> None:
+        """Commit `offsets`; when this returns, every later member starts behind them.
+
+        During a rebalance it waits, as long as `may_commit` says that the partitions are still
+        this consumer's.
+
+        Raises:
+            CommitFailedError: the group has gone on, and the partitions may be another's by now.
+            OttlaError: the coordinator refuses, or cannot be asked within the timeout.
+        """
+        if not offsets:
+            return
+
+        async def attempt() -> None:
+            if not may_commit(offsets):
+                raise CommitFailedError(self._coordinator.group_id)
+            await self._commit_once(offsets)
+
+        await retry(attempt, self._backoff, self._timeout_s, _may_pass)
+
+    async def commit_once(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Commit `offsets` with one request.
+
+        Raises:
+            OttlaError: as `commit`, also where trying again would help.
+        """
+        if offsets:
+            await self._commit_once(offsets)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return what the group has committed; None where it has not.
+
+        Raises:
+            OttlaError: the coordinator refuses, or cannot be asked within the timeout.
+        """
+        if not partitions:
+            return {}
+        return await retry(
+            lambda: self.committed_once(partitions), self._backoff, self._timeout_s, _may_pass
+        )
+
+    async def committed_once(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Ask once; see `committed`."""
+        response = await self._coordinator.request(
+            lambda version: self._question(partitions, version), OffsetFetchResponse
+        )
+        # From version 8 on there is one row per group.
+        answer: OffsetFetchResponseGroup | OffsetFetchResponse
+        answer = response.groups[0] if response.groups else response
+        if answer.error_code != ErrorCode.NONE:
+            raise self._coordinator.refusal(answer.error_code)
+        found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
+        for topic in answer.topics:
+            for held in topic.partitions:
+                if held.error_code != ErrorCode.NONE:
+                    raise self._coordinator.refusal(held.error_code)
+                if held.committed_offset > NO_OFFSET:
+                    found[TopicPartition(topic.name, held.partition_index)] = CommittedOffset(
+                        Offset(held.committed_offset),
+                        LeaderEpoch(held.committed_leader_epoch),
+                        held.metadata or "",
+                    )
+        return found
+
+    async def _commit_once(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        identity = self._identity()
+        request = OffsetCommitRequest(
+            group_id=self._coordinator.group_id,
+            generation_id_or_member_epoch=identity.generation,
+            member_id=identity.member_id,
+            group_instance_id=self._group_instance_id if identity.member_id else None,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        _row(index, offsets[TopicPartition(topic, index)]) for index in rows
+                    ],
+                )
+                for topic, rows in by_topic(offsets).items()
+            ],
+        )
+        response = await self._coordinator.request(request, OffsetCommitResponse)
+        for topic in response.topics:
+            for answer in topic.partitions:
+                if answer.error_code != ErrorCode.NONE:
+                    raise self._refused(answer.error_code)
+
+    def _refused(self, code: int) -> OttlaError:
+        error = self._coordinator.refusal(code)
+        if judge(error) is Verdict.LOST or code == ErrorCode.FENCED_INSTANCE_ID:
+            return CommitFailedError(self._coordinator.group_id)
+        return error
+
+    def _question(self, partitions: Collection[TopicPartition], version: int) -> OffsetFetchRequest:
+        # Below version 7 nothing can be asked of transactions that are under way.
+        stable = self._requires_stable and version >= FIRST_VERSION_WITH_STABLE
+        group_id, topics = self._coordinator.group_id, by_topic(partitions)
+        if version < FIRST_VERSION_WITH_GROUPS:
+            rows = [
+                OffsetFetchRequestTopic(name=topic, partition_indexes=indexes)
+                for topic, indexes in topics.items()
+            ]
+            return OffsetFetchRequest(group_id=group_id, topics=rows, require_stable=stable)
+        wanted = [
+            OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
+            for topic, indexes in topics.items()
+        ]
+        return OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=wanted)],
+            require_stable=stable,
+        )
+
+
+def _row(index: int, committed: CommittedOffset) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        committed_metadata=committed.metadata,
+    )
+
+
+def _may_pass(error: OttlaError) -> bool:
+    if isinstance(error, CommitFailedError):
+        return False
+    return error.retriable or judge(error) is not Verdict.FATAL

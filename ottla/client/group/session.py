@@ -1,0 +1,266 @@
+"""A consumer's life in its group: rebalances, heartbeats, leaving. Edge: tasks.
+
+Two tasks: `_join_when_needed` goes through rebalances one after the other, `_beat` keeps the
+membership alive meanwhile. Invariants: partitions are taken away only while their reader has
+nothing in hand, and what is committed then was processed; the listener is called in Kafka's order,
+by one task at a time; once the membership is lost nothing more is handed over or committed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.group_membership import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from ottla.client.backoff import Backoff
+from ottla.client.errors import BrokerError, OttlaError, RebalanceFailedError
+from ottla.client.group.config import GroupConfig
+from ottla.client.group.coordinator import GroupCoordinator
+from ottla.client.group.holding import Holding
+from ottla.client.group.joining import Joining
+from ottla.client.group.listener import RebalanceListener
+from ottla.client.group.member import Member, Verdict, judge
+from ottla.client.group.read_gate import ReadGate
+from ottla.client.task_set import TaskSet
+
+LEAVE_TIMEOUT_S: Final = 5.0
+FIRST_VERSION_WITH_MEMBERS: Final = 3
+
+log = logging.getLogger(__name__)
+
+
+class GroupSession:
+    """Keeps a consumer in its group, from the first `subscribe` until `stop`."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        coordinator: GroupCoordinator,
+        member: Member,
+        joining: Joining,
+        holding: Holding,
+        gate: ReadGate,
+        backoff: Backoff,
+    ) -> None:
+        self.error: OttlaError | None = None
+        """Why this consumer cannot be in the group; whoever reads must be told."""
+        self._config = config
+        self._coordinator = coordinator
+        self._member = member
+        self._joining = joining
+        self._holding = holding
+        self._gate = gate
+        self._backoff = backoff
+        self._listener = RebalanceListener()
+        self._topics: frozenset[str] = frozenset()
+        self._held_before: list[TopicPartition] = []
+        self._tasks = TaskSet(asyncio.get_running_loop())
+        self._join_needed = asyncio.Event()
+        self._is_joining = False
+        self._is_lost = False
+        self._waits_for_reader = False
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """What is subscribed to."""
+        return self._topics
+
+    def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
+        """Read `topics` from now on, with the others of the group."""
+        self.error = None
+        self._topics = frozenset(topics)
+        self._listener = listener
+        self._holding.keep_topics(self._topics)
+        self._join_needed.set()
+        if not self._tasks:
+            self._tasks.spawn(self._join_when_needed(), f"member of {self._config.group_id}")
+            self._tasks.spawn(self._beat(), f"heartbeats to {self._config.group_id}")
+
+    def on_metadata(self) -> None:
+        """Look whether the metadata, which has changed, makes a rebalance necessary."""
+        if self._member.is_confirmed and not self._is_joining and self._joining.is_outdated():
+            self._joining.forget()
+            self._join_needed.set()
+
+    async def stop(self) -> None:
+        """Leave the group, after giving up what was held; a static member only falls silent.
+
+        Raises:
+            Exception: what the listener raised.
+        """
+        await self._tasks.cancel_all()
+        try:
+            await self._give_up(self._holding.owned())
+        finally:
+            self._joining.forget()
+            await self._leave("the consumer was closed")
+            self._member.on_lost(ErrorCode.NONE)
+            self._topics = frozenset()
+            self._held_before = []
+
+    # Rebalances
+
+    async def _join_when_needed(self) -> None:
+        failure_count = 0
+        while True:
+            await self._join_needed.wait()
+            if self._waits_for_reader:
+                await self._gate.reader()
+                self._waits_for_reader = False
+            self._join_needed.clear()
+            try:
+                await self._rebalance()
+                failure_count = 0
+            except OttlaError as error:
+                if self._on_refused(error) in (Verdict.RETRY, Verdict.FIND):
+                    failure_count += 1
+                    self._join_needed.set()
+                    await asyncio.sleep(self._backoff.delay_s(failure_count))
+            except Exception as error:
+                # From the user's listener: it is for whoever reads.
+                log.exception("rebalance.failed group=%s", self._config.group_id)
+                self._fail(RebalanceFailedError(self._config.group_id, error))
+
+    async def _rebalance(self) -> None:
+        await self._prepare()
+        owned = self._holding.owned()
+        held = owned if self._config.is_cooperative else self._held_before
+        # Whatever asked for a rebalance up to now: this is it.
+        self._join_needed.clear()
+        self._is_joining = True
+        try:
+            mine = await self._joining.join(self._topics, held)
+        finally:
+            self._is_joining = False
+        log.info(
+            "group.joined group=%s generation=%s partitions=%s",
+            self._config.group_id,
+            self._member.generation,
+            len(mine),
+        )
+        given_away = [each for each in owned if each not in set(mine)]
+        if given_away:
+            await self._give_up(given_away)
+            # Only when it has joined again may the leader give them to others.
+            self._join_needed.set()
+        await self._take([each for each in mine if each not in set(owned)])
+
+    async def _prepare(self) -> None:
+        """Give up what must not be held while the group is rebalanced."""
+        owned = self._holding.owned()
+        if not self._config.is_cooperative or self._is_lost:
+            await self._give_up(owned)
+        else:
+            await self._give_up([each for each in owned if each.topic not in self._topics])
+
+    async def _give_up(self, partitions: list[TopicPartition]) -> None:
+        """Take partitions away from the reader, once it has nothing in hand."""
+        if partitions:
+            async with self._gate.held():
+                if self._is_lost:
+                    # They may be another's by now: whoever reads on there begins where it must.
+                    self._holding.take_away(partitions)
+                    await self._listener.lost(partitions)
+                else:
+                    await self._holding.commit_processed()
+                    await self._listener.revoked(partitions)
+                    self._holding.take_away(partitions)
+        if self._is_lost:
+            self._is_lost = self._waits_for_reader = False
+            self._gate.release()
+
+    async def _take(self, partitions: list[TopicPartition]) -> None:
+        async with self._gate.held():
+            self._member.on_assigned()
+            self._holding.add(partitions)
+            self._held_before = self._holding.owned()
+            await self._listener.assigned(partitions)
+
+    # Staying
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.heartbeat_interval_ms / 1000)
+            if not self._member.is_confirmed or self._is_joining:
+                continue
+            if self._gate.idle_s() > self._config.max_poll_interval_ms / 1000:
+                await self._leave_for_idleness()
+                continue
+            try:
+                await self._heartbeat()
+            except OttlaError as error:
+                # A join that began meanwhile finds out by itself.
+                if not self._is_joining:
+                    self._on_refused(error)
+
+    async def _heartbeat(self) -> None:
+        request = HeartbeatRequest(
+            group_id=self._config.group_id,
+            generation_id=self._member.generation,
+            member_id=self._member.member_id,
+            group_instance_id=self._config.group_instance_id,
+        )
+        timeout_s = self._config.session_timeout_ms / 1000
+        await self._coordinator.ask(request, HeartbeatResponse, timeout_s=timeout_s)
+
+    def _on_refused(self, error: OttlaError) -> Verdict:
+        """Do what an error asks for, except waiting; return what it was taken for."""
+        verdict = judge(error)
+        log.info("group.refused group=%s error=%s", self._config.group_id, error)
+        match verdict:
+            case Verdict.FATAL:
+                self._fail(error)
+            case Verdict.LOST:
+                code = error.code if isinstance(error, BrokerError) else ErrorCode.NONE
+                self._lose(code)
+            case Verdict.REJOIN:
+                self._join_needed.set()
+            case Verdict.RETRY | Verdict.FIND:
+                # The next request may do.
+                pass
+        return verdict
+
+    def _lose(self, code: ErrorCode) -> None:
+        """Belong to the group no more; stop reading at once, and join anew."""
+        self._member.on_lost(code)
+        if not self._is_lost:
+            self._is_lost = True
+            self._gate.hold()
+        self._join_needed.set()
+
+    async def _leave_for_idleness(self) -> None:
+        """Make room for others: nobody has asked for records for too long."""
+        reason = f"nothing was read for {self._config.max_poll_interval_ms} ms"
+        log.warning("group.left group=%s reason=%s", self._config.group_id, reason)
+        self._waits_for_reader = True
+        await self._leave(reason)
+        self._lose(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    async def _leave(self, reason: str) -> None:
+        """Tell the coordinator, unless this member is static: then its place is kept."""
+        member, config = self._member, self._config
+        if not member.member_id or config.group_instance_id is not None:
+            return
+
+        def question(version: int) -> LeaveGroupRequest:
+            if version < FIRST_VERSION_WITH_MEMBERS:
+                return LeaveGroupRequest(group_id=config.group_id, member_id=member.member_id)
+            leaving = MemberIdentity(member_id=member.member_id, reason=reason)
+            return LeaveGroupRequest(group_id=config.group_id, members=[leaving])
+
+        try:
+            await self._coordinator.ask(question, LeaveGroupResponse, timeout_s=LEAVE_TIMEOUT_S)
+        except OttlaError as error:
+            log.info("leave.failed group=%s error=%s", config.group_id, error)
+
+    def _fail(self, error: OttlaError) -> None:
+        self.error = error
+        self._gate.on_open()

@@ -1,0 +1,201 @@
+"""Sticky: as even as can be, and as close to what members hold as that allows. Decision: no I/O.
+
+`balance` is what both assignors have in common. Even means that no partition can be moved to a
+member that reads its topic and holds at least two partitions fewer. The cooperative one leaves out
+what changes hands: the old owner gives it up first, and the next rebalance hands it out (KIP-429).
+
+Source: AbstractStickyAssignor, CooperativeStickyAssignor of Kafka 3.9; KIP-54.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Final
+
+from kafkawire.errors import DecodeError
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.consumer_protocol import OwnedPartitions, StickyAssignorUserData
+from kafkawire.schema import decode, encode
+from ottla.client.group.assignor import (
+    NO_GENERATION,
+    Assignment,
+    MemberId,
+    PartitionCounts,
+    RebalanceProtocol,
+    Subscription,
+    in_order,
+    subscribers,
+)
+from ottla.client.group.partitions import by_topic, flatten
+
+USER_DATA_VERSION: Final = 1
+_GENERATION: Final = Struct(">i")
+
+Claim = tuple[int, Sequence[TopicPartition]]
+"""What a member says that it holds, and since which generation."""
+
+
+class StickyAssignor:
+    """Everybody gives up everything, and gets back most of it."""
+
+    name = "sticky"
+    protocols = frozenset({RebalanceProtocol.EAGER})
+
+    def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
+        """Tell what this member held, since an eager member owns nothing when it joins."""
+        held = StickyAssignorUserData(
+            previous_assignment=[
+                OwnedPartitions(topic=topic, partitions=indexes)
+                for topic, indexes in by_topic(owned).items()
+            ],
+            generation=generation,
+        )
+        return encode(held, USER_DATA_VERSION)
+
+    def assign(
+        self, partition_counts: PartitionCounts, members: Mapping[MemberId, Subscription]
+    ) -> Assignment:
+        """Return a balanced assignment."""
+        claims = {member: _told_claim(held) for member, held in members.items()}
+        return balance(partition_counts, members, claims)
+
+
+class CooperativeStickyAssignor:
+    """Members go on reading what they keep; what moves is handed out one rebalance later."""
+
+    name = "cooperative-sticky"
+    protocols = frozenset({RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER})
+
+    def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
+        """Tell the generation, for leaders that do not find it in the subscription."""
+        return _GENERATION.pack(generation)
+
+    def assign(
+        self, partition_counts: PartitionCounts, members: Mapping[MemberId, Subscription]
+    ) -> Assignment:
+        """Return a balanced assignment without what somebody else still holds."""
+        claims = {member: _owned_claim(held) for member, held in members.items()}
+        assignment = balance(partition_counts, members, claims)
+        held_by = {
+            partition: member for member, held in members.items() for partition in held.owned
+        }
+        return {
+            member: [each for each in partitions if held_by.get(each, member) == member]
+            for member, partitions in assignment.items()
+        }
+
+
+def balance(
+    partition_counts: PartitionCounts,
+    members: Mapping[MemberId, Subscription],
+    claims: Mapping[MemberId, Claim],
+) -> Assignment:
+    """Share all partitions evenly; each member keeps what it claims, as far as that is even."""
+    readers = {
+        topic: tuple(found)
+        for topic, found in subscribers(members).items()
+        if partition_counts.get(topic, 0)
+    }
+    owners = _valid_owners(partition_counts, readers, claims)
+    sharing = _Sharing(in_order(members), readers)
+    free: list[TopicPartition] = []
+    for topic in readers:
+        for index in range(partition_counts[topic]):
+            partition = TopicPartition(topic, index)
+            owner = owners.get(partition)
+            if owner is None:
+                free.append(partition)
+            else:
+                sharing.give(partition, owner)
+    # Those that few can take first: they leave the least choice.
+    for partition in sorted(free, key=lambda each: len(readers[each.topic])):
+        sharing.give(partition, sharing.least_loaded(readers[partition.topic]))
+    sharing.level()
+    return sharing.held
+
+
+class _Sharing:
+    """Who holds what while partitions are moved."""
+
+    def __init__(
+        self, members: Sequence[MemberId], readers: Mapping[str, tuple[MemberId, ...]]
+    ) -> None:
+        self.held: Assignment = {member: [] for member in members}
+        self._place = {member: place for place, member in enumerate(members)}
+        self._readers = readers
+
+    def give(self, partition: TopicPartition, member: MemberId) -> None:
+        self.held[member].append(partition)
+
+    def least_loaded(self, candidates: Iterable[MemberId]) -> MemberId:
+        return min(candidates, key=lambda each: (len(self.held[each]), self._place[each]))
+
+    def level(self) -> None:
+        """Move partitions from the most to the least loaded until nothing is gained.
+
+        Ends: each move lowers the sum of the squares of the loads.
+        """
+        is_even = False
+        while not is_even:
+            is_even = True
+            # One from each before a second from any: else the first would give too much.
+            for giver in sorted(self.held, key=lambda each: -len(self.held[each])):
+                if (move := self._best_move(giver)) is not None:
+                    partition, taker = move
+                    self.held[giver].remove(partition)
+                    self.held[taker].append(partition)
+                    is_even = False
+
+    def _best_move(self, giver: MemberId) -> tuple[TopicPartition, MemberId] | None:
+        """Return what to move to the least loaded member that may take anything of `giver`."""
+        takers: dict[str, MemberId] = {}
+        best: tuple[TopicPartition, MemberId] | None = None
+        best_load = len(self.held[giver]) - 1
+        # What came last is what it held the shortest.
+        for partition in reversed(self.held[giver]):
+            topic = partition.topic
+            if topic not in takers:
+                takers[topic] = self.least_loaded(self._readers[topic])
+            taker = takers[topic]
+            if len(self.held[taker]) < best_load:
+                best, best_load = (partition, taker), len(self.held[taker])
+        return best
+
+
+def _valid_owners(
+    partition_counts: PartitionCounts,
+    readers: Mapping[str, tuple[MemberId, ...]],
+    claims: Mapping[MemberId, Claim],
+) -> dict[TopicPartition, MemberId]:
+    """Return who holds what: the newest claim counts, and two equally new ones contradict."""
+    best: dict[TopicPartition, tuple[int, MemberId | None]] = {}
+    for member, (generation, partitions) in claims.items():
+        for partition in partitions:
+            exists = partition.partition < partition_counts.get(partition.topic, 0)
+            if not exists or member not in readers.get(partition.topic, ()):
+                continue
+            other_generation, _ = best.get(partition, (NO_GENERATION - 1, None))
+            if generation > other_generation:
+                best[partition] = (generation, member)
+            elif generation == other_generation:
+                best[partition] = (generation, None)
+    return {partition: member for partition, (_, member) in best.items() if member is not None}
+
+
+def _told_claim(member: Subscription) -> Claim:
+    """Return what an eager member told of the time before; nothing if that cannot be read."""
+    for version in (USER_DATA_VERSION, 0):
+        try:
+            told = decode(StickyAssignorUserData, member.user_data or b"", version)
+        except DecodeError:
+            continue
+        pairs = ((each.topic, each.partitions) for each in told.previous_assignment)
+        return told.generation, flatten(pairs)
+    return NO_GENERATION, ()
+
+
+def _owned_claim(member: Subscription) -> Claim:
+    generation = member.generation
+    data = member.user_data
+    if generation == NO_GENERATION and data is not None and len(data) == _GENERATION.size:
+        (generation,) = _GENERATION.unpack(data)
+    return generation, member.owned

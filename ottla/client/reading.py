@@ -1,0 +1,144 @@
+"""Which partitions a consumer reads, and where it stands in each. Composition.
+
+Owns the states; buffer and fetcher follow what is changed here. Works before the consumer is
+started: then there is only no fetcher yet.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from kafkawire.ids import Offset, TopicPartition
+from ottla.client.cluster import Cluster
+from ottla.client.errors import NotAssignedError
+from ottla.client.fetch_buffer import FetchBuffer
+from ottla.client.fetcher import Fetcher
+from ottla.client.group.committed_offset import CommittedOffset
+from ottla.client.partition_state import PartitionState
+
+
+class Reading:
+    """The assignment of one consumer."""
+
+    def __init__(
+        self, buffer: FetchBuffer, reset_to: int | None, on_arrival: Callable[[], None]
+    ) -> None:
+        """`reset_to` is the timestamp to look up where no position is known, None for none."""
+        self._buffer = buffer
+        self._reset_to = reset_to
+        self._on_arrival = on_arrival
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._other_topics: frozenset[str] = frozenset()
+        self._cluster: Cluster | None = None
+        self._fetcher: Fetcher | None = None
+
+    def begin(self, cluster: Cluster, fetcher: Fetcher) -> None:
+        """Have `fetcher` fetch from now on."""
+        self._cluster, self._fetcher = cluster, fetcher
+        self._update()
+
+    # Which partitions
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return what is read."""
+        return list(self._states)
+
+    def assign(self, wanted: Iterable[TopicPartition], *, wants_committed: bool) -> None:
+        """Read exactly these from now on; those that are kept keep their position."""
+        kept = [TopicPartition(*each) for each in wanted]
+        self._drop(self._states.keys() - set(kept))
+        self._add(kept, wants_committed=wants_committed)
+        self._update()
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these too, from where the group has committed."""
+        self._add(partitions, wants_committed=True)
+        self._update()
+
+    def take_away(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no more; what was fetched of them is dropped."""
+        self._drop(partitions)
+        self._update()
+
+    def keep_topics(self, topics: Iterable[str]) -> None:
+        """Keep the metadata of these topics fresh, besides those that are read."""
+        self._other_topics = frozenset(topics)
+        self._update()
+
+    # Positions
+
+    def state(self, topic_partition: TopicPartition) -> PartitionState:
+        """Return the state of a partition.
+
+        Raises:
+            NotAssignedError: it is not read.
+        """
+        state = self._states.get(topic_partition)
+        if state is None:
+            raise NotAssignedError(TopicPartition(*topic_partition))
+        return state
+
+    def states(self, partitions: Sequence[TopicPartition]) -> list[PartitionState]:
+        """Return the states of `partitions`, of all if none is named."""
+        return [self.state(each) for each in partitions or self._states]
+
+    def seek(self, state: PartitionState, offset: int) -> None:
+        """Go on at `offset`."""
+        self._buffer.drop(state)
+        state.jump(Offset(offset))
+        self._wake()
+
+    def seek_found(self, found: Mapping[TopicPartition, Offset]) -> None:
+        """Go on where a lookup said; what was taken away meanwhile is passed over."""
+        for topic_partition, offset in found.items():
+            if topic_partition in self._states:
+                self.seek(self._states[topic_partition], offset)
+
+    def resume(self, states: Iterable[PartitionState]) -> None:
+        """Hand over records of these again."""
+        for state in states:
+            self._buffer.resume(state)
+        self._on_arrival()
+        self._wake()
+
+    def handed_over(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return where the reader stands, by what it was given."""
+        return {
+            each: CommittedOffset(offset, self._buffer.position_epoch(state))
+            for each, state in self._states.items()
+            if (offset := self._buffer.position(state)) is not None
+        }
+
+    def processed(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return where the reader stands, without what it may still be working on."""
+        found = self.handed_over()
+        for each in found:
+            first = self._buffer.first_in_hand(self._states[each])
+            if first is not None and first.offset < found[each].offset:
+                found[each] = CommittedOffset(first.offset, first.leader_epoch)
+        return found
+
+    # Inside
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        for topic_partition in list(partitions):
+            state = self._states.pop(topic_partition, None)
+            if state is not None:
+                self._buffer.drop(state)
+                state.abandon()
+
+    def _add(self, partitions: Iterable[TopicPartition], *, wants_committed: bool) -> None:
+        for topic_partition in partitions:
+            if topic_partition not in self._states:
+                state = PartitionState(TopicPartition(*topic_partition))
+                state.reset_to = self._reset_to
+                state.wants_committed = wants_committed
+                self._states[state.topic_partition] = state
+
+    def _update(self) -> None:
+        if self._cluster is not None and self._fetcher is not None:
+            topics = {each.topic for each in self._states}
+            self._cluster.keep_topics(topics | self._other_topics)
+            self._fetcher.assign(self._states.values())
+
+    def _wake(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.wake()

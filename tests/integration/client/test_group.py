@@ -1,0 +1,392 @@
+"""Members of a group against our own broker, in a process of its own."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from kafkawire.ids import LeaderEpoch, Offset
+from ottla import Admin, Consumer, ConsumerRecord, NewTopic, Producer, TopicPartition
+from ottla.client.errors import (
+    BrokerError,
+    CommitFailedError,
+    ConfigurationError,
+    NotInGroupError,
+    RebalanceFailedError,
+)
+from ottla.client.group.committed_offset import CommittedOffset
+from ottla.client.group.config import ASSIGNORS, AssignorName
+from tests.conftest import BrokerProcess, StartBroker
+from tests.integration.client.client_support import until
+
+PARTITIONS = 6
+AT_ONCE = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
+ALL = [TopicPartition("t", index) for index in range(PARTITIONS)]
+T0 = ALL[0]
+
+
+@pytest.fixture
+def broker_process(start_broker: StartBroker) -> BrokerProcess:
+    """A broker that lets a group begin as soon as its first member is there."""
+    return start_broker(overrides=AT_ONCE)
+
+
+def member(broker: BrokerProcess, **settings: Any) -> Consumer:
+    """Return a member of group g that is quick to notice things."""
+    chosen: dict[str, Any] = {
+        "group_id": "g",
+        "auto_offset_reset": "earliest",
+        "heartbeat_interval_ms": 50,
+        "session_timeout_ms": 6_000,
+        "auto_commit_interval_ms": 50,
+        "retry_backoff_ms": 10,
+        "retry_backoff_max_ms": 50,
+    } | settings
+    return Consumer(broker.bootstrap, **chosen)
+
+
+def at(offset: int, leader_epoch: int = -1, metadata: str = "") -> CommittedOffset:
+    """Return what a group has committed."""
+    return CommittedOffset(Offset(offset), LeaderEpoch(leader_epoch), metadata)
+
+
+async def fill(broker: BrokerProcess, count: int, *, partitions: int = PARTITIONS) -> None:
+    """Create topic t with `count` records in every partition; each value tells its place."""
+    async with Admin(broker.bootstrap) as admin:
+        await admin.create_topics([NewTopic("t", partitions=partitions)])
+    await append(broker, count, partitions=partitions)
+
+
+async def append(
+    broker: BrokerProcess, count: int, *, first: int = 0, partitions: int = PARTITIONS
+) -> None:
+    """Write `count` more records into every partition."""
+    async with Producer(broker.bootstrap) as producer:
+        for partition in range(partitions):
+            for number in range(first, first + count):
+                await producer.send("t", b"%d" % number, partition=partition)
+
+
+def places(records: Iterable[ConsumerRecord]) -> Counter[tuple[int, int]]:
+    """Return how often each (partition, offset) was read."""
+    return Counter((record.partition, record.offset) for record in records)
+
+
+def every_place(count: int) -> Counter[tuple[int, int]]:
+    """Return each place of the topic, once."""
+    return Counter((index, offset) for index in range(PARTITIONS) for offset in range(count))
+
+
+async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    """Read exactly `count` records."""
+    records: list[ConsumerRecord] = []
+    while len(records) < count:
+        records += await consumer.fetch_batch(count - len(records))
+    return records
+
+
+class Reader:
+    """Reads in a task of its own, and keeps what it read."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self.records: list[ConsumerRecord] = []
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async for record in self.consumer:
+            self.records.append(record)
+
+    async def stop(self) -> None:
+        await self.consumer.close()
+        await self.task
+
+
+async def shared(*consumers: Consumer) -> None:
+    """Wait until the consumers hold all partitions, each its fair share."""
+    fair = PARTITIONS // len(consumers)
+
+    def is_shared() -> bool:
+        held = [each.assignment() for each in consumers]
+        return sorted(chain(*held)) == ALL and {len(each) for each in held} == {fair}
+
+    await until(is_shared, "an even assignment")
+
+
+async def test_a_lone_member_reads_everything_and_the_next_one_goes_on(
+    broker_process: BrokerProcess,
+) -> None:
+    await fill(broker_process, 10)
+    async with member(broker_process) as consumer:
+        consumer.subscribe(["t"])
+        assert places(await read(consumer, 60)) == every_place(10)
+        assert consumer.subscription() == {"t"}
+    await append(broker_process, 1, first=10)
+    async with member(broker_process) as consumer:
+        consumer.subscribe(["t"])
+        assert {record.value for record in await read(consumer, PARTITIONS)} == {b"10"}
+        assert await consumer.fetch_batch(1, timeout_ms=50) == []
+
+
+@pytest.mark.parametrize("assignor", list(ASSIGNORS))
+async def test_members_share_and_hand_over_without_loss_or_repetition(
+    broker_process: BrokerProcess, assignor: AssignorName
+) -> None:
+    await fill(broker_process, 50)
+    async with member(broker_process, assignors=[assignor]) as first:
+        first.subscribe(["t"])
+        one = Reader(first)
+        await until(lambda: len(one.records) >= 20, "records")
+        second = member(broker_process, assignors=[assignor])
+        await second.start()
+        second.subscribe(["t"])
+        two = Reader(second)
+        await shared(first, second)
+        await append(broker_process, 50, first=50)
+        await until(lambda: len(one.records) + len(two.records) == 600, "all records")
+        await two.stop()
+        await shared(first)
+        await append(broker_process, 10, first=100)
+        await until(lambda: len(one.records) + len(two.records) == 660, "the rest")
+        await one.stop()
+    assert places(one.records + two.records) == every_place(110)
+
+
+async def test_functions_are_told_in_order_and_may_commit(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 2)
+    told: list[tuple[str, list[TopicPartition]]] = []
+    async with member(broker_process, enable_auto_commit=False) as consumer:
+
+        async def on_revoked(partitions: Sequence[TopicPartition]) -> None:
+            await consumer.commit()
+            told.append(("revoked", sorted(partitions)))
+
+        def on_assigned(partitions: Sequence[TopicPartition]) -> None:
+            told.append(("assigned", sorted(partitions)))
+            consumer.seek(T0, 1)
+
+        consumer.subscribe(["t"], on_assigned=on_assigned, on_revoked=on_revoked)
+        records = await read(consumer, 11)
+        assert (0, 0) not in places(records)
+    assert told == [("assigned", ALL), ("revoked", ALL)]
+    async with member(broker_process) as other:
+        assert await other.committed(ALL) == {each: at(2, 0) for each in ALL}
+
+
+async def test_cooperative_members_keep_what_they_keep(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 1)
+    told: list[tuple[str, int]] = []
+    cooperative: dict[str, Any] = {"assignors": ["cooperative-sticky"]}
+    async with (
+        member(broker_process, **cooperative) as first,
+        member(broker_process, **cooperative) as second,
+    ):
+        first.subscribe(
+            ["t"],
+            on_assigned=lambda partitions: told.append(("assigned", len(partitions))),
+            on_revoked=lambda partitions: told.append(("revoked", len(partitions))),
+        )
+        await shared(first)
+        before = first.assignment()
+        second.subscribe(["t"])
+        await shared(first, second)
+        assert set(first.assignment()) < set(before)
+        changes = [each for each in told if each != ("assigned", 0)]
+        assert changes == [("assigned", PARTITIONS), ("revoked", PARTITIONS // 2)]
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+async def test_nothing_is_taken_away_or_committed_that_is_in_hand(
+    broker_process: BrokerProcess, assignor: AssignorName
+) -> None:
+    await fill(broker_process, 5, partitions=1)
+    async with (
+        member(broker_process, group_instance_id="b", assignors=[assignor]) as first,
+        member(broker_process, group_instance_id="a", assignors=[assignor]) as second,
+    ):
+        revoked: list[TopicPartition] = []
+        first.subscribe(["t"], on_revoked=revoked.extend)
+        seen = []
+        async for record in first:
+            seen.append(record.offset)
+            if record.offset == 2:
+                break
+        second.subscribe(["t"])
+        first.subscribe(["u"], on_revoked=revoked.extend)
+        # Record 2 is in hand: by itself only what lies before it is committed.
+        async with asyncio.timeout(10):
+            while (await first.committed([T0]))[T0] != at(2, 0):
+                continue
+        assert revoked == []
+        assert second.assignment() == []
+        # Asking for more says that it was processed.
+        assert await first.fetch_batch(1, timeout_ms=200) == []
+        assert [record.offset for record in await read(second, 2)] == [3, 4]
+        assert revoked == [T0]
+
+
+async def test_what_a_failing_body_had_in_hand_is_read_again(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 5, partitions=1)
+
+    async def fail_at_three() -> None:
+        async with member(broker_process) as consumer:
+            consumer.subscribe(["t"])
+            async for record in consumer:
+                if record.offset == 3:
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail_at_three()
+    async with member(broker_process) as consumer:
+        consumer.subscribe(["t"])
+        assert [record.offset for record in await read(consumer, 2)] == [3, 4]
+
+
+async def test_a_batch_that_was_left_by_an_error_is_read_again(
+    broker_process: BrokerProcess,
+) -> None:
+    await fill(broker_process, 5, partitions=1)
+
+    async def fail_in_the_second_batch() -> None:
+        async with member(broker_process) as consumer:
+            consumer.subscribe(["t"])
+            await read(consumer, 2)
+            await consumer.fetch_batch(2)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail_in_the_second_batch()
+    async with member(broker_process) as consumer:
+        consumer.subscribe(["t"])
+        assert [record.offset for record in await read(consumer, 3)] == [2, 3, 4]
+
+
+async def test_a_static_member_comes_back_to_its_partitions(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 1)
+    told: list[TopicPartition] = []
+    async with member(broker_process, group_instance_id="a") as first:
+        first.subscribe(["t"], on_revoked=told.extend)
+        second = member(broker_process, group_instance_id="b")
+        await second.start()
+        second.subscribe(["t"])
+        await shared(first, second)
+        told.clear()
+        held = second.assignment()
+        await second.close()
+        async with member(broker_process, group_instance_id="b") as again:
+            again.subscribe(["t"])
+            await until(lambda: again.assignment() == held, "the same partitions")
+        assert told == []
+
+
+async def test_an_idle_member_makes_room_and_comes_back(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 2, partitions=1)
+    lost: list[TopicPartition] = []
+    async with (
+        member(broker_process, max_poll_interval_ms=300) as idle,
+        member(broker_process) as other,
+    ):
+        idle.subscribe(["t"], on_lost=lost.extend)
+        assert [record.offset for record in await read(idle, 1)] == [0]
+        other.subscribe(["t"])
+        # The idle one had record 0 in hand: it is read again.
+        assert [record.offset for record in await read(other, 2)] == [0, 1]
+        with pytest.raises(CommitFailedError):
+            await idle.commit({T0: 1})
+        assert await idle.fetch_batch(1, timeout_ms=500) == []
+        assert lost == [T0]
+
+
+async def test_two_of_one_name_are_not_tolerated(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 1)
+    async with (
+        member(broker_process, group_instance_id="a") as first,
+        member(broker_process, group_instance_id="a") as second,
+    ):
+        first.subscribe(["t"])
+        await shared(first)
+        second.subscribe(["t"])
+        with pytest.raises(BrokerError, match="group_instance_id"):
+            await read(first, 1_000)
+
+
+async def test_partitions_that_are_added_are_shared_out(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 1, partitions=1)
+    async with member(broker_process, metadata_max_age_ms=100) as consumer:
+        consumer.subscribe(["t"])
+        await until(lambda: consumer.assignment() == [T0], "the only partition")
+        async with Admin(broker_process.bootstrap) as admin:
+            await admin.create_partitions({"t": 2})
+        await until(lambda: len(consumer.assignment()) == 2, "the new partition")
+
+
+async def test_a_topic_that_comes_later_is_shared_out(broker_process: BrokerProcess) -> None:
+    async with member(broker_process, metadata_max_age_ms=100) as consumer:
+        consumer.subscribe(["t"])
+        assert await consumer.fetch_batch(1, timeout_ms=200) == []
+        await fill(broker_process, 1)
+        assert places(await read(consumer, PARTITIONS)) == every_place(1)
+
+
+async def test_who_assigns_by_hand_begins_at_the_commit(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 5, partitions=2)
+    async with member(broker_process, enable_auto_commit=False) as consumer:
+        consumer.assign([T0])
+        await consumer.commit({T0: at(3, metadata="note")})
+        assert (await consumer.committed([T0, ALL[1]])) == {
+            T0: at(3, metadata="note"),
+            ALL[1]: None,
+        }
+        assert [record.offset for record in await read(consumer, 2)] == [3, 4]
+        with pytest.raises(NotInGroupError, match="by hand"):
+            consumer.subscribe(["t"])
+
+
+async def test_unsubscribing_leaves_the_group(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 1)
+    async with member(broker_process) as first, member(broker_process) as second:
+        first.subscribe(["t"])
+        second.subscribe(["t"])
+        await shared(first, second)
+        with pytest.raises(NotInGroupError, match="unsubscribe"):
+            first.assign([T0])
+        await first.unsubscribe()
+        assert first.assignment() == []
+        await shared(second)
+        first.assign([T0])
+        assert [record.offset for record in await read(first, 1)] == [0]
+
+
+async def test_what_a_function_raises_comes_out_where_one_reads(
+    broker_process: BrokerProcess,
+) -> None:
+    await fill(broker_process, 1)
+
+    def on_assigned(_: Sequence[TopicPartition]) -> None:
+        raise ZeroDivisionError
+
+    async with member(broker_process) as consumer:
+        consumer.subscribe(["t"], on_assigned=on_assigned)
+        with pytest.raises(RebalanceFailedError) as raised:
+            await read(consumer, 1)
+        assert isinstance(raised.value.__cause__, ZeroDivisionError)
+        consumer.subscribe(["t"])
+        await read(consumer, PARTITIONS)
+
+
+async def test_misuse_is_refused_in_a_sentence(broker_process: BrokerProcess) -> None:
+    async with Consumer(broker_process.bootstrap) as alone:
+        with pytest.raises(NotInGroupError, match="group_id"):
+            alone.subscribe(["t"])
+        with pytest.raises(NotInGroupError, match="group_id"):
+            await alone.commit()
+    async with member(broker_process) as consumer:
+        with pytest.raises(ConfigurationError, match=r"use \['t'\]"):
+            consumer.subscribe("t")
+        with pytest.raises(ConfigurationError, match="empty"):
+            consumer.subscribe([])
+        with pytest.raises(ValueError, match="0 or more"):
+            await consumer.commit({T0: -1})

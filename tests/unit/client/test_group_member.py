@@ -1,0 +1,111 @@
+"""What answers of the coordinator mean to a member."""
+
+import pytest
+
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.group_membership import JoinGroupResponse
+from ottla.client.errors import (
+    ConfigurationError,
+    ConnectionLostError,
+    OttlaError,
+    ProtocolError,
+    RequestTimedOutError,
+    broker_error,
+)
+from ottla.client.group.config import DEFAULT_ASSIGNORS, GroupConfig, parse_assignors
+from ottla.client.group.member import Identity, Member, Verdict, chosen_assignor, judge
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.RETRY),
+        (ErrorCode.UNSTABLE_OFFSET_COMMIT, Verdict.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.RETRY),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Verdict.FIND),
+        (ErrorCode.NOT_COORDINATOR, Verdict.FIND),
+        (ErrorCode.MEMBER_ID_REQUIRED, Verdict.REJOIN),
+        (ErrorCode.REBALANCE_IN_PROGRESS, Verdict.REJOIN),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Verdict.LOST),
+        (ErrorCode.ILLEGAL_GENERATION, Verdict.LOST),
+        (ErrorCode.FENCED_INSTANCE_ID, Verdict.FATAL),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, Verdict.FATAL),
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, Verdict.FATAL),
+        (ConnectionLostError("lost"), Verdict.FIND),
+        (RequestTimedOutError("late"), Verdict.FIND),
+        (ProtocolError("garbage"), Verdict.FATAL),
+    ],
+    ids=str,
+)
+def test_what_an_error_asks_for(error: ErrorCode | OttlaError, verdict: Verdict) -> None:
+    judged = broker_error(error, "group g") if isinstance(error, ErrorCode) else error
+    assert judge(judged) is verdict
+
+
+def joined() -> Member:
+    """Return a member in generation 3."""
+    member = Member()
+    member.on_named("m")
+    member.on_joined(JoinGroupResponse(member_id="m", generation_id=3, leader="m"))
+    member.on_assigned()
+    return member
+
+
+def test_a_member_commits_in_its_generation() -> None:
+    assert Member().identity == Identity("", -1)
+    assert joined().identity == Identity("m", 3)
+    assert joined().is_confirmed
+    assert joined().last_generation == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "member_id"),
+    [(ErrorCode.ILLEGAL_GENERATION, "m"), (ErrorCode.UNKNOWN_MEMBER_ID, "")],
+)
+def test_a_lost_member_keeps_a_name_that_is_still_good(code: ErrorCode, member_id: str) -> None:
+    member = joined()
+    member.on_lost(code)
+    assert not member.is_confirmed
+    assert member.identity == Identity()
+    assert member.member_id == member_id
+    assert member.last_generation == -1
+
+
+def test_the_assignor_is_the_one_that_the_group_chose() -> None:
+    assignors = parse_assignors(DEFAULT_ASSIGNORS)
+    assert chosen_assignor(assignors, "cooperative-sticky") is assignors[1]
+    assert chosen_assignor(assignors, "of another client") is None
+
+
+def config(**settings: object) -> GroupConfig:
+    """Return the configuration of a member of group g."""
+    defaults: dict[str, object] = {"group_id": "g", "assignors": parse_assignors(["range"])}
+    return GroupConfig(**(defaults | settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"group_id": ""}, "group_id is empty"),
+        ({"group_instance_id": ""}, "group_instance_id is empty"),
+        ({"assignors": ()}, "assignors is empty"),
+        ({"session_timeout_ms": 0}, "session_timeout_ms"),
+        ({"max_poll_interval_ms": 2**31}, "max_poll_interval_ms"),
+        ({"heartbeat_interval_ms": 45_000}, "less than"),
+        ({"auto_commit_interval_ms": -1}, "auto_commit_interval_ms"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        config(**settings)
+
+
+def test_only_where_all_assignors_allow_it_a_member_cooperates() -> None:
+    assert config(assignors=parse_assignors(["cooperative-sticky"])).is_cooperative
+    assert not config(assignors=parse_assignors(DEFAULT_ASSIGNORS)).is_cooperative
+
+
+@pytest.mark.parametrize("names", [["best"], ["range", "range"]])
+def test_unknown_and_repeated_assignors_are_refused(names: list[str]) -> None:
+    with pytest.raises(ConfigurationError, match="assignors"):
+        parse_assignors(names)

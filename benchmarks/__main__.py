@@ -30,6 +30,7 @@ LOADS: Final = {
     "produce": "benchmarks.loads.produce_load",
     "fetch": "benchmarks.loads.fetch_load",
     "librdkafka": "benchmarks.loads.librdkafka_load",
+    "idempotence": "benchmarks.loads.idempotence_load",
     "client": "benchmarks.client_throughput",
     "coordination": "benchmarks.coordination_load",
 }

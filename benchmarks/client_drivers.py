@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import cycle, islice
 from typing import Final
 
@@ -76,12 +77,13 @@ def acks_of(job: Job) -> int | str:
     return job.acks if job.acks == "all" else int(job.acks)
 
 
-async def ottla_produce(job: Job) -> dict[str, float]:
+async def ottla_produce(job: Job, *, is_idempotent: bool | None = None) -> dict[str, float]:
     async with ottla.Producer(
         job.address,
         acks=acks_of(job),  # type: ignore[arg-type]
         compression=job.compression,
         linger_ms=LINGER_MS,
+        enable_idempotence=is_idempotent,
     ) as producer:
         await producer.send_and_wait(job.topic, b"", partition=0)
         lines, partitions = cycle(values(job)), cycle(range(job.partition_count))
@@ -109,17 +111,20 @@ async def aiokafka_produce(job: Job) -> dict[str, float]:
         return watch.read()
 
 
-async def confluent_produce(job: Job) -> dict[str, float]:
+async def confluent_produce(job: Job, *, is_idempotent: bool = False) -> dict[str, float]:
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": job.address,
             "acks": job.acks,
+            "enable.idempotence": is_idempotent,
             "compression.type": job.compression,
             "linger.ms": LINGER_MS,
             "queue.buffering.max.messages": 500_000,
         }
     )
-    producer.list_topics(job.topic, timeout=TIMEOUT_S)
+    # Connected, and with idempotence in possession of an id, for which it waits half a second.
+    producer.produce(job.topic, b"", partition=0)
+    producer.flush(TIMEOUT_S)
     lines, partitions = cycle(values(job)), cycle(range(job.partition_count))
     watch = Stopwatch()
     for line, partition in islice(zip(lines, partitions, strict=False), job.record_count):
@@ -217,6 +222,8 @@ DRIVERS: Final[dict[str, Callable[[Job], Awaitable[dict[str, float]]]]] = {
     "ottla produce": ottla_produce,
     "aiokafka produce": aiokafka_produce,
     "confluent produce": confluent_produce,
+    "ottla produce plainly": partial(ottla_produce, is_idempotent=False),
+    "confluent produce idempotently": partial(confluent_produce, is_idempotent=True),
     "ottla iterate": ottla_iterate,
     "aiokafka iterate": aiokafka_iterate,
     "ottla batches": ottla_batches,

@@ -42,14 +42,17 @@ log4j.appender.A.layout.ConversionPattern=%d %p %m (%c)%n
 class KafkaBroker(ServerProcess):
     """One of Kafka's own."""
 
-    def __init__(self, number: int, directory: Path, coordinator: str, jars: Path) -> None:
+    def __init__(
+        self, number: int, directory: Path, coordinator: str, jars: Path, more: str = ""
+    ) -> None:
+        """Start it; `more` are lines for its properties."""
         super().__init__(free_port())
         self.log = directory / f"broker-{number}.log"
         properties = directory / f"broker-{number}.properties"
         properties.write_text(
             f"broker.id={number}\nlisteners=PLAINTEXT://127.0.0.1:{self.port}\n"
             f"zookeeper.connect={coordinator}{CHROOT}\nzookeeper.session.timeout.ms=6000\n"
-            f"log.dirs={directory / f'logs-{number}'}\noffsets.topic.replication.factor=1\n"
+            f"log.dirs={directory / f'logs-{number}'}\noffsets.topic.replication.factor=1\n{more}"
         )
         log4j = directory / "log4j.properties"
         log4j.write_text(LOG4J)

@@ -25,27 +25,37 @@ def verify(
         ),
     ],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read the records in the batches too: slow.")
+        bool, typer.Option("--deep", help="Read the records in the batches too.")
+    ] = False,
+    strict_indexes: Annotated[
+        bool,
+        typer.Option(
+            "--strict-indexes",
+            help="Also report indexes with one entry per append, as Kafka up to 3.9.0 wrote them.",
+        ),
     ] = False,
     json: Json = False,
 ) -> None:
     """Check segments, indexes and checkpoints of all partitions, one line each.
 
-    Works also while a broker runs. A torn end beyond the recovery point is what a crash leaves
-    and is no inconsistency. Exit code 3 when something is inconsistent.
+    Replicas of a partition in several directories are compared with each other. Works also while
+    a broker runs. A torn end beyond the recovery point is what a crash leaves and is no
+    inconsistency. Exit code 3 when something is inconsistent.
 
     \b
-    Example:
+    Examples:
       ottla logs verify /tmp/ottla
+      ottla logs verify --deep cluster/broker-*/
     """
-    from ottla.cli.logs.verify import verify_directory
+    from ottla.cli.logs.verify import VerifyOptions, segment_bytes, verify_directories
     from ottla.cli.logs.verify_report import print_results
+    from ottla.cli.progress import progress_bar
 
-    results = [
-        result
-        for directory in directories
-        for result in verify_directory(directory, with_records=deep)
-    ]
+    with progress_bar("checking", segment_bytes(directories)) as on_progress:
+        options = VerifyOptions(
+            with_records=deep, strict_indexes=strict_indexes, on_progress=on_progress
+        )
+        results = verify_directories(directories, options)
     if print_results(results, as_json=json):
         raise typer.Exit(EXIT_FOUND)
 

@@ -21,7 +21,7 @@ from ottla.cli.logs.item import (
 )
 from ottla.cli.logs.offset_index_check import check_offset_index, read_offset_index
 from ottla.cli.logs.picture import SegmentPicture
-from ottla.cli.logs.record_check import check_records
+from ottla.cli.logs.record_check import are_records_right, check_records
 from ottla.cli.logs.snapshot_check import read_snapshot
 from ottla.cli.logs.source import ByteSource
 from ottla.cli.logs.time_index_check import check_time_index, read_time_index
@@ -46,9 +46,17 @@ class Findings:
 
 
 def dump_segment(
-    source: ByteSource, file: str, name: FileName, *, with_records: bool
+    source: ByteSource,
+    file: str,
+    name: FileName,
+    *,
+    with_records: bool,
+    yields_records: bool = True,
 ) -> Iterator[Item]:
-    """Yield the items of a `.log` file; `with_records` reads the records too."""
+    """Yield the items of a `.log` file; `with_records` reads the records too.
+
+    Without `yields_records` they are only checked, which is much quicker.
+    """
     findings, summary = Findings(), Summary(file)
     yield FileItem(file, str(FileKind.SEGMENT), source.size_bytes)
     if not name.is_well_formed:
@@ -60,9 +68,10 @@ def dump_segment(
         is_intact = check.check(position, header, data)
         summary.add_batch(header)
         yield BatchItem(file, position, header, is_intact)
-        if with_records and is_intact:
+        if with_records and is_intact and (yields_records or not are_records_right(header, data)):
             records = check_records(file, position, header, data, findings.report)
-            yield from (RecordItem(file, record, header.is_control) for record in records)
+            if yields_records:
+                yield from (RecordItem(file, record, header.is_control) for record in records)
         yield from findings.drain()
     yield from findings.drain()
     summary.finding_count = findings.count

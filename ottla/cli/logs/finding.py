@@ -35,6 +35,10 @@ class Damage(StrEnum):
     BAD_LINE = "bad_line"
     DUPLICATE_LINE = "duplicate_line"
     WRONG_CHECKPOINT = "wrong_checkpoint"
+    MISSING_OFFSETS = "missing_offsets"
+    MISSING_DIRECTORY = "missing_directory"
+    OLD_INDEX_SHAPE = "old_index_shape"
+    REPLICAS_DIFFER = "replicas_differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,28 +1,59 @@
 """Checks that span the files of one partition. Decision: no I/O."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from kafkawire.records import BatchHeader
 from ottla.cli.logs.finding import Damage, Finding, Report
 
 
+class Gap(NamedTuple):
+    """Offsets from `first` up to `end` (exclusive) that no batch holds, before `position`."""
+
+    first: int
+    end: int
+    position: int
+
+
+class EpochRun(NamedTuple):
+    """Batches of one leader epoch side by side: their offsets, `end` exclusive."""
+
+    epoch: int
+    base_offset: int
+    end: int
+
+
 @dataclass(slots=True)
 class SegmentExtent:
-    """What a segment covers: offsets, and where leader epochs begin in it."""
+    """What a segment covers: offsets, where some are missing, where leader epochs begin."""
 
     file: str
     base_offset: int
     next_offset: int
-    epoch_starts: list[tuple[int, int]] = field(default_factory=list)
+    epoch_runs: list[EpochRun] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    is_compacted: bool = False
+    """Whether a batch holds fewer records than offsets, which only a cleaner leaves."""
+    is_damaged: bool = False
+    """Whether batches could not be read, so that what is missing is told elsewhere."""
+    first_offset: int | None = None
 
-    def add(self, header: BatchHeader) -> None:
+    def add(self, position: int, header: BatchHeader) -> None:
         """Take the next batch of the file into account."""
+        if self.first_offset is None:
+            self.first_offset = header.base_offset
+        elif header.base_offset > self.next_offset:
+            self.gaps.append(Gap(self.next_offset, header.base_offset, position))
+        runs = self.epoch_runs
+        base_offset = header.base_offset
+        if runs and runs[-1].epoch == header.leader_epoch:
+            base_offset = runs.pop().base_offset
+        runs.append(EpochRun(header.leader_epoch, base_offset, header.next_offset))
+        self.is_compacted |= header.record_count <= header.last_offset_delta
         self.next_offset = max(self.next_offset, header.next_offset)
-        if not self.epoch_starts or self.epoch_starts[-1][0] != header.leader_epoch:
-            self.epoch_starts.append((header.leader_epoch, header.base_offset))
 
 
 def check_order(segments: Sequence[SegmentExtent], report: Report) -> None:
@@ -44,34 +75,65 @@ def check_order(segments: Sequence[SegmentExtent], report: Report) -> None:
             )
 
 
+def check_gaps(
+    segments: Sequence[SegmentExtent], cleaner_point: int | None, report: Report
+) -> None:
+    """Report offsets that are missing where no cleaner has been.
+
+    Without a `cleaner_point` a log that shows traces of a cleaner is taken to be cleaned as a
+    whole: its policy may have changed since.
+    """
+    if any(segment.is_damaged for segment in segments):
+        return
+    if cleaner_point is None and any(segment.is_compacted for segment in segments):
+        return
+    for previous, segment in pairwise([None, *segments]):
+        assert segment is not None, "pairs begin with the first segment"
+        gaps = list(segment.gaps)
+        if previous is not None and segment.first_offset is not None:
+            gaps.insert(0, Gap(previous.next_offset, segment.first_offset, 0))
+        for gap in gaps:
+            if gap.first < gap.end and gap.end > (cleaner_point or 0):
+                text = (
+                    f"the offsets {gap.first}..{gap.end - 1} are missing, and nothing was cleaned "
+                    f"from {cleaner_point or 0} on"
+                )
+                report(
+                    Finding(
+                        damage=Damage.MISSING_OFFSETS,
+                        file=segment.file,
+                        position=gap.position,
+                        offset=gap.first,
+                        text=text,
+                    )
+                )
+
+
 def check_epochs(
     segments: Sequence[SegmentExtent],
     checkpoint: Sequence[tuple[int, int]],
     file: str,
     report: Report,
 ) -> None:
-    """Report batches whose leader epoch is not the one that the checkpoint gives their offset.
+    """Report entries of the checkpoint that batches contradict, each of them once.
 
-    The checkpoint begins at the log start offset, so batches before its first entry say nothing.
+    All batches from an entry's offset up to the next entry's have its epoch. What lies before the
+    first entry, where the log starts, is not the checkpoint's business.
     """
     starts = [start for _epoch, start in checkpoint]
+    reported: set[int] = set()
     for segment in segments:
-        for epoch, offset in segment.epoch_starts:
-            slot = bisect_right(starts, offset) - 1
-            if slot >= 0 and checkpoint[slot][0] != epoch:
+        for epoch, offset, end in segment.epoch_runs:
+            first = max(bisect_right(starts, offset) - 1, 0)
+            for slot in range(first, bisect_left(starts, end)):
+                if checkpoint[slot][0] == epoch or slot in reported:
+                    continue
+                reported.add(slot)
                 text = (
-                    f"epoch {checkpoint[slot][0]} from offset {starts[slot]} on, but a batch in "
-                    f"{segment.file} has epoch {epoch}"
+                    f"epoch {checkpoint[slot][0]} from offset {starts[slot]} on, but the batches "
+                    f"{offset}..{end - 1} in {segment.file} have epoch {epoch}"
                 )
-                report(
-                    Finding(
-                        damage=Damage.WRONG_CHECKPOINT,
-                        file=file,
-                        position=slot + 3,
-                        offset=offset,
-                        text=text,
-                    )
-                )
+                report(_wrong(file, max(offset, starts[slot]), text, position=slot + 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +143,36 @@ class Checkpoints:
     log_start_offset: int | None = None
     recovery_point: int | None = None
     high_watermark: int | None = None
+    cleaner_point: int | None = None
 
 
 def check_checkpoints(
-    checkpoints: Checkpoints, log_end_offset: int, files: Mapping[str, str], report: Report
+    checkpoints: Checkpoints,
+    segments: Sequence[SegmentExtent],
+    files: Mapping[str, str],
+    report: Report,
 ) -> None:
-    """Report checkpoints that contradict each other or the log: start <= ... <= end."""
+    """Report checkpoints that contradict each other or the log.
+
+    Log start <= high watermark <= end; recovery point <= end; cleaner point <= active segment.
+    """
+    log_end_offset, active = segments[-1].next_offset, segments[-1].base_offset
     limits = {
-        "log_start_offset": checkpoints.log_start_offset,
-        "recovery_point": checkpoints.recovery_point,
-        "high_watermark": checkpoints.high_watermark,
+        "log_start_offset": (checkpoints.log_start_offset, log_end_offset, "the log's end"),
+        "recovery_point": (checkpoints.recovery_point, log_end_offset, "the log's end"),
+        "high_watermark": (checkpoints.high_watermark, log_end_offset, "the log's end"),
+        "cleaner_point": (checkpoints.cleaner_point, active, "the active segment's begin"),
     }
-    for name, offset in limits.items():
-        if offset is not None and offset > log_end_offset:
-            text = f"{offset} lies behind the log's end {log_end_offset}"
-            report(_wrong(files[name], offset, text))
+    for name, (offset, limit, what) in limits.items():
+        if offset is not None and offset > limit:
+            report(_wrong(files[name], offset, f"{offset} lies behind {what} {limit}"))
     start, watermark = checkpoints.log_start_offset, checkpoints.high_watermark
     if start is not None and watermark is not None and watermark < start:
         text = f"the high watermark {watermark} lies before the log's start {start}"
         report(_wrong(files["high_watermark"], watermark, text))
 
 
-def _wrong(file: str, offset: int, text: str) -> Finding:
-    return Finding(damage=Damage.WRONG_CHECKPOINT, file=file, position=0, offset=offset, text=text)
+def _wrong(file: str, offset: int, text: str, position: int = 0) -> Finding:
+    return Finding(
+        damage=Damage.WRONG_CHECKPOINT, file=file, position=position, offset=offset, text=text
+    )

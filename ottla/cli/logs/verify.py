@@ -4,73 +4,56 @@ Checkpoints are read first, then the indexes of a segment, then the segment: a b
 meanwhile makes what is read later longer, never shorter.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kafkawire.ids import TopicPartition
 from ottla.cli.logs.checkpoint_check import read_epoch_checkpoint, read_offset_checkpoint
-from ottla.cli.logs.dump import dump_index, dump_segment
-from ottla.cli.logs.dump_files import dump_file, is_active
+from ottla.cli.logs.dump import dump_index, dump_segment, dump_snapshot
+from ottla.cli.logs.dump_files import is_active
 from ottla.cli.logs.file_name import parse_file_name
 from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.finding import Damage, Finding
-from ottla.cli.logs.item import BatchItem, FindingItem, Item, Summary
+from ottla.cli.logs.item import BatchItem, FindingItem
 from ottla.cli.logs.partition_check import (
     Checkpoints,
     SegmentExtent,
     check_checkpoints,
     check_epochs,
+    check_gaps,
     check_order,
 )
+from ottla.cli.logs.partition_result import TAILS, PartitionResult
 from ottla.cli.logs.picture import SegmentPicture
+from ottla.cli.logs.replica_check import ReplicaBatches, check_replicas
+
+__all__ = ["PartitionResult", "VerifyOptions", "verify_directories", "verify_directory"]
 
 DELETED_SUFFIX: Final = "-delete"
 INDEX_SUFFIXES: Final = (".index", ".timeindex")
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+HIGH_WATERMARK: Final = "high_watermark"
 CHECKPOINT_FILES: Final = {
     "log_start_offset": "log-start-offset-checkpoint",
     "recovery_point": "recovery-point-offset-checkpoint",
-    "high_watermark": "replication-offset-checkpoint",
+    HIGH_WATERMARK: "replication-offset-checkpoint",
+    "cleaner_point": "cleaner-offset-checkpoint",
 }
 
+Progress = Callable[[int], None]
+"""Told how many bytes of segments have been checked since it was told last."""
 
-@dataclass(slots=True)
-class PartitionResult:
-    """What was found in one partition's directory."""
 
-    directory: Path
-    segment_count: int = 0
-    batch_count: int = 0
-    record_count: int = 0
-    first_offset: int | None = None
-    log_end_offset: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    notes: list[Finding] = field(default_factory=list)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """How thoroughly to look."""
 
-    @property
-    def name(self) -> str:
-        return self.directory.name
-
-    def report(self, finding: Finding) -> None:
-        self.findings.append(finding)
-
-    def note(self, item: Item) -> None:
-        """Take over what a file's dump found and counted."""
-        if isinstance(item, FindingItem):
-            self.report(item.finding)
-        elif isinstance(item, Summary):
-            self.batch_count += item.counts.get("batch", 0)
-            self.record_count += item.counts.get("record", 0)
-            if self.first_offset is None:
-                self.first_offset = item.first_offset
-
-    def forgive_tail(self, last_segment: str) -> None:
-        """Make notes of the findings about the unfinished end of `last_segment`."""
-        tails = (Damage.TORN_TAIL, Damage.ZERO_TAIL)
-        self.notes += [f for f in self.findings if f.file == last_segment and f.damage in tails]
-        self.findings = [finding for finding in self.findings if finding not in self.notes]
+    with_records: bool = False
+    strict_indexes: bool = False
+    """Whether index entries of the shape that Kafka up to 3.9.0 wrote are findings."""
+    on_progress: Progress = lambda _size_bytes: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,24 +63,62 @@ class LogDirectoryCheckpoints:
     offsets: Mapping[str, Mapping[TopicPartition, int]]
     files: Mapping[str, str]
     findings: list[Finding]
+    notes: list[Finding]
 
     def of(self, partition: TopicPartition | None) -> Checkpoints:
         if partition is None:
             return Checkpoints()
         return Checkpoints(**{name: rows.get(partition) for name, rows in self.offsets.items()})
 
+    def check_directories(self, present: set[TopicPartition]) -> None:
+        """Report partitions that have no directory; in the high watermarks they pass."""
+        for name, rows in self.offsets.items():
+            for partition in rows.keys() - present:
+                text = f"there is no directory of {partition}; the next start drops the entry"
+                finding = Finding(
+                    damage=Damage.MISSING_DIRECTORY, file=self.files[name], position=0, text=text
+                )
+                # They are written every few seconds only, also when a partition is deleted.
+                (self.notes if name == HIGH_WATERMARK else self.findings).append(finding)
+
+
+def verify_directories(
+    directories: Iterable[Path], options: VerifyOptions = VerifyOptions()
+) -> list[PartitionResult]:
+    """Return a result per partition of all directories, whose replicas are compared."""
+    directories = list(directories)
+    names = [path.name for each in directories for path in partition_directories(each)]
+    shared = {name for name in names if names.count(name) > 1}
+    results = [
+        result for each in directories for result in _verify_directory(each, options, shared)
+    ]
+    for name in sorted(shared):
+        compare_replicas([result for result in results if result.name == name])
+    return [result.without_batches() for result in results]
+
 
 def verify_directory(directory: Path, *, with_records: bool) -> list[PartitionResult]:
     """Return a result per partition; what is wrong with the checkpoints is a result of its own."""
+    return verify_directories([directory], VerifyOptions(with_records=with_records))
+
+
+def _verify_directory(
+    directory: Path, options: VerifyOptions, shared: set[str]
+) -> list[PartitionResult]:
     partitions = partition_directories(directory)
-    log_directory = directory.parent if partitions == [directory] else directory
+    is_single = partitions == [directory]
+    log_directory = directory.parent if is_single else directory
     checkpoints = read_checkpoints(log_directory)
+    if not is_single:
+        checkpoints.check_directories(_present(directory))
     results = [
-        verify_partition(partition, checkpoints, with_records=with_records)
-        for partition in partitions
+        verify_partition(path, checkpoints, options, is_compared=path.name in shared)
+        for path in partitions
     ]
-    if checkpoints.findings:
-        results.append(PartitionResult(log_directory, findings=checkpoints.findings))
+    if checkpoints.findings or checkpoints.notes:
+        results.append(
+            PartitionResult(log_directory, findings=checkpoints.findings, notes=checkpoints.notes)
+        )
     return results
 
 
@@ -112,6 +133,16 @@ def partition_directories(directory: Path) -> list[Path]:
     )
 
 
+def segment_bytes(directories: Iterable[Path]) -> int:
+    """Return how much there is to check."""
+    return sum(
+        file.stat().st_size
+        for directory in directories
+        for path in partition_directories(directory)
+        for file in path.glob("*.log")
+    )
+
+
 def read_checkpoints(log_directory: Path) -> LogDirectoryCheckpoints:
     """Return the offset checkpoints in `log_directory`, those that are there."""
     findings: list[Finding] = []
@@ -121,67 +152,115 @@ def read_checkpoints(log_directory: Path) -> LogDirectoryCheckpoints:
         for name, path in paths.items()
         if path.exists()
     }
-    return LogDirectoryCheckpoints(
-        offsets, {name: str(path) for name, path in paths.items()}, findings
-    )
+    files = {name: str(path) for name, path in paths.items()}
+    return LogDirectoryCheckpoints(offsets, files, findings, [])
 
 
 def verify_partition(
-    directory: Path, checkpoints: LogDirectoryCheckpoints, *, with_records: bool
+    directory: Path,
+    checkpoints: LogDirectoryCheckpoints,
+    options: VerifyOptions = VerifyOptions(),
+    *,
+    is_compared: bool = False,
 ) -> PartitionResult:
     """Return all that is inconsistent in one partition's directory.
 
     A torn tail beyond the recovery point is what a crash leaves and recovery cuts: a note.
     """
-    result = PartitionResult(directory)
+    partition = _partition_of(directory.name)
+    result = PartitionResult(directory, partition, checkpoints=checkpoints.of(partition))
+    if is_compared:
+        result.batches = ReplicaBatches(str(directory))
     segments = sorted(directory.glob("*.log"))
-    extents = [_verify_segment(path, result, with_records=with_records) for path in segments]
+    extents = [_verify_segment(path, result, options) for path in segments]
+    for path in sorted(directory.glob("*.snapshot")):
+        _verify_snapshot(path, result)
     result.segment_count = len(extents)
     result.log_end_offset = extents[-1].next_offset
+    result.is_compacted = any(extent.is_compacted for extent in extents)
     check_order(extents, result.report)
+    check_gaps(extents, result.checkpoints.cleaner_point, result.report)
     epoch_file = directory / EPOCH_CHECKPOINT
     if epoch_file.exists():
         epochs = read_epoch_checkpoint(_text(epoch_file), str(epoch_file), result.report)
         check_epochs(extents, epochs, str(epoch_file), result.report)
-    for path in sorted(directory.glob("*.snapshot")):
-        if (items := dump_file(path, with_records=False)) is not None:
-            for item in items:
-                result.note(item)
-    own = checkpoints.of(_partition_of(directory.name))
-    check_checkpoints(own, result.log_end_offset, checkpoints.files, result.report)
-    if (own.recovery_point or 0) <= result.log_end_offset:
+    check_checkpoints(result.checkpoints, extents, checkpoints.files, result.report)
+    if (result.checkpoints.recovery_point or 0) <= result.log_end_offset:
         result.forgive_tail(str(segments[-1]))
     return result
 
 
-def _verify_segment(path: Path, result: PartitionResult, *, with_records: bool) -> SegmentExtent:
+def compare_replicas(results: Sequence[PartitionResult]) -> None:
+    """Report, with each replica but the first, where it differs from the one before."""
+    ends = [
+        result.log_end_offset
+        if result.checkpoints.high_watermark is None
+        else result.checkpoints.high_watermark
+        for result in results
+    ]
+    starts = [
+        max(
+            result.first_offset or 0,
+            result.checkpoints.log_start_offset or 0,
+            result.checkpoints.cleaner_point or 0,
+            # Cleaned, and nobody knows up to where: nothing can be compared.
+            result.log_end_offset
+            if result.is_compacted and result.checkpoints.cleaner_point is None
+            else 0,
+        )
+        for result in results
+    ]
+    batches = [result.batches for result in results if result.batches is not None]
+    by_file = {each.file: result for each, result in zip(batches, results, strict=True)}
+    check_replicas(
+        batches, max(starts), min(ends), lambda finding: by_file[finding.file].report(finding)
+    )
+
+
+def _verify_segment(path: Path, result: PartitionResult, options: VerifyOptions) -> SegmentExtent:
     may_grow = is_active(path)
     indexes = {suffix: _read_index(path.with_suffix(suffix), result) for suffix in INDEX_SUFFIXES}
-    extent, picture = _walk_segment(path, result, with_records=with_records)
+    extent, picture = _walk_segment(path, result, options)
     for suffix, data in indexes.items():
         file = path.with_suffix(suffix)
         name = parse_file_name(file.name)
         if name is not None and data is not None:
             for item in dump_index(data, str(file), name, picture, is_active=may_grow):
-                result.note(item)
+                result.note(item, strict_indexes=options.strict_indexes)
     return extent
 
 
 def _walk_segment(
-    path: Path, result: PartitionResult, *, with_records: bool
+    path: Path, result: PartitionResult, options: VerifyOptions
 ) -> tuple[SegmentExtent, SegmentPicture]:
     name = parse_file_name(path.name)
     assert name is not None, "the glob matches segments only"
     base_offset = name.base_offset or 0
     extent, picture = SegmentExtent(str(path), base_offset, base_offset), SegmentPicture()
     with FileSource(path) as source:
-        for item in dump_segment(source, str(path), name, with_records=with_records):
+        items = dump_segment(
+            source, str(path), name, with_records=options.with_records, yields_records=False
+        )
+        for item in items:
             result.note(item)
-            if isinstance(item, BatchItem):
+            if isinstance(item, FindingItem):
+                extent.is_damaged |= item.finding.damage not in TAILS
+            elif isinstance(item, BatchItem):
                 if item.is_intact:
-                    extent.add(item.header)
+                    extent.add(item.position, item.header)
                 picture.add(item.position, item.header)
+                if result.batches is not None:
+                    result.batches.add(item.header)
+                options.on_progress(item.header.size_bytes)
     return extent, picture
+
+
+def _verify_snapshot(path: Path, result: PartitionResult) -> None:
+    name = parse_file_name(path.name)
+    if name is not None:
+        for item in dump_snapshot(path.read_bytes(), str(path), name):
+            if isinstance(item, FindingItem):
+                result.report(item.finding)
 
 
 def _read_index(path: Path, result: PartitionResult) -> bytes | None:
@@ -190,6 +269,12 @@ def _read_index(path: Path, result: PartitionResult) -> bytes | None:
     text = "the segment has no such index; a broker rebuilds it when it starts"
     result.report(Finding(damage=Damage.MISSING_FILE, file=str(path), position=0, text=text))
     return None
+
+
+def _present(log_directory: Path) -> set[TopicPartition]:
+    """The partitions that have a directory, also one without any segment yet."""
+    names = (path.name for path in log_directory.iterdir() if path.is_dir())
+    return {partition for name in names if (partition := _partition_of(name)) is not None}
 
 
 def _partition_of(directory_name: str) -> TopicPartition | None:

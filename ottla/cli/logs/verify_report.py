@@ -49,6 +49,7 @@ def _to_json(result: PartitionResult) -> JsonValue:
         "records": result.record_count,
         "first_offset": result.first_offset,
         "log_end_offset": result.log_end_offset,
+        "index_shapes": dict(result.index_shapes),
         "findings": [FindingItem(finding).to_json() for finding in result.findings],
         "notes": [FindingItem(finding).to_json() for finding in result.notes],
     }

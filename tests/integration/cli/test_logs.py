@@ -1,19 +1,23 @@
 """`ottla logs` on files: what it prints, what it finds, how it ends."""
 
 import json
+import shutil
 import struct
 from pathlib import Path
 
 import pytest
 
+from kafkawire.records import BATCH_HEADER_BYTES
 from ottla.cli.logs.finding import Damage
-from ottla.cli.logs.verify import PartitionResult, verify_directory
+from ottla.cli.logs.offset_index_check import PER_APPEND, PER_BATCH
+from ottla.cli.logs.verify import PartitionResult, verify_directories, verify_directory
 from tests.integration.cli.conftest import RunOttla
 from tests.unit.cli.logs.partition_bytes import (
     FIRST_TIMESTAMP_MS,
     RECORDS_PER_BATCH,
     build_batch,
     positions_of,
+    seal,
 )
 
 BATCHES_PER_SEGMENT = 4
@@ -180,7 +184,12 @@ def test_segments_that_overlap_are_named(log_directory: Path) -> None:
     batch = build_batch(30, timestamp_ms=newest_ms(7) - RECORDS_PER_BATCH, leader_epoch=1)
     with segment(log_directory, 1).open("ab") as file:
         file.write(batch)
-    assert verify(log_directory) == [Damage.OVERLAPPING_OFFSETS]
+    # It leaves a hole before it, too, and is of an epoch that had ended.
+    assert verify(log_directory) == [
+        Damage.OVERLAPPING_OFFSETS,
+        Damage.MISSING_OFFSETS,
+        Damage.WRONG_CHECKPOINT,
+    ]
 
 
 def test_a_torn_tail_is_a_finding_unless_it_is_the_end_of_the_log(log_directory: Path) -> None:
@@ -274,4 +283,148 @@ def test_a_checkpoint_that_cannot_be_read_is_named_once(log_directory: Path) -> 
 
 def test_partitions_that_are_being_deleted_are_not_verified(log_directory: Path) -> None:
     (log_directory / "orders-0").rename(log_directory / f"orders-0.{'0' * 32}-delete")
+    for path in log_directory.glob("*-checkpoint"):
+        path.write_text("0\n0\n")
     assert verify_directory(log_directory, with_records=False) == []
+
+
+def test_a_checkpoint_of_a_partition_that_is_not_there_is_named(log_directory: Path) -> None:
+    for name in ("recovery-point", "log-start", "cleaner"):
+        path = log_directory / f"{name}-offset-checkpoint"
+        before = path.read_text() if path.exists() else None
+        path.write_text("0\n1\ngone 3 7\n")
+        assert verify(log_directory) == [Damage.MISSING_DIRECTORY], name
+        path.unlink() if before is None else path.write_text(before)
+    # High watermarks are written now and then: what was just deleted may be in there.
+    (log_directory / "replication-offset-checkpoint").write_text("0\n1\ngone 3 7\n")
+    results = verify_directory(log_directory, with_records=False)
+    assert damages(results) == []
+    assert [note.damage for each in results for note in each.notes] == [Damage.MISSING_DIRECTORY]
+
+
+def test_a_cleaner_point_behind_the_active_segment_is_named(log_directory: Path) -> None:
+    active = (SEGMENT_COUNT - 1) * RECORDS_PER_SEGMENT
+    checkpoint(log_directory, "cleaner-offset-checkpoint", active)
+    assert verify(log_directory) == []
+    checkpoint(log_directory, "cleaner-offset-checkpoint", active + 1)
+    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+
+
+def drop_first_batch(log_directory: Path, number: int) -> None:
+    """Make a segment as if its first batch had never been written."""
+    write_segment(log_directory / "orders-0", number)
+    path = segment(log_directory, number)
+    size = len(build_batch(0))
+    path.write_bytes(path.read_bytes()[size:])
+    for suffix in (".index", ".timeindex"):
+        path.with_suffix(suffix).unlink()
+
+
+def test_missing_offsets_are_named_unless_a_cleaner_has_been_there(log_directory: Path) -> None:
+    drop_first_batch(log_directory, 1)
+    no_indexes = [Damage.MISSING_FILE] * 2
+    assert verify(log_directory) == [*no_indexes, Damage.MISSING_OFFSETS]
+    checkpoint(log_directory, "cleaner-offset-checkpoint", RECORDS_PER_SEGMENT)
+    assert verify(log_directory) == [*no_indexes, Damage.MISSING_OFFSETS]
+    checkpoint(log_directory, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
+    assert verify(log_directory) == no_indexes
+
+
+def test_an_epoch_that_begins_within_a_batch_is_named(log_directory: Path) -> None:
+    path = log_directory / "orders-0" / "leader-epoch-checkpoint"
+    path.write_text("0\n3\n0 0\n1 11\n2 24\n")
+    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+    path.write_text("0\n3\n0 0\n1 13\n2 24\n")
+    assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
+    # The log starts within a batch: what its first part was written under does not matter.
+    path.write_text("0\n2\n1 13\n2 24\n")
+    assert verify(log_directory) == []
+
+
+def test_an_index_of_an_old_follower_passes_unless_it_must_not(
+    run_ottla: RunOttla, log_directory: Path
+) -> None:
+    path = segment(log_directory, 0, ".index")
+    _offset, position = struct.unpack(">ii", path.read_bytes()[:8])
+    # One entry for two batches: the position of the first, the last offset of the second.
+    path.write_bytes(struct.pack(">ii", 3 * RECORDS_PER_BATCH - 1, position))
+    verified = run_ottla("logs", "verify", "--json", log_directory)
+    assert verified.returncode == 0
+    shapes = json.loads(verified.stdout)[0]["index_shapes"]
+    assert shapes == {PER_BATCH: 2, PER_APPEND: 1}
+    strictly = run_ottla("logs", "verify", "--strict-indexes", log_directory)
+    assert strictly.returncode == 3
+    assert "old_index_shape" in strictly.stdout
+
+
+@pytest.fixture
+def second(log_directory: Path) -> Path:
+    """A replica of the partition on another broker."""
+    copy = log_directory.with_name("other")
+    shutil.copytree(log_directory, copy)
+    return copy
+
+
+def compare(*directories: Path) -> list[Damage]:
+    return damages(verify_directories(directories))
+
+
+def test_equal_replicas_are_found_equal(log_directory: Path, second: Path) -> None:
+    assert compare(log_directory, second) == []
+    # One is behind, and not all is committed.
+    segment(second, 2).unlink()
+    for suffix in (".index", ".timeindex"):
+        segment(second, 2, suffix).unlink()
+    for name in ("recovery-point", "replication"):
+        checkpoint(second, f"{name}-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
+    assert compare(log_directory, second) == []
+
+
+def replace_batch(directory: Path, number: int, timestamp_ms: int) -> None:
+    """Write another batch, consistent in itself, in place of the first one of a segment."""
+    path = segment(directory, number)
+    base_offset = number * RECORDS_PER_SEGMENT
+    other = build_batch(base_offset, timestamp_ms=timestamp_ms, leader_epoch=number)
+    path.write_bytes(bytes(other) + path.read_bytes()[len(other) :])
+
+
+def test_replicas_that_differ_are_named_up_to_what_is_committed(
+    log_directory: Path, second: Path
+) -> None:
+    replace_batch(second, 1, timestamp_ms=FIRST_TIMESTAMP_MS + 1)
+    assert compare(log_directory, second) == [Damage.REPLICAS_DIFFER]
+    assert compare(second, log_directory) == [Damage.REPLICAS_DIFFER]
+    for name in ("recovery-point", "replication"):
+        checkpoint(second, f"{name}-offset-checkpoint", RECORDS_PER_SEGMENT)
+    assert compare(log_directory, second) == []
+
+
+def test_replicas_may_be_cleaned_differently(log_directory: Path, second: Path) -> None:
+    drop_first_batch(second, 1)
+    no_indexes = [Damage.MISSING_FILE] * 2
+    assert compare(log_directory, second) == [
+        *no_indexes,
+        Damage.MISSING_OFFSETS,
+        Damage.REPLICAS_DIFFER,
+    ]
+    checkpoint(second, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
+    assert compare(log_directory, second) == no_indexes
+
+
+def test_a_replica_that_lacks_committed_batches_is_named(log_directory: Path, second: Path) -> None:
+    path = segment(second, 2)
+    path.write_bytes(path.read_bytes()[: -len(build_batch(0))])
+    assert Damage.REPLICAS_DIFFER in compare(log_directory, second)
+    assert Damage.REPLICAS_DIFFER in compare(second, log_directory)
+
+
+def test_damage_within_records_is_found_by_looking_deep(log_directory: Path) -> None:
+    """A batch whose checksum is right, but whose records are none."""
+    path = segment(log_directory, 2)
+    data = bytearray(path.read_bytes())
+    size = len(build_batch(0))
+    last = data[-size:]
+    last[BATCH_HEADER_BYTES] = 2
+    path.write_bytes(bytes(data[:-size]) + bytes(seal(last)))
+    assert damages(verify_directory(log_directory, with_records=False)) == []
+    assert verify(log_directory) == [Damage.BAD_RECORDS]

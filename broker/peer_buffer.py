@@ -1,8 +1,8 @@
 """Where the one answer that is awaited from another broker arrives (decision).
 
 The bytes are received in place and never copied but for a first part: that of an answer larger
-than the buffer, whose size is known only when it has begun. Invariant: what was
-returned stays as it is until `reset`.
+than the buffer, whose size is known only when it has begun. Invariant: what was returned stays as
+it is until `reset`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkawire.errors import DecodeError
 SIZE: Final = Struct(">i")
 KIB: Final = 1024
 INITIAL_BYTES: Final = 64 * KIB
-# What stays allocated between answers: enough for a fetch of a few partitions.
+# What stays allocated after small answers; after large ones more of them are to be expected.
 MAX_KEPT_BYTES: Final = 1024 * KIB
 
 
@@ -59,8 +59,9 @@ class PeerBuffer:
 
     def reset(self) -> None:
         """Make room for the next answer; what was returned is not valid any more."""
+        was_small = self._filled_bytes <= MAX_KEPT_BYTES
         self._filled_bytes, self._whole_bytes = 0, None
-        if len(self._view) > MAX_KEPT_BYTES:
+        if was_small and len(self._view) > MAX_KEPT_BYTES:
             self._view = memoryview(bytearray(INITIAL_BYTES))
 
     def _make_room(self, size_bytes: int) -> None:

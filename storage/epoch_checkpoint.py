@@ -26,6 +26,10 @@ class EpochCheckpoint:
         # The owner of a log may store the epochs, and another thread that flushes it.
         self._lock = Lock()
 
+    def holds_more_than(self, epochs: LeaderEpochs) -> bool:
+        """Whether the file tells of leaderships that are not in the log any more."""
+        return not set(self._stored) <= set(epochs.entries)
+
     def store(self, directory: Path, epochs: LeaderEpochs) -> None:
         """Bring the file up to date; durable when this returns."""
         with self._lock:

@@ -210,7 +210,7 @@ class Log:
         # Not `_io`, which costs as much as all of this (benchmarks/micro/test_log_append.py).
         try:
             if leader_epoch != self.leader_epochs.latest:
-                self._assign_epoch(leader_epoch, base_offset)
+                self.leader_epochs.assign(leader_epoch, base_offset)
             local.append(batch, base_offset, last_offset, timestamp_ms, now_ms)
         except OSError as error:
             raise self.health.fail(error) from error
@@ -250,7 +250,7 @@ class Log:
             for header in headers:
                 if header.leader_epoch > self.leader_epochs.latest:
                     epoch = LeaderEpoch(header.leader_epoch)
-                    self._assign_epoch(epoch, Offset(header.base_offset))
+                    self.leader_epochs.assign(epoch, Offset(header.base_offset))
             size = sum(header.size_bytes for header in headers)
             self._local.append_all(data[:size], headers, now_ms)
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
@@ -296,12 +296,25 @@ class Log:
 
     def assign_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that a leadership begins at `start_offset`, even if it writes nothing; durable."""
-        with self._io():
-            self._assign_epoch(leader_epoch, start_offset)
-
-    def _assign_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         if self.leader_epochs.assign(leader_epoch, start_offset):
-            self._epoch_checkpoint.store(self.directory, self.leader_epochs)
+            with self._io():
+                self._store_epochs()
+
+    def _store_epochs(self) -> None:
+        """Write down what batches below the recovery point tell, before it is raised.
+
+        Those above tell it again after a crash, so no append waits for this.
+        """
+        self._epoch_checkpoint.store(self.directory, self.leader_epochs)
+
+    def _unstore_epochs(self) -> None:
+        """Take back what a truncation has made untrue, before anything else is appended.
+
+        What comes next may be of an older leadership, which would not show after a crash.
+        """
+        if self._epoch_checkpoint.holds_more_than(self.leader_epochs):
+            with self._io():
+                self._store_epochs()
 
     def end_offset_for(self, leader_epoch: int) -> tuple[LeaderEpoch, Offset]:
         """Return the largest known epoch up to `leader_epoch` and its end (see `LeaderEpochs`)."""
@@ -319,9 +332,9 @@ class Log:
                 self._local.truncate_to(offset)
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
             log.info("log.truncated", partition=str(self.topic_partition), offset=offset)
-        # In any case: a leadership may have begun at the end without writing anything. The file
-        # follows with the next flush; after a crash, loading drops the stale entries again.
+        # In any case: a leadership may have begun at the end without writing anything.
         self.leader_epochs.truncate_from_end(self.log_end_offset)
+        self._unstore_epochs()
         return has_effect
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -330,6 +343,7 @@ class Log:
             self._local.restart_at(offset)
         self.log_start_offset = offset
         self.leader_epochs.clear()
+        self._unstore_epochs()
         log.info("log.restarted", partition=str(self.topic_partition), offset=offset)
 
     def advance_log_start(self, offset: Offset) -> bool:
@@ -384,8 +398,8 @@ class Log:
             LogDirOfflineError: the disk failed; nothing is known about what is on it.
         """
         with self._io():
+            self._store_epochs()
             self._local.sync()
-            self._epoch_checkpoint.store(self.directory, self.leader_epochs)
 
     def flush_if_due(self, now_ms: int) -> None:
         """Flush if `flush.ms` have passed since the last flush; any thread may call this."""
@@ -402,6 +416,7 @@ class Log:
         """
         if self._local.has_closed_since_sync:
             with self._io():
+                self._store_epochs()
                 self._local.sync(closed_only=True)
 
     def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:

@@ -115,15 +115,17 @@ def test_a_disk_that_fails_takes_the_log_dir_offline_once(log: Log, call: str) -
     assert [each["event"] for each in captured] == ["log_dir.offline"]
 
 
-def test_a_failing_epoch_checkpoint_refuses_the_append(log: Log) -> None:
+def test_a_failing_epoch_checkpoint_fails_the_flush(log: Log) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", fail)
+        append(log, epoch=1)
+        recovery_point = log.recovery_point
         with pytest.raises(LogDirOfflineError):
-            append(log, epoch=1)
-    assert log.log_end_offset == 5
+            log.flush()
+    assert log.recovery_point == recovery_point < log.log_end_offset
 
 
 class Killed(BaseException):
@@ -196,7 +198,8 @@ def test_a_flush_syncs_files_then_the_directory(tmp_path: Path) -> None:
         log.flush()
         log.flush()
     base = f"{0:020d}"
-    assert synced == [f"{base}.log", f"{base}.index", f"{base}.timeindex", "orders-0"]
+    epochs = ["leader-epoch-checkpoint.tmp", "orders-0"]
+    assert synced == [*epochs, f"{base}.log", f"{base}.index", f"{base}.timeindex", "orders-0"]
 
 
 def test_a_closed_segment_is_synced_without_being_opened_for_good(tmp_path: Path) -> None:

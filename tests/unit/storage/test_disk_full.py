@@ -103,6 +103,8 @@ def _append_with_patience(log: Log) -> tuple[int, int]:
         try:
             append(log, epoch=count // 20)
             count += 1
+            if count % 10 == 0:
+                log.flush()
         except LogDirFullError:
             refusals += 1
             assert log.log_end_offset == count
@@ -308,10 +310,10 @@ def test_what_is_deleted_goes_at_once_from_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_an_epoch_that_could_not_be_noted_down_is_noted_later(log: Log) -> None:
-    with refused("fsync", lambda number: number == 0), pytest.raises(LogDirFullError):
-        append(log, epoch=1)
-    log.health.note_space()
     append(log, epoch=1)
+    with refused("fsync", lambda number: number == 0), pytest.raises(LogDirFullError):
+        log.flush()
+    log.health.note_space()
     log.flush()
     assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n1 5\n"
     assert log.leader_epochs.latest == LeaderEpoch(1)

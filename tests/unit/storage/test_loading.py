@@ -481,3 +481,18 @@ def test_a_recovered_log_has_the_files_of_an_orderly_stop(directory: Path) -> No
     log.close()
     assert contents(crashed) == contents(directory)
     check_files(crashed, SMALL.index_interval_bytes)
+
+
+def test_after_a_crash_batches_tell_the_epochs_that_were_not_written_down(
+    directory: Path,
+) -> None:
+    """A truncation and what came after it, of an older leadership than was cut off."""
+    log = written(directory)
+    log.flush()
+    assert epoch_entries(log) == [(0, 0), (1, 50), (2, 100)]
+    log.truncate_to(Offset(50))
+    log.append_as_follower(memoryview(replicated(50, 20, epoch=0)), NOW_MS)
+    log.append_as_follower(memoryview(replicated(70, 60, epoch=3)), NOW_MS)
+    expected = epoch_entries(log)
+    assert expected == [(0, 0), (3, 70)]
+    assert epoch_entries(open_log(directory, was_clean=False)) == expected

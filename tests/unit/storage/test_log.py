@@ -526,13 +526,13 @@ def test_a_flush_that_began_before_a_truncation_does_not_raise_the_recovery_poin
     assert log.recovery_point == 14
 
 
-def test_epochs_are_on_disk_when_the_batch_is(log: Log) -> None:
+def test_epochs_are_on_disk_when_their_batches_are(log: Log) -> None:
     append(log, epoch=0)
     append(log, epoch=3)
     path = log.directory / "leader-epoch-checkpoint"
+    log.flush()
     assert path.read_text() == "0\n2\n0 0\n3 1\n"
     log.truncate_to(Offset(1))
-    log.flush()
     assert path.read_text() == "0\n1\n0 0\n"
     assert log.leader_epochs.entries == (EpochEntry(LeaderEpoch(0), Offset(0)),)
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from coordination.client import Client, ops
-from coordination.daemon import open_state
+from coordination.coordinator import open_state
 from coordination.data_dir import DataDir, snapshots_of, spent_files
 from coordination.errors import ConnectionLossError, OperationError
 from coordination.messages import OPEN_ACL

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordination import data_dir, snapshot, snapshotter, wal, wal_writer
-from coordination.daemon import open_state
+from coordination.coordinator import open_state
 from coordination.data_dir import DataDir, segments_of, snapshots_of
 from coordination.errors import CorruptDataError, DataError, DirectoryLockedError
 from coordination.messages import OPEN_ACL

@@ -19,3 +19,5 @@ class ControllerConfig:
     uses_alter_partition: bool = True
     """Leaders ask the controller to change in-sync sets: an inter-broker protocol of 2.7 or more.
     Else they write the node themselves and leave a notice."""
+    has_features: bool = True
+    """The cluster keeps finalized features in `/feature`: a protocol of 2.7 or more, too."""

@@ -13,7 +13,7 @@ from controller import events as e
 from controller.channel import Channel
 from controller.channel_task import BrokerConnection, ChannelTask
 from controller.config import ControllerConfig
-from controller.coordinator_edge import CoordinatorEdge
+from controller.coordinator_edge import CoordinatorEdge, event_of
 from controller.effects import (
     Answer,
     Connect,
@@ -31,7 +31,7 @@ from controller.event_queue import EventQueue
 from controller.plan import Planner, Result
 from controller.topics import NewTopicId
 from controller.znodes.registration import Registration
-from coordination.client import Client
+from coordination.client import Client, WatchEvent
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
@@ -54,7 +54,7 @@ class Controller:
         now_ms: Callable[[], int],
     ) -> None:
         self._planner = Planner(config, new_topic_id)
-        self._edge = CoordinatorEdge(client, self.put)
+        self._edge = CoordinatorEdge(client, self._on_watch)
         self._dial = dial
         self._now_ms = now_ms
         self._queue: EventQueue[asyncio.Future[Result]] = EventQueue()
@@ -78,6 +78,20 @@ class Controller:
         self._task = asyncio.create_task(self._run(), name="controller")
         self.put(e.Reelect())
 
+    def on_failure(self, callback: Callable[[BaseException], None]) -> None:
+        """Have `callback` told of a plan that failed: a bug, after which the node must end.
+
+        To be called after `start`.
+        """
+        assert self._task is not None, "start first"
+
+        def ended(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                callback(error)
+
+        self._task.add_done_callback(ended)
+
     def put(self, event: e.Event) -> "asyncio.Future[Result]":
         """Let `event` be processed; the future holds the answer to one that asks."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -95,15 +109,6 @@ class Controller:
         self._news.set()
         await future
 
-    async def run_to_end(self) -> None:
-        """Wait until the component has ended.
-
-        Raises:
-            Exception: a plan failed, which is a bug: the node must end its session.
-        """
-        assert self._task is not None, "start first"
-        await self._task
-
     async def stop(self) -> None:
         """Let another be controller, and end."""
         if self._task is not None:
@@ -114,6 +119,11 @@ class Controller:
         except SessionExpiredError:
             log.info("controller.session_lost")
         self._disconnect(None)
+
+    def _on_watch(self, fired: WatchEvent) -> None:
+        event = event_of(fired)
+        if event is not None:
+            self.put(event)
 
     async def _run(self) -> None:
         while True:

@@ -21,6 +21,7 @@ from controller.effects import (
     Op,
     Outcome,
     Outcomes,
+    Plan,
     Read,
     Refusal,
     SetData,
@@ -51,11 +52,27 @@ _T = TypeVar("_T")
 
 
 class CoordinatorEdge:
-    """One client's side of the plans; watches come out as events."""
+    """One client's side of the plans; whatever a watched read covers is told to `on_watch`."""
 
-    def __init__(self, client: Client, on_event: Callable[[e.Event], object]) -> None:
+    def __init__(self, client: Client, on_watch: Callable[[WatchEvent], None]) -> None:
         self._client = client
-        self._on_event = on_event
+        self._watch = on_watch
+
+    async def run(self, plan: Plan[_T]) -> _T:
+        """Perform a plan that only reads and writes, and return its result.
+
+        Raises:
+            SessionExpiredError: nobody can say how much of it was done.
+        """
+        answer: Answer = None
+        while True:
+            try:
+                effect = plan.send(answer)
+            except StopIteration as stop:
+                result: _T = stop.value
+                return result
+            assert isinstance(effect, Read | ListChildren | Write), f"{effect} needs a controller"
+            answer = await self.perform(effect)
 
     async def perform(self, effect: Read | ListChildren | Write) -> Answer:
         """Return the answer to an effect.
@@ -73,7 +90,7 @@ class CoordinatorEdge:
                 return Outcomes(tuple(await self._write(transactions)))
 
     async def _read(self, path: str, *, is_watched: bool) -> Node | None:
-        watch = self._on_watch if is_watched else None
+        watch = self._watch if is_watched else None
 
         async def attempt() -> Node | None:
             while True:
@@ -87,7 +104,7 @@ class CoordinatorEdge:
         return await self._until_answered(attempt)
 
     async def _children(self, path: str, *, is_watched: bool) -> list[str]:
-        watch = self._on_watch if is_watched else None
+        watch = self._watch if is_watched else None
 
         async def attempt() -> list[str]:
             try:
@@ -130,24 +147,22 @@ class CoordinatorEdge:
                     raise SessionExpiredError(ErrorCode.SESSION_EXPIRED) from None
                 await asyncio.sleep(RETRY_BACKOFF_S)
 
-    def _on_watch(self, fired: WatchEvent) -> None:
-        if fired.type is EventType.NODE_CHILDREN_CHANGED:
-            event = e.event_of_children(fired.path)
-        else:
-            is_deleted = fired.type is EventType.NODE_DELETED
-            event = e.event_of_node(fired.path, is_deleted=is_deleted)
-        if event is not None:
-            self._on_event(event)
+
+def event_of(fired: WatchEvent) -> e.Event | None:
+    """Return what a notice means for the controller."""
+    if fired.type is EventType.NODE_CHILDREN_CHANGED:
+        return e.event_of_children(fired.path)
+    return e.event_of_node(fired.path, is_deleted=fired.type is EventType.NODE_DELETED)
 
 
 def _node(data: bytes | None, stat: Stat) -> Node:
-    return Node(data, stat.version, stat.czxid, stat.ephemeral_owner)
+    return Node(data, stat.version, stat.czxid, stat.ephemeral_owner, stat.ctime)
 
 
 def _op(op: Op) -> multi.Op:
     match op:
-        case Create(path, data, ephemeral):
-            return client_ops.create(path, data, ephemeral=ephemeral)
+        case Create(path, data, ephemeral, sequential):
+            return client_ops.create(path, data, ephemeral=ephemeral, sequential=sequential)
         case SetData(path, data, version):
             return client_ops.set_data(path, data, version)
         case Delete(path, version):

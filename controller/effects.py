@@ -25,14 +25,19 @@ class Node(NamedTuple):
     version: int
     czxid: int
     ephemeral_owner: int = 0
+    created_ms: int = 0
 
 
 class Create(NamedTuple):
-    """Create a node; it ends with the session if `ephemeral`."""
+    """Create a node; it ends with the session if `ephemeral`.
+
+    The coordinator completes the path of a `sequential` one with a number that only grows.
+    """
 
     path: str
     data: bytes | None
     ephemeral: bool = False
+    sequential: bool = False
 
 
 class SetData(NamedTuple):

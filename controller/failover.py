@@ -12,9 +12,17 @@ from typing import Final
 
 from controller import deletion, reassignment, requested_elections
 from controller.cluster import Cluster
-from controller.effects import Connect, Disconnect, Enqueue, Plan, list_children
+from controller.effects import (
+    Connect,
+    Create,
+    Disconnect,
+    Enqueue,
+    Plan,
+    list_children,
+    read,
+)
 from controller.events import RebalanceDue
-from controller.fenced_writes import read_states
+from controller.fenced_writes import read_states, write_fenced
 from controller.live_brokers import read_brokers
 from controller.notices import take_isr_changes, take_log_dir_events
 from controller.partition_moves import bring_online, repair_partitions
@@ -23,6 +31,7 @@ from controller.replica_state import ReplicaState
 from controller.request_batch import RequestBatch
 from controller.topics import NewTopicId, adopt_topics
 from controller.znodes import paths
+from controller.znodes.cluster import encode_features
 from kafkawire.ids import TopicPartition
 
 FIRST_REBALANCE_MS: Final = 5000
@@ -43,6 +52,15 @@ def take_over(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
     yield from batch.send()
     yield from _start_states(cluster, batch)
     yield from _resume(cluster)
+    if cluster.config.has_features:
+        # Last: no partition waits for it.
+        yield from _ensure_features(cluster)
+
+
+def _ensure_features(cluster: Cluster) -> Plan[None]:
+    [node] = yield from read((paths.FEATURE,))
+    if node is None:
+        yield from write_fenced(cluster, [(Create(paths.FEATURE, encode_features({})),)])
 
 
 def _load(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:

@@ -84,3 +84,22 @@ def encode_features(levels: Mapping[str, int]) -> bytes:
     """Return the data of `/feature`, version 2: the finalized level of each feature."""
     features = {name: {"max_version_level": level} for name, level in levels.items()}
     return encode_json({"features": features, "version": 2, "status": FEATURES_ENABLED})
+
+
+class Features(NamedTuple):
+    """What `/feature` says: the finalized level of each feature, under an epoch."""
+
+    levels: Mapping[str, int]
+    epoch: int
+
+
+def decode_features(data: bytes | None, node_version: int) -> Features:
+    """Read `/feature`, of version 1 or 2; its node's version is the epoch.
+
+    Raises:
+        MalformedZnodeError: not a list of features.
+    """
+    fields = JsonObject.decode(data)
+    if fields.integer("status") != FEATURES_ENABLED:
+        return Features({}, node_version)
+    return Features(fields.level_map("features"), node_version)

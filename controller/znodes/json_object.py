@@ -78,6 +78,14 @@ class JsonObject:
             raise MalformedZnodeError(f"{name} is not a map of strings: {fields!r}")
         return {key: str(value) for key, value in fields.items()}
 
+    def level_map(self, name: str) -> dict[str, int]:
+        """Return the level of each feature; absent is empty."""
+        fields = _object(self._fields.get(name) or {})
+        return {
+            key: JsonObject(_object(value)).integer("max_version_level")
+            for key, value in fields.items()
+        }
+
     def replica_map(self, name: str) -> dict[int, tuple[int, ...]]:
         """Return a map from partition, written as text, to broker ids; absent is empty."""
         fields = _object(self._fields.get(name) or {})

@@ -1,0 +1,114 @@
+"""How a broker reads and changes configs in their nodes, and hears of changes (decision).
+
+A change is announced by a notice, a sequential node that every broker watches for. Whoever takes
+notices deletes those that are old.
+
+Source: kafka.zk.AdminZkClient.changeEntityConfig, kafka.common.ZkNodeChangeNotificationListener.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from controller.effects import Create, Delete, Plan, Refusal, SetData, list_children, read, write
+from controller.errors import MalformedZnodeError
+from controller.znodes import paths
+from controller.znodes.config import (
+    CHANGE_EXPIRY_MS,
+    decode_config,
+    decode_config_change,
+    encode_config,
+    encode_config_change,
+)
+from kafkawire.errors import ApiError, ErrorCode
+
+MAX_ATTEMPTS: Final = 16
+"""How often a config is read again that others change at the same time."""
+NO_CHANGE: Final = -1
+
+Configs = Mapping[str, str]
+
+
+class Notices(NamedTuple):
+    """What was announced: the entities, in order, and the number of the last notice."""
+
+    entity_paths: tuple[str, ...]
+    last_number: int
+
+
+def read_config(entity_path: str) -> Plan[dict[str, str]]:
+    """Return what an entity such as `topics/orders` overrides.
+
+    Raises:
+        MalformedZnodeError: the node does not hold a config.
+    """
+    [node] = yield from read((paths.config(entity_path),))
+    return decode_config(node.data) if node else {}
+
+
+def read_topic_configs(topics: Iterable[str]) -> Plan[dict[str, dict[str, str]]]:
+    """Return the overrides of those of `topics` that have any; a broken node has none."""
+    names = sorted(topics)
+    nodes = yield from read([paths.config(f"topics/{name}") for name in names])
+    found: dict[str, dict[str, str]] = {}
+    for name, node in zip(names, nodes, strict=True):
+        try:
+            configs = decode_config(node.data) if node else {}
+        except MalformedZnodeError:
+            continue
+        if configs:
+            found[name] = configs
+    return found
+
+
+def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Plan[Configs]:
+    """Replace what an entity overrides by what `change` makes of it, and announce it.
+
+    Raises:
+        ApiError: what `change` raises, then nothing has changed; or others change it all the time.
+    """
+    path = paths.config(entity_path)
+    for _ in range(MAX_ATTEMPTS):
+        [node] = yield from read((path,))
+        changed = change(decode_config(node.data) if node else {})
+        data = encode_config(changed)
+        op = Create(path, data) if node is None else SetData(path, data, node.version)
+        [outcome] = yield from write([(op,)])
+        if outcome.refusal is None:
+            notice = encode_config_change(entity_path)
+            yield from write([(Create(paths.CONFIG_CHANGE_PREFIX, notice, sequential=True),)])
+            return changed
+        if outcome.refusal not in (Refusal.BAD_VERSION, Refusal.NODE_EXISTS, Refusal.NO_NODE):
+            break
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{entity_path} is changed by others all the time")
+
+
+def take_notices(last_number: int, now_ms: int) -> Plan[Notices]:
+    """Return what was announced after the notice `last_number`, and delete what is old.
+
+    The next notice is told to whoever performs this.
+    """
+    names = yield from list_children(paths.CONFIG_CHANGES, watch=True)
+    numbers = {number: name for name in names if (number := _number(name)) is not None}
+    ordered = [numbers[number] for number in sorted(numbers)]
+    nodes = yield from read([f"{paths.CONFIG_CHANGES}/{name}" for name in ordered])
+    entities: dict[str, None] = {}
+    expired: list[str] = []
+    for name, node in zip(ordered, nodes, strict=True):
+        if node is None:
+            continue
+        if now_ms - node.created_ms > CHANGE_EXPIRY_MS:
+            expired.append(name)
+        if (_number(name) or 0) > last_number:
+            try:
+                entities[decode_config_change(node.data)] = None
+            except MalformedZnodeError:
+                continue
+    yield from write([(Delete(f"{paths.CONFIG_CHANGES}/{name}"),) for name in expired])
+    return Notices(tuple(entities), max(numbers, default=last_number))
+
+
+def _number(name: str) -> int | None:
+    """Return the number at the end of a notice's name; None for a node of another kind."""
+    prefix = paths.CONFIG_CHANGE_PREFIX.rpartition("/")[2]
+    digits = name.removeprefix(prefix)
+    return int(digits) if name.startswith(prefix) and digits.isdecimal() else None

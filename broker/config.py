@@ -7,6 +7,7 @@ declared by `storage.topic_config` and end up in `topic_defaults`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -27,6 +28,10 @@ from broker.listener import (
     parse_protocol_map,
 )
 from storage.config import TOPIC_CONFIG_KEYS, ConfigKey, LogConfig
+
+_PROTOCOL_VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)(?:[.-].*)?\Z")
+OLDEST_PROTOCOL: Final = (2, 4)
+NEWEST_PROTOCOL: Final = (3, 9)
 
 ALIASES: Final = {"node.id": "broker.id", "log.cleaner.enabled": "log.cleaner.enable"}
 """Other spellings of a key; the key itself wins."""
@@ -96,6 +101,16 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
+    def inter_broker_version(self) -> tuple[int, int]:
+        """The inter-broker protocol's major and minor version."""
+        text = self.inter_broker_protocol_version
+        found = _PROTOCOL_VERSION.match(text)
+        if found is None:
+            rule = "must be a version such as 3.9 or 2.6-IV0"
+            raise ConfigError("inter.broker.protocol.version", text, rule)
+        return int(found[1]), int(found[2])
+
+    @property
     def connection_limits_by_ip(self) -> dict[str, int]:
         """The exceptions from `max.connections.per.ip`."""
         key = "max.connections.per.ip.overrides"
@@ -120,6 +135,15 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
         yield (
             "authorizer.class.name", self.authorizer_class_name,
             not self.authorizer_class_name, "must be empty: access control is not served yet",
+        )  # fmt: skip
+        yield (
+            "inter.broker.protocol.version", self.inter_broker_protocol_version,
+            OLDEST_PROTOCOL <= self.inter_broker_version <= NEWEST_PROTOCOL,
+            "must be within 2.4..3.9",
+        )  # fmt: skip
+        yield (
+            "zookeeper.connect", self.zookeeper_connect, _is_connect_string(self.zookeeper_connect),
+            "must have the form HOST:PORT,HOST:PORT/CHROOT",
         )  # fmt: skip
         yield (
             "replica.socket.timeout.ms", self.replica_socket_timeout_ms,
@@ -196,6 +220,18 @@ def value_text(config: BrokerConfig, name: str) -> str | None:
         return config.originals[name]
     declared = _DECLARED_BY_NAME.get(name)
     return render(declared.default) if declared else SERVER_KEYS[name].default
+
+
+def _is_connect_string(text: str | None) -> bool:
+    if text is None:
+        return True
+    from coordination.client.hosts import parse_connect_string
+
+    try:
+        parse_connect_string(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parse(key: ConfigKey, text: str) -> Any:  # checked against the field's type by `key.type`

@@ -10,17 +10,21 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from broker.admin_queue import AdminQueue
 from broker.config import BrokerConfig
+from broker.controller_role import ControllerRole
+from broker.finalized_features import FinalizedFeatures
 from broker.group_coordinator import GroupCoordinator
 from broker.group_handler_table import group_makers
 from broker.identity import Identity
 from broker.log_mover import LogMover
 from broker.metadata_cache import MetadataCache
+from broker.metadata_watch import MetadataWatch
 from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
+from broker.request_tasks import RequestTasks
 from broker.router import Handler, Served
+from broker.topic_configs import TopicConfigs
 from broker.topic_source import TopicSource
 from kafkawire.apis import ApiKey
 from kafkawire.ids import TopicPartition
@@ -31,8 +35,10 @@ from storage.directory import Logs
 class HandlerTable:
     """Makes handlers from the parts of a broker that they work with."""
 
-    admin_queue: AdminQueue
     config: BrokerConfig
+    configs: TopicConfigs
+    controller: ControllerRole
+    features: FinalizedFeatures
     groups: GroupCoordinator
     identity: Identity
     logs: Logs
@@ -42,7 +48,9 @@ class HandlerTable:
     producer_ids: ProducerIds
     purgatory: Purgatory[TopicPartition]
     replicas: ReplicaManager
+    tasks: RequestTasks
     topics: TopicSource
+    watch: MetadataWatch
     now_ms: Callable[[], int]
     served: Callable[[], Served]
 
@@ -53,6 +61,13 @@ class HandlerTable:
             ApiKey.METADATA: self._metadata,
             ApiKey.LEADER_AND_ISR: self._leader_and_isr,
             ApiKey.STOP_REPLICA: self._stop_replica,
+            ApiKey.UPDATE_METADATA: self._update_metadata,
+            ApiKey.ALTER_PARTITION: self._alter_partition,
+            ApiKey.CONTROLLED_SHUTDOWN: self._controlled_shutdown,
+            ApiKey.ALLOCATE_PRODUCER_IDS: self._allocate_producer_ids,
+            ApiKey.ELECT_LEADERS: self._elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._alter_reassignments,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self._list_reassignments,
             ApiKey.PRODUCE: self._produce,
             ApiKey.FETCH: self._fetch,
             ApiKey.LIST_OFFSETS: self._list_offsets,
@@ -76,13 +91,13 @@ class HandlerTable:
     def _api_versions(self) -> Handler:
         from broker.handlers.api_versions import ApiVersionsHandler
 
-        return ApiVersionsHandler(self.served).handle
+        return ApiVersionsHandler(self.served, lambda: self.features.current).handle
 
     def _metadata(self) -> Handler:
         from broker.handlers.metadata import MetadataHandler
 
         return MetadataHandler(
-            self.admin_queue,
+            self.tasks,
             self.metadata,
             self.topics,
             self.identity.cluster_id,
@@ -92,12 +107,47 @@ class HandlerTable:
     def _leader_and_isr(self) -> Handler:
         from broker.handlers.leader_and_isr import LeaderAndIsrHandler
 
-        return LeaderAndIsrHandler(self.replicas).handle
+        return LeaderAndIsrHandler(self.replicas, self.logs, self.configs.refresh).handle
 
     def _stop_replica(self) -> Handler:
         from broker.handlers.stop_replica import StopReplicaHandler
 
         return StopReplicaHandler(self.replicas).handle
+
+    def _update_metadata(self) -> Handler:
+        from broker.handlers.update_metadata import UpdateMetadataHandler
+
+        return UpdateMetadataHandler(self.metadata, self.replicas.roles.fence).handle
+
+    def _alter_partition(self) -> Handler:
+        from broker.handlers.alter_partition import AlterPartitionHandler
+
+        return AlterPartitionHandler(self.tasks, self.controller).handle
+
+    def _controlled_shutdown(self) -> Handler:
+        from broker.handlers.controlled_shutdown import ControlledShutdownHandler
+
+        return ControlledShutdownHandler(self.tasks, self.controller).handle
+
+    def _allocate_producer_ids(self) -> Handler:
+        from broker.handlers.allocate_producer_ids import AllocateProducerIdsHandler
+
+        return AllocateProducerIdsHandler(self.tasks, self.controller).handle
+
+    def _elect_leaders(self) -> Handler:
+        from broker.handlers.elect_leaders import ElectLeadersHandler
+
+        return ElectLeadersHandler(self.tasks, self.watch, self.controller).handle
+
+    def _alter_reassignments(self) -> Handler:
+        from broker.handlers.reassignments import ReassignmentsHandler
+
+        return ReassignmentsHandler(self.tasks, self.controller).handle_alter
+
+    def _list_reassignments(self) -> Handler:
+        from broker.handlers.reassignments import ReassignmentsHandler
+
+        return ReassignmentsHandler(self.tasks, self.controller).handle_list
 
     def _produce(self) -> Handler:
         from broker.handlers.produce import ProduceHandler
@@ -137,36 +187,44 @@ class HandlerTable:
     def _create_topics(self) -> Handler:
         from broker.handlers.create_topics import CreateTopicsHandler
 
-        return CreateTopicsHandler(self.admin_queue, self.metadata, self.topics, self.config).handle
+        return CreateTopicsHandler(
+            self.tasks, self.watch, self.topics, self.controller, self.config
+        ).handle
 
     def _create_partitions(self) -> Handler:
         from broker.handlers.create_partitions import CreatePartitionsHandler
 
-        return CreatePartitionsHandler(self.admin_queue, self.metadata, self.topics).handle
+        return CreatePartitionsHandler(self.tasks, self.watch, self.topics, self.controller).handle
 
     def _delete_topics(self) -> Handler:
         from broker.handlers.delete_topics import DeleteTopicsHandler
 
         return DeleteTopicsHandler(
-            self.admin_queue, self.metadata, self.topics, is_enabled=self.config.delete_topic_enable
+            self.tasks,
+            self.watch,
+            self.topics,
+            self.controller,
+            is_enabled=self.config.delete_topic_enable,
         ).handle
 
     def _describe_configs(self) -> Handler:
         from broker.handlers.describe_configs import DescribeConfigsHandler
 
         return DescribeConfigsHandler(
-            self.metadata, self.topics, self.config, self.identity.broker_id
+            self.tasks, self.metadata, self.configs, self.config, self.identity.broker_id
         ).handle
 
     def _alter_configs(self) -> Handler:
         from broker.handlers.alter_configs import AlterConfigsHandler
 
-        return AlterConfigsHandler(self.metadata, self.topics, self.config).handle
+        return AlterConfigsHandler(self.tasks, self.metadata, self.configs, self.config).handle
 
     def _incremental_alter_configs(self) -> Handler:
         from broker.handlers.alter_configs import AlterConfigsHandler
 
-        return AlterConfigsHandler(self.metadata, self.topics, self.config).handle_incremental
+        return AlterConfigsHandler(
+            self.tasks, self.metadata, self.configs, self.config
+        ).handle_incremental
 
     def _describe_cluster(self) -> Handler:
         from broker.handlers.cluster import DescribeClusterHandler
@@ -187,8 +245,8 @@ class HandlerTable:
         from broker.handlers.find_coordinator import FindCoordinatorHandler
 
         return FindCoordinatorHandler(
-            self.admin_queue,
-            self.metadata,
+            self.tasks,
+            self.watch,
             self.topics,
             self.config,
             partition_of=self.groups.registry.partition_of,
@@ -197,7 +255,7 @@ class HandlerTable:
     def _init_producer_id(self) -> Handler:
         from broker.handlers.init_producer_id import InitProducerIdHandler
 
-        return InitProducerIdHandler(self.producer_ids).handle
+        return InitProducerIdHandler(self.tasks, self.producer_ids).handle
 
     def _describe_producers(self) -> Handler:
         from broker.handlers.describe_producers import DescribeProducersHandler

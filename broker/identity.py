@@ -1,17 +1,19 @@
 """Which broker this is, and of which cluster (decision).
 
-The number comes from the configuration, else from the log dirs, else it is generated, above all
-numbers that people choose; the cluster's id comes from the log dirs, else it is generated. The log
-dirs remember both (`meta.properties`).
+The log dirs remember both (`meta.properties`), and must agree with each other, with the
+configuration and with the coordinator. The number comes from the configuration, else from the log
+dirs, else the coordinator generates it, above all numbers that people choose.
+
+Source: kafka.server.KafkaServer.getOrGenerateBrokerId, MetaPropertiesEnsemble of Kafka 3.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker.errors import StartupError
-from kafkawire.ids import BrokerId, TopicId, topic_id_to_text
+from kafkawire.ids import BrokerId
 
 NOT_CONFIGURED = -1
 
@@ -33,36 +35,65 @@ class Remembered:
     cluster_id: str | None
 
 
-def choose_identity(
-    configured_id: int,
-    remembered: Iterable[Remembered],
-    *,
-    may_generate: bool,
-    max_reserved_id: int,
-    random_id: Callable[[], TopicId],
-) -> Identity:
-    """Return who this broker is.
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What all log dirs say of their owner, None where none of them says anything."""
+
+    broker_id: BrokerId | None
+    cluster_id: str | None
+    path: str | None = None
+
+
+def recall(remembered: Iterable[Remembered]) -> Past:
+    """Return what the log dirs say.
 
     Raises:
-        StartupError: log dirs contradict each other or the configuration, or nothing says who
-            this is and it may not be generated.
+        StartupError: they contradict each other.
     """
     known = list(remembered)
-    broker_ids = {each.broker_id: each.path for each in known if each.broker_id is not None}
-    cluster_ids = {each.cluster_id: each.path for each in known if each.cluster_id is not None}
-    if len(broker_ids) > 1 or len(cluster_ids) > 1:
+    brokers = {each.broker_id: each.path for each in known if each.broker_id is not None}
+    clusters = {each.cluster_id: each.path for each in known if each.cluster_id is not None}
+    if len(brokers) > 1 or len(clusters) > 1:
         owners = "; ".join(f"{e.path}: broker {e.broker_id} of {e.cluster_id}" for e in known)
         raise StartupError(f"the log dirs belong to different brokers or clusters ({owners})")
-    cluster_id = next(iter(cluster_ids), None) or topic_id_to_text(random_id())
-    for broker_id, path in broker_ids.items():
-        if configured_id not in (NOT_CONFIGURED, broker_id):
+    broker_id, path = next(iter(brokers.items()), (None, None))
+    cluster_id, cluster_path = next(iter(clusters.items()), (None, None))
+    return Past(
+        None if broker_id is None else BrokerId(broker_id), cluster_id, path or cluster_path
+    )
+
+
+def check_cluster(past: Past, cluster_id: str | None) -> None:
+    """Check that the log dirs are of the coordinator's cluster; None says that it has none yet.
+
+    Raises:
+        StartupError: they are of another one, whose records would be mixed with this one's.
+    """
+    if past.cluster_id in (None, cluster_id):
+        return
+    found = "has no cluster yet" if cluster_id is None else f"coordinates cluster {cluster_id}"
+    raise StartupError(
+        f"log dir {past.path} belongs to cluster {past.cluster_id}, but the coordinator {found}: "
+        "correct zookeeper.connect, or use another log dir"
+    )
+
+
+def choose_broker_id(configured_id: int, past: Past, *, may_generate: bool) -> BrokerId | None:
+    """Return the number of this broker, None if it is to be generated.
+
+    Raises:
+        StartupError: the log dirs contradict the configuration, or nothing says who this is and
+            it may not be generated.
+    """
+    if past.broker_id is not None:
+        if configured_id not in (NOT_CONFIGURED, past.broker_id):
             raise StartupError(
-                f"broker.id={configured_id}, but log dir {path} belongs to broker {broker_id}: "
-                "use that number, or another log dir"
+                f"broker.id={configured_id}, but log dir {past.path} belongs to broker "
+                f"{past.broker_id}: use that number, or another log dir"
             )
-        return Identity(BrokerId(broker_id), cluster_id)
+        return past.broker_id
     if configured_id != NOT_CONFIGURED:
-        return Identity(BrokerId(configured_id), cluster_id)
+        return BrokerId(configured_id)
     if not may_generate:
         raise StartupError("broker.id is not set, and broker.id.generation.enable=false")
-    return Identity(BrokerId(max_reserved_id + 1), cluster_id)
+    return None

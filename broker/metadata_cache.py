@@ -1,13 +1,13 @@
 """What this broker knows of the cluster: brokers, topics, leaders (decision).
 
-The seam to the cluster: whoever decides on leaders fills the cache, every request that asks
-"who leads what" reads it. Invariant: a `ClusterImage` never changes; an update replaces it whole,
-so that one answer is made from one image.
+The controller fills the cache, by UpdateMetadata alone (`broker.metadata_update`); every request
+that asks "who leads what" reads it. Invariant: a `ClusterImage` never changes; an update replaces
+it whole, so that one answer is made from one image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -98,11 +98,22 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self.image = ClusterImage()
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called after every change."""
+        self._listeners.append(listener)
+
+    def adopt(self, image: ClusterImage) -> None:
+        """Answer from `image` from now on."""
+        self.image = image
+        for listener in self._listeners:
+            listener()
 
     def set_brokers(self, brokers: Iterable[LiveBroker], controller_id: BrokerId) -> None:
         """Adopt the brokers that are alive, and the one that is controller."""
         by_id = {broker.broker_id: broker for broker in brokers}
-        self.image = replace(self.image, brokers=by_id, controller_id=controller_id)
+        self.adopt(replace(self.image, brokers=by_id, controller_id=controller_id))
 
     def put_topics(self, topics: Iterable[TopicState]) -> None:
         """Add topics, or replace those of the same name."""
@@ -116,4 +127,4 @@ class MetadataCache:
 
     def _set_topics(self, topics: Mapping[str, TopicState]) -> None:
         names = {topic.topic_id: topic.name for topic in topics.values()}
-        self.image = replace(self.image, topics=topics, topic_names=names)
+        self.adopt(replace(self.image, topics=topics, topic_names=names))

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from broker.config import BrokerConfig
+from storage.config_key import INT_MAX
+
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
@@ -58,3 +61,27 @@ class NetworkLimits:
     def _check_at_least(name: str, value: int, minimum: int) -> None:
         if value < minimum:
             raise ValueError(f"{name} must be at least {minimum}, got {value}")
+
+
+def network_limits_of(config: BrokerConfig) -> NetworkLimits:
+    """Return what the network layer is told; Kafka's "no limit" is None here."""
+    return NetworkLimits(
+        queued_max_requests=config.queued_max_requests,
+        queued_max_request_bytes=_positive(config.queued_max_request_bytes),
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        socket_send_buffer_bytes=_positive(config.socket_send_buffer_bytes),
+        socket_receive_buffer_bytes=_positive(config.socket_receive_buffer_bytes),
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+        max_connections=_limit(config.max_connections),
+        max_connections_per_ip=_limit(config.max_connections_per_ip),
+        max_connections_per_ip_overrides=config.connection_limits_by_ip,
+        connections_max_idle_ms=_positive(config.connections_max_idle_ms),
+    )
+
+
+def _positive(value: int) -> int | None:
+    return value if value > 0 else None
+
+
+def _limit(value: int) -> int | None:
+    return value if value < INT_MAX else None

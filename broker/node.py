@@ -1,8 +1,13 @@
 """One broker: its parts, and the order in which they start and stop (composition).
 
-Start: configs, log dirs (recovering what needs it), identity, topics, handlers, listeners,
-periodic tasks. Stop, the other way round: periodic tasks, no more connections, waiting requests,
-connections, then high watermarks, logs, and the marker that says that all this was in order.
+Start: coordinator, cluster and broker id, topic configs, log dirs (recovering what needs it),
+replicas, listeners, registration, controller component, periodic tasks. Clients are served when all
+of this stands and the controller has told who leads what; what the controller asks is answered from
+the registration on. Stop, the other way round, after leaders have moved away: periodic tasks, no
+more connections, waiting requests, connections, replicas, then high watermarks, logs, the marker
+that says that all this was in order, and last the session.
+
+Source: kafka.server.KafkaServer of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -18,38 +23,46 @@ from typing import Final
 
 import structlog
 
-from broker.admin_queue import AdminQueue
 from broker.advertising import advertise, machine_name
+from broker.broker_gauges import add_gauges
+from broker.cluster_member import ClusterMember
+from broker.cluster_topics import ClusterTopics, roll
 from broker.config import BrokerConfig
+from broker.controlled_shutdown import hand_over
+from broker.controller_link import ControllerLink
 from broker.errors import StartupError
+from broker.finalized_features import FinalizedFeatures
 from broker.group_coordinator import GroupCoordinator
 from broker.handler_table import HandlerTable
-from broker.identity import Identity, Remembered, choose_identity
-from broker.local_state import LocalState, read_local_state
-from broker.local_topics import LocalTopics
+from broker.isr_recorder import AlterPartitionRecorder
 from broker.log_cleaning import make_cleaner
 from broker.log_metrics import add_log_gauges
 from broker.log_mover import LogMover
 from broker.log_tasks import log_tasks
-from broker.metadata_cache import LiveBroker, MetadataCache
+from broker.metadata_cache import ClusterImage, Endpoint, MetadataCache
+from broker.metadata_watch import MetadataWatch
 from broker.metrics import BrokerState, Metrics
-from broker.network_limits import NetworkLimits
+from broker.network_limits import network_limits_of
 from broker.producer_ids import ProducerIds
 from broker.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.request_channel import RequestChannel
+from broker.request_tasks import RequestTasks
 from broker.router import Router
 from broker.scheduler import PeriodicTask, Scheduler
 from broker.socket_server import SocketServer
+from broker.topic_configs import Overrides, TopicConfigs
 from broker.topic_plan import topic_defaults_of
+from controller.notices import tell_log_dir_failure
+from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
-from storage.config import LogConfig
-from storage.config_key import INT_MAX
 from storage.directory import Logs
 from storage.errors import StorageError
 
 DRAIN_TIMEOUT_S: Final = 10.0
 """How long clients may take to read their last responses when the broker stops."""
+FIRST_METADATA_TIMEOUT_MS: Final = 5000
+"""How long a start waits for the controller; without it, clients are told that nobody leads."""
 
 log = structlog.get_logger(__name__)
 
@@ -68,16 +81,21 @@ class Node:
         self.bound_addresses: list[str] = []
         self._config = config
         self._loop = loop
-        self._metadata = MetadataCache()
-        self._purgatory: Purgatory[TopicPartition] = Purgatory(loop)
-        self._replicas: ReplicaManager | None = None
-        self._admin_queue = AdminQueue(loop)
-        self._groups: GroupCoordinator | None = None
-        self._topics: LocalTopics | None = None
-        self._logs: Logs | None = None
         self._executor = ThreadPoolExecutor(config.background_threads, "kafka-scheduler-")
         self._running = AsyncExitStack()
         self._running.callback(self._executor.shutdown)
+        self._metadata = MetadataCache()
+        self._watch = MetadataWatch(self._metadata)
+        self._purgatory: Purgatory[TopicPartition] = Purgatory(loop)
+        self._tasks = RequestTasks(loop)
+        self._member = ClusterMember(
+            config, self._metadata, loop=loop, running=self._running, now_ms=now_ms
+        )
+        self._controller = ControllerLink(self._member.controller_endpoint, self._member.make_peer)
+        self._configs: TopicConfigs
+        self._groups: GroupCoordinator | None = None
+        self._logs: Logs | None = None
+        self._replicas: ReplicaManager | None = None
 
     async def start(self) -> None:
         """Serve when this returns.
@@ -91,39 +109,210 @@ class Node:
             await self._start()
         except BaseException as error:
             await self._running.aclose()
-            if isinstance(error, StorageError | OSError):
+            if isinstance(error, StorageError | SessionExpiredError | OSError):
                 raise StartupError(str(error)) from error
             raise
         self.metrics.state = BrokerState.RUNNING
+        assert self._replicas is not None, "made by `_start`"
         log.info(
             "broker.started",
             bound_addresses=self.bound_addresses,
-            partition_count=self._partition_count,
+            partition_count=self._replicas.partition_count,
             duration_ms=round((self._loop.time() - began_s) * 1000),
         )
 
     async def stop(self) -> None:
-        """Stop in order; the next start needs no recovery."""
-        self.metrics.state = BrokerState.SHUTTING_DOWN
+        """Hand over what is led here and stop in order; the next start needs no recovery."""
         log.info("broker.stopping", **self.metrics.snapshot())
+        if self._may_hand_over:
+            self.metrics.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            await hand_over(
+                self._member.identity.broker_id,
+                lambda: self._member.session.broker_epoch,
+                self._controller,
+                self._config,
+            )
+        self.metrics.state = BrokerState.SHUTTING_DOWN
         await self._running.aclose()
         self.metrics.state = BrokerState.NOT_RUNNING
         log.info("broker.stopped")
 
+    @property
+    def _may_hand_over(self) -> bool:
+        """Whether to ask for relief; without a coordinator no controller could give it."""
+        return (
+            self._config.controlled_shutdown_enable
+            and not self.failed.done()
+            and self._member.session.is_connected
+        )
+
     async def _start(self) -> None:
-        state = read_local_state(self._state_directory)
-        logs = await self._open_logs(state)
-        identity = self._identify(logs)
-        logs.claim(identity.broker_id, identity.cluster_id)
-        log.info("broker.identified", broker_id=identity.broker_id, cluster_id=identity.cluster_id)
-        replicas = self._replicas = self._make_replicas(identity, logs)
+        member = self._member
+        await member.join()
+        features = FinalizedFeatures(member.session)
+        self._running.push_async_callback(features.stop)
+        self._configs = TopicConfigs(member.session, self._config.topic_defaults, now_ms)
+        self._running.push_async_callback(self._configs.stop)
+        await self._configs.load()
+        logs = await self._open_logs()
+        logs.claim(member.identity.broker_id, member.identity.cluster_id)
+        replicas = self._make_replicas(logs)
         mover = self._make_mover(logs, replicas)
-        router = self._make_router(identity, logs, state, replicas, mover)
-        await self._listen(identity, router)
+        router = self._make_router(logs, replicas, features, mover)
+        channel = RequestChannel(
+            self._loop, router.handle, network_limits_of(self._config), is_open=False
+        )
+        endpoints = await self._listen(channel)
         mover.resume()
         self._running.push_async_callback(mover.stop)
         replicas.start()
+        await member.register(endpoints, replicas.on_registered, self._fail)
+        self._metadata.on_change(replicas.on_metadata_changed)
+        self._configs.listen(self._on_config_change)
+        features.listen()
+        if not await self._watch.wait_for(self._is_told, FIRST_METADATA_TIMEOUT_MS):
+            log.warning("metadata.missing", waited_ms=FIRST_METADATA_TIMEOUT_MS)
+        channel.open()
+        self._schedule(logs, replicas)
+
+    async def _open_logs(self) -> Logs:
+        """Open all logs in a thread, for that can take long after a crash."""
+        self.metrics.state = BrokerState.RECOVERY
+
+        def open_logs() -> Logs:
+            return Logs.open(
+                [Path(text) for text in self._config.log_directories],
+                config_of=self._configs.log_config,
+                now_ms=now_ms(),
+                on_offline=self._on_directory_failed,
+                recovery_threads=self._config.num_recovery_threads_per_data_dir,
+                reserve_bytes=self._config.log_dir_reserve_bytes,
+            )
+
+        logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)
+        self._running.push_async_callback(self._close_logs, logs)
+        add_log_gauges(self.metrics, logs)
+        self.metrics.state = BrokerState.STARTING
+        return logs
+
+    def _make_replicas(self, logs: Logs) -> ReplicaManager:
+        member, broker_id = self._member, self._member.identity.broker_id
+        recorder = AlterPartitionRecorder(
+            broker_id,
+            controller_endpoint=member.controller_endpoint,
+            broker_epoch=lambda: member.session.broker_epoch,
+            make_peer=member.make_peer,
+        )
+        replicas = self._replicas = ReplicaManager(
+            broker_id=broker_id,
+            logs=logs,
+            metadata=self._metadata,
+            purgatory=self._purgatory,
+            loop=self._loop,
+            now_ms=now_ms,
+            log_config_of=self._configs.log_config,
+            endpoint_of=member.endpoint_of,
+            isr_recorder=recorder,
+            config=self._config,
+        )
+        self._running.push_async_callback(recorder.close)
         self._running.push_async_callback(replicas.stop)
+        return replicas
+
+    def _make_mover(self, logs: Logs, replicas: ReplicaManager) -> LogMover:
+        threads = self._config.num_replica_alter_log_dirs_threads
+        return LogMover(
+            logs,
+            on_moved=replicas.replace_log,
+            loop=self._loop,
+            executor=self._executor,
+            now_ms=now_ms,
+            max_moves=max(1, len(logs.directories) if threads is None else threads),
+        )
+
+    def _make_router(
+        self,
+        logs: Logs,
+        replicas: ReplicaManager,
+        features: FinalizedFeatures,
+        mover: LogMover,
+    ) -> Router:
+        member = self._member
+        producer_ids = ProducerIds(
+            member.identity.broker_id, lambda: member.session.broker_epoch, self._controller
+        )
+        self._running.push_async_callback(producer_ids.stop)
+        topics = ClusterTopics(
+            member.session,
+            self._metadata,
+            topic_defaults_of(self._config),
+            new_topic_id=uuid.uuid4,
+            roll=roll,
+        )
+        table = HandlerTable(
+            config=self._config,
+            configs=self._configs,
+            controller=member.controller,
+            features=features,
+            groups=self._make_groups(replicas),
+            identity=member.identity,
+            logs=logs,
+            loop=self._loop,
+            mover=mover,
+            metadata=self._metadata,
+            producer_ids=producer_ids,
+            purgatory=self._purgatory,
+            replicas=replicas,
+            tasks=self._tasks,
+            topics=topics,
+            watch=self._watch,
+            now_ms=now_ms,
+            served=lambda: router.served,
+        )
+        router = Router(table.makers())
+        return router
+
+    def _make_groups(self, replicas: ReplicaManager) -> GroupCoordinator:
+        """Make the coordinator of groups; it learns of leaderships from the first one on."""
+        groups = self._groups = GroupCoordinator(
+            replicas,
+            self._purgatory,
+            self._metadata,
+            self._config,
+            loop=self._loop,
+            executor=self._executor,
+            now_ms=now_ms,
+        )
+        replicas.add_leadership_listener(groups)
+        return groups
+
+    async def _listen(self, channel: RequestChannel) -> Mapping[str, Endpoint]:
+        """Bind all listeners, and return where others reach this broker."""
+        config = self._config
+        server = SocketServer(
+            config.listening,
+            network_limits_of(config),
+            channel,
+            control_plane_listener_name=config.control_plane_listener_name,
+        )
+        await server.start()
+        self._running.push_async_callback(self._stop_serving, server)
+        bound = server.bound_addresses
+        self.bound_addresses = [f"{_bracketed(host)}:{port}" for host, port in bound.values()]
+        assert self._replicas is not None, "made before"
+        add_gauges(self.metrics, server, self._purgatory, self._replicas, self._member.controller)
+        return advertise(
+            config.advertised, {name: port for name, (_, port) in bound.items()}, machine_name
+        )
+
+    def _is_told(self, image: ClusterImage) -> bool:
+        """Whether the controller has told of this broker, and of all that lies on its disks."""
+        assert self._logs is not None, "opened before"
+        return self._member.identity.broker_id in image.brokers and all(
+            image.partition(each.topic_partition) is not None for each in self._logs
+        )
+
+    def _schedule(self, logs: Logs, replicas: ReplicaManager) -> None:
         scheduler = Scheduler(self._loop, self._executor)
         for task in log_tasks(self._config, logs, replicas, now_ms):
             scheduler.add(task)
@@ -150,157 +339,12 @@ class Node:
             runs_in_loop=True,
         )
 
-    @property
-    def _partition_count(self) -> int:
-        return 0 if self._replicas is None else self._replicas.partition_count
-
-    @property
-    def _state_directory(self) -> Path:
-        return Path(self._config.log_directories[0])
-
-    async def _open_logs(self, state: LocalState) -> Logs:
-        """Open all logs in a thread, for that can take long after a crash."""
-        self.metrics.state = BrokerState.RECOVERY
-        defaults = self._config.topic_defaults
-
-        def open_logs() -> Logs:
-            return Logs.open(
-                [Path(text) for text in self._config.log_directories],
-                config_of=lambda name: LogConfig.from_properties(
-                    state.configs.get(name, {}), defaults
-                ),
-                now_ms=now_ms(),
-                on_offline=self._on_directory_failed,
-                recovery_threads=self._config.num_recovery_threads_per_data_dir,
-                reserve_bytes=self._config.log_dir_reserve_bytes,
-            )
-
-        logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)
-        self._running.push_async_callback(self._close_logs, logs)
-        add_log_gauges(self.metrics, logs)
-        self.metrics.state = BrokerState.STARTING
-        return logs
-
-    def _identify(self, logs: Logs) -> Identity:
-        return choose_identity(
-            self._config.broker_id,
-            [
-                Remembered(str(each.path), each.meta.broker_id, each.meta.cluster_id)
-                for each in logs.online_directories
-            ],
-            may_generate=self._config.broker_id_generation_enable,
-            max_reserved_id=self._config.reserved_broker_max_id,
-            random_id=uuid.uuid4,
-        )
-
-    def _make_replicas(self, identity: Identity, logs: Logs) -> ReplicaManager:
-        return ReplicaManager(
-            broker_id=identity.broker_id,
-            logs=logs,
-            metadata=self._metadata,
-            purgatory=self._purgatory,
-            loop=self._loop,
-            now_ms=now_ms,
-            log_config_of=lambda _topic: self._config.topic_defaults,
-            config=self._config,
-        )
-
-    def _make_mover(self, logs: Logs, replicas: ReplicaManager) -> LogMover:
-        threads = self._config.num_replica_alter_log_dirs_threads
-        return LogMover(
-            logs,
-            on_moved=replicas.replace_log,
-            loop=self._loop,
-            executor=self._executor,
-            now_ms=now_ms,
-            max_moves=max(1, len(logs.directories) if threads is None else threads),
-        )
-
-    def _make_router(
-        self,
-        identity: Identity,
-        logs: Logs,
-        state: LocalState,
-        replicas: ReplicaManager,
-        mover: LogMover,
-    ) -> Router:
-        topics = self._topics = LocalTopics(
-            identity.broker_id,
-            logs=logs,
-            metadata=self._metadata,
-            replicas=replicas,
-            defaults=topic_defaults_of(self._config),
-            state=state,
-            state_directory=self._state_directory,
-            now_ms=now_ms,
-        )
-        groups = self._groups = self._make_groups(replicas)
-        topics.load()
-        table = HandlerTable(
-            admin_queue=self._admin_queue,
-            config=self._config,
-            groups=groups,
-            identity=identity,
-            logs=logs,
-            loop=self._loop,
-            mover=mover,
-            metadata=self._metadata,
-            producer_ids=ProducerIds(logs.online_directories[0].path, identity.broker_id),
-            purgatory=self._purgatory,
-            replicas=replicas,
-            topics=topics,
-            now_ms=now_ms,
-            served=lambda: router.served,
-        )
-        router = Router(table.makers())
-        return router
-
-    def _make_groups(self, replicas: ReplicaManager) -> GroupCoordinator:
-        """Make the coordinator of groups; it learns of leaderships from the first one on."""
-        groups = GroupCoordinator(
-            replicas,
-            self._purgatory,
-            self._metadata,
-            self._config,
-            loop=self._loop,
-            executor=self._executor,
-            now_ms=now_ms,
-        )
-        replicas.add_leadership_listener(groups)
-        return groups
-
-    async def _listen(self, identity: Identity, router: Router) -> None:
-        config = self._config
-        limits = network_limits_of(config)
-        channel = RequestChannel(self._loop, router.handle, limits)
-        server = SocketServer(
-            config.listening,
-            limits,
-            channel,
-            control_plane_listener_name=config.control_plane_listener_name,
-        )
-        # Known before the first connection, but for ports that the system chooses.
-        self._publish_broker(identity, {each.name: each.port for each in config.listening})
-        await server.start()
-        self._running.push_async_callback(self._stop_serving, server)
-        bound = server.bound_addresses
-        self._publish_broker(identity, {name: port for name, (_, port) in bound.items()})
-        self.bound_addresses = [f"{_bracketed(host)}:{port}" for host, port in bound.values()]
-        self._add_gauges(server)
-
-    def _publish_broker(self, identity: Identity, ports: Mapping[str, int]) -> None:
-        """Tell clients of this broker; it is its own controller until there is a cluster."""
-        endpoints = advertise(self._config.advertised, ports, machine_name)
-        broker = LiveBroker(
-            broker_id=identity.broker_id, endpoints=endpoints, rack=self._config.broker_rack
-        )
-        self._metadata.set_brokers([broker], identity.broker_id)
-
-    def _add_gauges(self, server: SocketServer) -> None:
-        self.metrics.add_gauge("connections", lambda: server.connection_count)
-        self.metrics.add_gauge("partitions", lambda: self._partition_count)
-        waiting = self._purgatory.waiting
-        self.metrics.add_gauge("waiting_requests", lambda: waiting.operation_count)
+    def _on_config_change(self, topic: str, overrides: Overrides) -> None:
+        assert self._replicas is not None, "made before anybody listens"
+        config = self._configs.log_config(topic)
+        self._replicas.update_topic_config(topic, config)
+        if "unclean.leader.election.enable" in overrides and config.unclean_leader_election_enable:
+            self._member.on_unclean_election_enabled(topic)
 
     async def _stop_serving(self, server: SocketServer) -> None:
         """Answer what was asked, as far as clients read it, and close all connections."""
@@ -308,10 +352,11 @@ class Node:
         if self._groups is not None:
             await self._groups.stop()
         self._purgatory.close()
+        self._watch.close()
         if not await server.drain(DRAIN_TIMEOUT_S):
             log.warning("connections.cut_off", connection_count=server.connection_count)
         await server.close()
-        await self._admin_queue.stop()
+        await self._tasks.stop()
 
     async def _close_logs(self, logs: Logs) -> None:
         def close() -> None:
@@ -321,40 +366,30 @@ class Node:
 
         await self._loop.run_in_executor(self._executor, close)
 
+    def _fail(self, reason: str) -> None:
+        if not self.failed.done():
+            self.failed.set_result(reason)
+
     def _on_directory_failed(self, path: Path) -> None:
         """Called in any thread: in the loop, see what is left."""
         self._loop.call_soon_threadsafe(self._give_up_directory, path)
 
     def _give_up_directory(self, path: Path) -> None:
-        if self._topics is None or self._logs is None:
+        if self._replicas is None or self._logs is None:
             return
-        self._topics.on_directory_failed(path)
-        if not self._logs.online_directories and not self.failed.done():
-            self.failed.set_result(f"log dir {path} failed, and no other is left")
+        self._replicas.on_directory_failed(path)
+        if not self._logs.online_directories:
+            self._fail(f"log dir {path} failed, and no other is left")
+            return
+        self._tasks.begin(self._tell_failure)
 
-
-def network_limits_of(config: BrokerConfig) -> NetworkLimits:
-    """Return what the network layer is told; Kafka's "no limit" is None there."""
-    return NetworkLimits(
-        queued_max_requests=config.queued_max_requests,
-        queued_max_request_bytes=_positive(config.queued_max_request_bytes),
-        socket_request_max_bytes=config.socket_request_max_bytes,
-        socket_send_buffer_bytes=_positive(config.socket_send_buffer_bytes),
-        socket_receive_buffer_bytes=_positive(config.socket_receive_buffer_bytes),
-        socket_listen_backlog_size=config.socket_listen_backlog_size,
-        max_connections=_limit(config.max_connections),
-        max_connections_per_ip=_limit(config.max_connections_per_ip),
-        max_connections_per_ip_overrides=config.connection_limits_by_ip,
-        connections_max_idle_ms=_positive(config.connections_max_idle_ms),
-    )
-
-
-def _positive(value: int) -> int | None:
-    return value if value > 0 else None
-
-
-def _limit(value: int) -> int | None:
-    return value if value < INT_MAX else None
+    async def _tell_failure(self) -> None:
+        """Let the controller find out which replicas are lost."""
+        try:
+            await self._member.session.run(tell_log_dir_failure(self._member.identity.broker_id))
+        except SessionExpiredError as error:
+            # The next registration makes the controller ask for all replicas again.
+            log.warning("log_dir.failure_not_told", error=str(error))
 
 
 def _bracketed(host: str) -> str:

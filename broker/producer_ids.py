@@ -1,69 +1,105 @@
-"""Ids for idempotent producers, none ever given out twice (edge).
+"""Ids for idempotent producers, none ever given out twice in the cluster (edge).
 
-Bytes on disk: one JSON object in `latest_producer_id_block`, with the fields of Kafka's znode of
-that name. Invariant: a block is on disk before the first id of it is given out, so that a crash
-skips ids and never repeats one.
+The controller gives out blocks of ids, each once (`/latest_producer_id_block`); a broker gives out
+those of its block, and asks for the next one before the last is used up. What is left of a block
+when the broker stops is never used.
+
+Source: KIP-730; kafka.coordinator.transaction.RPCProducerIdManager of Kafka 3.9.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import asyncio
+from collections.abc import Callable
 from typing import Final
 
-from broker.errors import StartupError
-from kafkawire.ids import BrokerId, ProducerId
-from storage.checkpoint import write_atomically
+import structlog
 
-FILE_NAME: Final = "latest_producer_id_block"
-BLOCK_SIZE: Final = 1000
-_VERSION: Final = 1
+from broker.controller_link import ControllerLink
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId, ProducerId
+from kafkawire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+PREFETCH_SHARE: Final = 0.9
+"""The next block is asked for when this share of a block is used."""
+RETRY_BACKOFF_S: Final = 0.05
+MAX_WAIT_S: Final = 5.0
+"""How long a producer waits for an id before it is told to come back."""
+
+log = structlog.get_logger(__name__)
 
 
 class ProducerIds:
-    """Gives out producer ids from blocks that a file remembers."""
+    """Gives out ids from blocks that the controller allocates."""
 
-    def __init__(self, directory: Path, broker_id: BrokerId) -> None:
-        """Continue after the last block in `directory`.
-
-        Raises:
-            StartupError: the file is damaged; going on could give an id out twice.
-        """
-        self._path = directory / FILE_NAME
+    def __init__(
+        self, broker_id: BrokerId, broker_epoch: Callable[[], int], controller: ControllerLink
+    ) -> None:
         self._broker_id = broker_id
-        self._next = self._end = _read_block_end(self._path)
+        self._broker_epoch = broker_epoch
+        self._controller = controller
+        self._block = range(0)
+        self._next_block = range(0)
+        self._used_count = 0
+        self._fetching: asyncio.Task[None] | None = None
 
-    def allocate(self) -> ProducerId:
+    async def allocate(self) -> ProducerId:
         """Return a fresh id.
 
         Raises:
-            OSError: the next block could not be written down; no id is used up.
+            ApiError: COORDINATOR_LOAD_IN_PROGRESS: no controller has given a block in time.
         """
-        if self._next == self._end:
-            self._write_block(self._next, self._next + BLOCK_SIZE)
-            self._end = self._next + BLOCK_SIZE
-        allocated = ProducerId(self._next)
-        self._next += 1
-        return allocated
+        while self._used_count == len(self._block):
+            if self._next_block:
+                self._block, self._next_block, self._used_count = self._next_block, range(0), 0
+                break
+            fetching = self._fetch()
+            done, _ = await asyncio.wait([fetching], timeout=MAX_WAIT_S)
+            if not done:
+                text = "the controller gives out no producer ids at the moment"
+                raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+        allocated = self._block[self._used_count]
+        self._used_count += 1
+        if self._used_count >= len(self._block) * PREFETCH_SHARE and not self._next_block:
+            self._fetch()
+        return ProducerId(allocated)
 
-    def _write_block(self, start: int, end: int) -> None:
-        block = {
-            "version": _VERSION,
-            "broker": self._broker_id,
-            "block_start": str(start),
-            "block_end": str(end - 1),
-        }
-        write_atomically(self._path, json.dumps(block))
+    async def stop(self) -> None:
+        """Ask for nothing any more."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.gather(self._fetching, return_exceptions=True)
+        await self._controller.close()
 
+    def _fetch(self) -> asyncio.Task[None]:
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.create_task(self._ask_until_given(), name="producer-ids")
+        return self._fetching
 
-def _read_block_end(path: Path) -> int:
-    """Return the first id after the last block; the file's own end is inclusive."""
-    try:
-        return int(json.loads(path.read_text(encoding="utf-8"))["block_end"]) + 1
-    except FileNotFoundError:
-        return 0
-    except (ValueError, KeyError, TypeError) as error:
-        raise StartupError(
-            f"{path} is damaged ({error}): restore it, or write a block that begins above every "
-            "producer id in use"
-        ) from error
+    async def _ask_until_given(self) -> None:
+        while not self._next_block:
+            block = await self._ask()
+            if block is None:
+                await asyncio.sleep(RETRY_BACKOFF_S)
+            else:
+                self._next_block = block
+
+    async def _ask(self) -> range | None:
+        """Return a block, None if there is none to be had just now."""
+        request = AllocateProducerIdsRequest(
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch()
+        )
+        try:
+            answer = await self._controller.ask(request, AllocateProducerIdsResponse)
+        except OSError as error:
+            log.info("producer_ids.not_allocated", error=str(error))
+            return None
+        if answer.error_code != ErrorCode.NONE or answer.producer_id_len <= 0:
+            log.info("producer_ids.not_allocated", error=ErrorCode(answer.error_code).name)
+            return None
+        first = answer.producer_id_start
+        log.info("producer_ids.allocated", first=first, count=answer.producer_id_len)
+        return range(first, first + answer.producer_id_len)

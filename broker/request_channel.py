@@ -28,6 +28,8 @@ __all__ = ["Request", "RequestChannel", "ServedConnection"]
 CONTROL_PLANE_APIS: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
+# What is answered before the broker is ready: the controller, and the handshake before that.
+EARLY_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.API_VERSIONS}
 # Request bytes handled, and response bytes sent, in one turn of the loop: some milliseconds' work,
 # so that timers and sockets get their turn.
 BATCH_BYTES: Final = 8 * MIB
@@ -46,8 +48,13 @@ class RequestChannel:
         limits: NetworkLimits,
         metrics: NetworkMetrics | None = None,
         clock: Callable[[], float] | None = None,
+        *,
+        is_open: bool = True,
     ) -> None:
-        """Let `handle` answer all requests; `clock` gives seconds, the loop's unless given."""
+        """Let `handle` answer all requests; `clock` gives seconds, the loop's unless given.
+
+        Unless it `is_open`, only `EARLY_APIS` are handled until `open` is called.
+        """
         self.metrics = metrics or NetworkMetrics()
         self.loop = loop
         self.clock = clock or loop.time
@@ -60,9 +67,17 @@ class RequestChannel:
         self._waiting: deque[ServedConnection] = deque()
         self._on_empty: list[Callable[[], None]] = []
         self._is_scheduled = False
+        # What waits for the channel to open; None once it is open.
+        self._early: deque[Request] | None = None if is_open else deque()
         # Of the turn that runs: who fails if it does, and what is left of its share.
         self._current: ServedConnection | None = None
         self._batch_bytes_left = 0
+
+    def open(self) -> None:
+        """Handle all requests from now on, first those that wait."""
+        early, self._early = self._early, None
+        for request in early or ():
+            self.submit(request)
 
     @property
     def is_empty(self) -> bool:
@@ -72,6 +87,9 @@ class RequestChannel:
     def submit(self, request: Request) -> None:
         """Queue a request; its buffer stays untouched until its handler has returned."""
         connection = request.connection
+        if self._early is not None and request.header.api_key not in EARLY_APIS:
+            self._early.append(request)
+            return
         if connection.is_control_plane or request.header.api_key in CONTROL_PLANE_APIS:
             self._control_requests.append(request)
         else:

@@ -1,18 +1,21 @@
 """Whether a topic may be created or grown, and how it will look (decision).
 
-The checks stand in Kafka's order, so that a request with two faults gets Kafka's code.
+The checks stand in Kafka's order, so that a request with two faults gets Kafka's code. Where the
+replicas go is the matter of `controller.assignment`.
 Source: ZkAdminManager.createTopics, AdminZkClient.validateTopicCreate of Kafka 3.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from broker.config import BrokerConfig
 from broker.config_change import check_configs
 from broker.metadata_cache import ClusterImage
+from controller.assignment import Dice, Racks, assign_replicas, grow_assignment
+from controller.replica_assignment import ReplicaAssignment, Replicas
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, validate_topic_name
 from storage.config import LogConfig
@@ -22,6 +25,9 @@ DEFAULT: Final = -1
 FORBIDDEN_TOPIC: Final = "__cluster_metadata"
 MAX_PARTITIONS: Final = 10_000
 """Partitions of one topic at most, as Kafka 4 allows in one request: each costs open files."""
+
+RollDice = Callable[[int], Dice]
+"""Rolls the dice for so many brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +68,9 @@ def topic_defaults_of(config: BrokerConfig) -> TopicDefaults:
     )
 
 
-def plan_topic(wish: TopicWish, image: ClusterImage, defaults: TopicDefaults) -> TopicPlan:
+def plan_topic(
+    wish: TopicWish, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
+) -> TopicPlan:
     """Return how the topic of `wish` will look.
 
     Raises:
@@ -73,7 +81,7 @@ def plan_topic(wish: TopicWish, image: ClusterImage, defaults: TopicDefaults) ->
     if wish.name in image.topics:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wish.name} exists")
     configs = _given_configs(wish.configs)
-    assignments = _assign(wish, image, defaults)
+    assignments = _assign(wish, image, defaults, roll)
     _check_name(wish.name, image)
     _check_assignments(assignments, image)
     check_configs(configs, defaults.log_config)
@@ -82,33 +90,40 @@ def plan_topic(wish: TopicWish, image: ClusterImage, defaults: TopicDefaults) ->
 
 
 def plan_growth(
-    name: str,
     partition_count: int,
     chosen: Sequence[Sequence[int]] | None,
+    existing: Mapping[int, ReplicaAssignment],
     image: ClusterImage,
-) -> list[tuple[BrokerId, ...]]:
+) -> Mapping[int, Replicas]:
     """Return the brokers of each partition that is added to reach `partition_count`.
 
     Raises:
-        ApiError: no such topic, nothing to add, or `chosen` does not fit.
+        ApiError: nothing to add, or `chosen` does not fit.
     """
-    topic = image.topics.get(name)
-    if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
-    existing = len(topic.partitions)
-    if partition_count <= existing:
-        text = f"topic {name} has {existing} partitions, {partition_count} is not more"
+    if partition_count <= len(existing):
+        text = f"the topic has {len(existing)} partitions, {partition_count} is not more"
         raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
     _check_partition_count(partition_count)
-    added = partition_count - existing
     if chosen is None:
-        brokers = sorted(image.brokers)
-        return [(brokers[index % len(brokers)],) for index in range(existing, partition_count)]
+        return grow_assignment(racks_of(image), existing, partition_count)
+    added = partition_count - len(existing)
     if len(chosen) != added:
         text = f"{added} partitions are added, but {len(chosen)} assignments given"
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     _check_assignments(dict(enumerate(chosen)), image)
-    return [tuple(BrokerId(broker) for broker in brokers) for brokers in chosen]
+    replication_factor = len(existing[0].replicas) if 0 in existing else len(chosen[0])
+    if len(chosen[0]) != replication_factor:
+        text = f"the topic has {replication_factor} replicas, but {len(chosen[0])} are assigned"
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    return {
+        len(existing) + index: tuple(BrokerId(broker) for broker in brokers)
+        for index, brokers in enumerate(chosen)
+    }
+
+
+def racks_of(image: ClusterImage) -> Racks:
+    """Return the live brokers, each with its rack."""
+    return {broker.broker_id: broker.rack for broker in image.brokers.values()}
 
 
 def _given_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
@@ -118,7 +133,7 @@ def _given_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _assign(
-    wish: TopicWish, image: ClusterImage, defaults: TopicDefaults
+    wish: TopicWish, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
 ) -> Mapping[int, Sequence[int]]:
     if wish.assignments:
         if (wish.partition_count, wish.replication_factor) != (DEFAULT, DEFAULT):
@@ -131,14 +146,8 @@ def _assign(
     if replication_factor == DEFAULT:
         replication_factor = defaults.replication_factor
     _check_partition_count(partition_count)
-    if not 1 <= replication_factor <= len(image.brokers):
-        text = f"replication factor {replication_factor}, {len(image.brokers)} brokers are alive"
-        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-    brokers = sorted(image.brokers)
-    return {
-        index: [brokers[(index + shift) % len(brokers)] for shift in range(replication_factor)]
-        for index in range(partition_count)
-    }
+    racks = racks_of(image)
+    return assign_replicas(racks, partition_count, replication_factor, roll(len(racks)))
 
 
 def _check_partition_count(partition_count: int) -> None:

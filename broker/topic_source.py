@@ -1,41 +1,52 @@
-"""Who creates topics and keeps their configs, as handlers see it.
+"""Who creates, grows and deletes topics, as handlers see it: `broker.cluster_topics`.
 
-Today that is `broker.local_topics`; with a cluster, the controller. An edge behind a protocol:
-whatever a method does is in the metadata cache when it returns, and a failed disk is an ApiError.
-The asynchronous ones give the loop back now and then, and run in the admin queue only.
+An edge behind a protocol. What a method has asked for is in the coordinator when it returns, and
+reaches the metadata cache when the controller has done it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from broker.metadata_cache import TopicState
-from broker.topic_plan import TopicPlan
-from kafkawire.ids import BrokerId
+from broker.topic_plan import TopicPlan, TopicWish
+from kafkawire.ids import TopicId
+
+Overrides = Mapping[str, str]
 
 
 class TopicSource(Protocol):
-    """Creates, grows, configures and deletes topics; the caller has checked that it may."""
+    """Asks for changes of topics.
 
-    async def create(self, plan: TopicPlan) -> TopicState:
-        """Create a topic and return its state."""
+    Every method raises an ApiError when it cannot: REQUEST_TIMED_OUT says that nobody knows whether
+    it was done.
+    """
 
-    async def auto_create(self, name: str) -> None:
-        """Create a topic as the broker's defaults say, unless it exists by now.
+    def plan(self, wish: TopicWish) -> TopicPlan:
+        """Return how the topic of `wish` will look; asks for nothing."""
 
-        Raises:
-            ApiError: it must not be created.
-        """
+    async def create(self, plan: TopicPlan) -> TopicId:
+        """Create a topic and return its id."""
 
-    async def add_partitions(self, name: str, assignments: Sequence[tuple[BrokerId, ...]]) -> None:
-        """Add partitions, one per assignment, after the existing ones."""
+    async def add_partitions(
+        self,
+        name: str,
+        partition_count: int,
+        chosen: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool,
+    ) -> int:
+        """Let a topic have so many partitions, on the `chosen` brokers; return how many it has."""
 
     async def delete(self, name: str) -> None:
-        """Delete a topic; its records are gone for clients when this returns."""
+        """Delete a topic."""
 
-    def configs_of(self, name: str) -> Mapping[str, str]:
-        """Return the configs that a topic sets itself."""
 
-    def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace what a topic sets; its logs follow it when this returns."""
+class TopicOverrides(Protocol):
+    """What topics override of the broker's defaults, as handlers see it."""
+
+    async def read(self, topic: str) -> Overrides:
+        """Return what a topic overrides at this moment."""
+
+    async def change(self, topic: str, change: Callable[[Overrides], Overrides]) -> Overrides:
+        """Let a topic override what `change` makes of its overrides; return that."""

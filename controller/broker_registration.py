@@ -9,9 +9,21 @@ KAFKA-7165.
 
 from typing import Final, NamedTuple
 
-from controller.effects import Check, Create, Delete, Plan, Refusal, SetData, read, write
+from controller.effects import (
+    Check,
+    Create,
+    Delete,
+    Plan,
+    Refusal,
+    SetData,
+    list_children,
+    read,
+    write,
+)
 from controller.znodes import paths
 from controller.znodes.cluster import decode_cluster_id, encode_cluster_id, generated_broker_id
+from controller.znodes.registration import Registration, decode_registration
+from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 
 MAX_ATTEMPTS: Final = 16
@@ -53,6 +65,37 @@ def cluster_id(proposed: str) -> Plan[str]:
         [node] = yield from read((paths.CLUSTER_ID,))
     assert node is not None, "nobody deletes the cluster's id"
     return decode_cluster_id(node.data)
+
+
+def existing_cluster_id() -> Plan[str | None]:
+    """Return the cluster's id, None if it has none yet."""
+    [node] = yield from read((paths.CLUSTER_ID,))
+    return None if node is None else decode_cluster_id(node.data)
+
+
+def check_endpoints(registration: Registration) -> Plan[None]:
+    """Check that no other live broker is reached where this one wants to be.
+
+    Raises:
+        ApiError: one is.
+    """
+    wanted = {(each.host, each.port) for each in registration.endpoints}
+    names = yield from list_children(paths.BROKER_IDS)
+    others = [int(name) for name in names if int(name) != registration.broker_id]
+    nodes = yield from read([paths.broker(other) for other in others])
+    for other, node in zip(others, nodes, strict=True):
+        if node is None or not node.data:
+            continue
+        taken = {
+            (each.host, each.port)
+            for each in decode_registration(BrokerId(other), node.data).endpoints
+        }
+        if wanted & taken:
+            host, port = min(wanted & taken)
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"{host}:{port} is where broker {other} is reached: give this one other listeners",
+            )
 
 
 def generate_broker_id(reserved_max_id: int) -> Plan[BrokerId]:

@@ -60,6 +60,12 @@ def read_topic_configs(topics: Iterable[str]) -> Plan[dict[str, dict[str, str]]]
     return found
 
 
+def read_all_topic_configs() -> Plan[dict[str, dict[str, str]]]:
+    """Return the overrides of every topic that has any."""
+    names = yield from list_children(paths.config("topics"))
+    return (yield from read_topic_configs(names))
+
+
 def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Plan[Configs]:
     """Replace what an entity overrides by what `change` makes of it, and announce it.
 

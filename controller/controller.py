@@ -118,7 +118,8 @@ class Controller:
             await self._perform_all(self._planner.give_up())
         except SessionExpiredError:
             log.info("controller.session_lost")
-        self._disconnect(None)
+        finally:
+            self._disconnect(None)
 
     def _on_watch(self, fired: WatchEvent) -> None:
         event = event_of(fired)

@@ -1,14 +1,19 @@
-"""Notices that brokers leave for the controller: read, then deleted (decision)."""
+"""Notices that brokers leave for the controller, which reads and then deletes them (decision)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from controller.cluster import Cluster
-from controller.effects import Delete, Plan, list_children, read
+from controller.effects import Create, Delete, Plan, list_children, read, write
 from controller.errors import MalformedZnodeError
 from controller.fenced_writes import write_fenced
 from controller.znodes import paths
-from controller.znodes.notification import decode_log_dir_event, decode_partitions
+from controller.znodes.notification import (
+    decode_log_dir_event,
+    decode_partitions,
+    encode_log_dir_event,
+    encode_partitions,
+)
 from kafkawire.ids import BrokerId, TopicPartition
 
 _T = TypeVar("_T")
@@ -24,6 +29,18 @@ def take_isr_changes(cluster: Cluster) -> Plan[list[TopicPartition]]:
     """Return the partitions whose in-sync sets their leaders have changed."""
     notices = yield from _take(cluster, paths.ISR_CHANGES, decode_partitions)
     return sorted({partition for notice in notices for partition in notice})
+
+
+def tell_log_dir_failure(broker_id: BrokerId) -> Plan[None]:
+    """Leave a notice that a broker has lost a log directory; its broker performs this."""
+    notice = encode_log_dir_event(broker_id)
+    yield from write([(Create(paths.LOG_DIR_EVENT_PREFIX, notice, sequential=True),)])
+
+
+def tell_isr_changes(partitions: Iterable[TopicPartition]) -> Plan[None]:
+    """Leave a notice of in-sync sets that their leader has changed by itself."""
+    notice = encode_partitions(partitions)
+    yield from write([(Create(paths.ISR_CHANGE_PREFIX, notice, sequential=True),)])
 
 
 def _take(cluster: Cluster, parent: str, decode: Callable[[bytes | None], _T]) -> Plan[list[_T]]:

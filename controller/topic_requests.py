@@ -60,7 +60,7 @@ def create_topic(topic: NewTopic) -> Plan[None]:
 
 
 def grow_topic(name: str, growth: Growth) -> Plan[int]:
-    """Add partitions to a topic, and return how many it has then.
+    """Add partitions to a topic, and return how many it has then; `growth` may add none.
 
     Raises:
         ApiError: it does not exist, is being deleted or moved; or what `growth` raises.
@@ -81,6 +81,8 @@ def grow_topic(name: str, growth: Growth) -> Plan[int]:
             number: ReplicaAssignment(replicas=replicas)
             for number, replicas in growth(topic.partitions).items()
         }
+        if not added:
+            return len(topic.partitions)
         grown = TopicAssignment(topic.topic_id, {**topic.partitions, **added})
         [outcome] = yield from write([(SetData(paths.topic(name), grown.encode(), node.version),)])
         if outcome.refusal is None:
@@ -98,6 +100,12 @@ def ask_for_deletion(name: str) -> Plan[None]:
     if node is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
     yield from write([(Create(paths.topic_deletion(name), None),)])
+
+
+def is_deletion_asked(name: str) -> Plan[bool]:
+    """Return whether a topic is marked for deletion; the mark goes when the topic has gone."""
+    [node] = yield from read((paths.topic_deletion(name),))
+    return node is not None
 
 
 def _write_configs(topic: NewTopic) -> Plan[None]:

@@ -67,7 +67,7 @@ class DataDir:
             _write_private(path, pack([os.urandom(STORE_ID_BYTES), os.urandom(SECRET_BYTES)]))
         try:
             store_id, secret = unpack(path.read_bytes())
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise DataError(f"{path} is damaged: restore it from a backup") from error
         return Identity(store_id, secret)
 

@@ -158,8 +158,8 @@ _ROWS: Final = (
     Api(ApiKey.METADATA, "Metadata", "metadata", advertised=(0, 12)),
     Api(ApiKey.LEADER_AND_ISR, "LeaderAndIsr", "leader_and_isr", advertised=(0, 7)),
     Api(ApiKey.STOP_REPLICA, "StopReplica", "stop_replica", advertised=(0, 4)),
-    Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", "update_metadata"),
-    Api(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", "controlled_shutdown"),
+    Api(ApiKey.UPDATE_METADATA, "UpdateMetadata", "update_metadata", advertised=(0, 8)),
+    Api(ApiKey.CONTROLLED_SHUTDOWN, "ControlledShutdown", "controlled_shutdown", advertised=(0, 3)),
     # Versions 9 of these two name members by epoch (KIP-848).
     Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", "group_offsets", advertised=(2, 8)),
     Api(ApiKey.OFFSET_FETCH, "OffsetFetch", "group_offsets", advertised=(1, 8)),
@@ -192,20 +192,35 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", "describe_log_dirs", advertised=(1, 4)),
     Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", "create_partitions", advertised=(0, 3)),
     Api(ApiKey.DELETE_GROUPS, "DeleteGroups", "group_admin", advertised=(0, 2)),
-    Api(ApiKey.ELECT_LEADERS, "ElectLeaders", "reassignment"),
+    Api(ApiKey.ELECT_LEADERS, "ElectLeaders", "reassignment", advertised=(0, 2)),
     Api(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         "IncrementalAlterConfigs",
         "incremental_alter_configs",
         advertised=(0, 1),
     ),
-    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", "reassignment"),
-    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", "reassignment"),
+    Api(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        "AlterPartitionReassignments",
+        "reassignment",
+        advertised=(0, 0),
+    ),
+    Api(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        "ListPartitionReassignments",
+        "reassignment",
+        advertised=(0, 0),
+    ),
     Api(ApiKey.OFFSET_DELETE, "OffsetDelete", "group_offsets", advertised=(0, 0)),
-    Api(ApiKey.ALTER_PARTITION, "AlterPartition", "alter_partition"),
+    Api(ApiKey.ALTER_PARTITION, "AlterPartition", "alter_partition", advertised=(0, 3)),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", "describe_cluster", advertised=(0, 1)),
     Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", "describe_producers", advertised=(0, 0)),
-    Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", "allocate_producer_ids"),
+    Api(
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        "AllocateProducerIds",
+        "allocate_producer_ids",
+        advertised=(0, 0),
+    ),
 )
 
 APIS: Final[Mapping[ApiKey, Api]] = MappingProxyType({api.key: api for api in _ROWS})

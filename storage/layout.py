@@ -40,6 +40,8 @@ MOVED_HERE: Final = "moved-here"
 """In a partition's directory: it has just taken the place of the copy in another log dir."""
 
 META_PROPERTIES: Final = "meta.properties"
+FOREIGN_DIRECTORIES: Final = frozenset({"coordinator"})
+"""What lies in a log dir and is no log: the data of a node's own coordinator."""
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"

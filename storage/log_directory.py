@@ -24,6 +24,7 @@ from storage.errors import CorruptCheckpointError, CorruptLogError
 from storage.layout import (
     CLEAN_SHUTDOWN,
     CLEANER_CHECKPOINT,
+    FOREIGN_DIRECTORIES,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_CHECKPOINT,
@@ -258,6 +259,8 @@ class LogDirectory:
                     found[path.name] = parsed
                 case DirectoryState.DELETED:
                     self.remove_later(path)
+                case _ if path.name in FOREIGN_DIRECTORIES:
+                    pass
                 case _:
                     log.warning("directory.ignored", path=str(path))
         return found

@@ -61,7 +61,7 @@ class ServerKeys:
     )
     controlled_shutdown_retry_backoff_ms: int = long(5000, "Pause between those attempts.")
     zookeeper_connect: str | None = optional_string(
-        "Addresses of the coordinator, HOST:PORT,...[/chroot]; without it the broker stands alone."
+        "Addresses of the coordinator, HOST:PORT,...[/chroot]; without it the broker runs one."
     )
     zookeeper_session_timeout_ms: int = integer(
         18_000, "The coordinator declares this broker dead after so long a silence."

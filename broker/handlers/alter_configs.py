@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs of topics (edge).
+"""AlterConfigs and IncrementalAlterConfigs of topics (edge): any broker may write them.
 
 The keys of a broker cannot be changed while it runs, and it says so.
 """
@@ -16,7 +16,8 @@ from broker.config_entry import ResourceType
 from broker.metadata_cache import MetadataCache
 from broker.reply import Reply
 from broker.request_channel import Request
-from broker.topic_source import TopicSource
+from broker.request_tasks import RequestTasks
+from broker.topic_source import TopicOverrides
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -40,9 +41,16 @@ log = structlog.get_logger(__name__)
 class AlterConfigsHandler:
     """Changes configs; one bad resource does not fail the others."""
 
-    def __init__(self, metadata: MetadataCache, topics: TopicSource, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        tasks: RequestTasks,
+        metadata: MetadataCache,
+        overrides: TopicOverrides,
+        config: BrokerConfig,
+    ) -> None:
+        self._tasks = tasks
         self._metadata = metadata
-        self._topics = topics
+        self._overrides = overrides
         self._log_defaults = config.topic_defaults
         built_in = {key.name: key.default for key in TOPIC_CONFIG_KEYS.values()}
         self._defaults = built_in | topic_defaults(config.originals)
@@ -50,10 +58,20 @@ class AlterConfigsHandler:
     def handle(self, request: Request, message: AlterConfigsRequest) -> Reply:
         """Answer AlterConfigs: what is not named falls back to its default."""
         del request
+        return self._tasks.run(partial(self._replace_all, message))
+
+    def handle_incremental(
+        self, request: Request, message: IncrementalAlterConfigsRequest
+    ) -> Reply:
+        """Answer IncrementalAlterConfigs: what is not named stays."""
+        del request
+        return self._tasks.run(partial(self._change_all, message))
+
+    async def _replace_all(self, message: AlterConfigsRequest) -> AlterConfigsResponse:
         responses = []
         for resource in message.resources:
             values = [(config.name, config.value) for config in resource.configs]
-            code, text = self._alter(
+            code, text = await self._alter(
                 resource.resource_type,
                 resource.resource_name,
                 lambda _current, values=values: replaced(values),  # type: ignore[misc]
@@ -67,20 +85,18 @@ class AlterConfigsHandler:
                     resource_name=resource.resource_name,
                 )
             )
-        return Reply(AlterConfigsResponse(responses=responses))
+        return AlterConfigsResponse(responses=responses)
 
-    def handle_incremental(
-        self, request: Request, message: IncrementalAlterConfigsRequest
-    ) -> Reply:
-        """Answer IncrementalAlterConfigs: what is not named stays."""
-        del request
+    async def _change_all(
+        self, message: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
         responses = []
         for resource in message.resources:
             changes = [
                 ConfigChange(config.name, config.config_operation, config.value)
                 for config in resource.configs
             ]
-            code, text = self._alter(
+            code, text = await self._alter(
                 resource.resource_type,
                 resource.resource_name,
                 partial(changed, changes=changes, defaults=self._defaults),
@@ -94,9 +110,9 @@ class AlterConfigsHandler:
                     resource_name=resource.resource_name,
                 )
             )
-        return Reply(IncrementalAlterConfigsResponse(responses=responses))
+        return IncrementalAlterConfigsResponse(responses=responses)
 
-    def _alter(
+    async def _alter(
         self,
         resource_type: int,
         name: str,
@@ -105,12 +121,18 @@ class AlterConfigsHandler:
         validate_only: bool,
     ) -> tuple[ErrorCode, str | None]:
         """Return the code and the text for one resource."""
+
+        def checked(overrides: Configs) -> Configs:
+            changed_ones = change(overrides)
+            check_configs(changed_ones, self._log_defaults)
+            return changed_ones
+
         try:
             self._check(resource_type, name)
-            configs = change(self._topics.configs_of(name))
-            check_configs(configs, self._log_defaults)
-            if not validate_only:
-                self._topics.set_configs(name, configs)
+            if validate_only:
+                checked(await self._overrides.read(name))
+            else:
+                configs = await self._overrides.change(name, checked)
                 log.info("topic.config_changed", topic=name, configs=dict(configs))
         except ApiError as error:
             return error.code, error.message or error.code.text

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves (decision)."""
+"""ApiVersions: what this broker serves, and the features of its cluster (decision)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from typing import Final
 from broker.reply import Reply
 from broker.request_channel import Request
 from broker.router import Served
+from controller.znodes.cluster import Features
 from kafkawire.errors import ErrorCode
-from kafkawire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 
 FIRST_VERSION_WITH_SOFTWARE: Final = 3
 
@@ -21,9 +27,14 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class ApiVersionsHandler:
     """Tells a client which APIs it may use, and in which versions."""
 
-    def __init__(self, served: Callable[[], Served]) -> None:
-        """`served` is asked at each request, for the table is complete only after all handlers."""
+    def __init__(
+        self,
+        served: Callable[[], Served],
+        features: Callable[[], Features | None] = lambda: None,
+    ) -> None:
+        """Both are asked at each request: they are complete, or change, later."""
         self._served = served
+        self._features = features
 
     def handle(self, request: Request, message: ApiVersionsRequest) -> Reply:
         """Answer with the table, or with INVALID_REQUEST for a client without a proper name."""
@@ -32,7 +43,15 @@ class ApiVersionsHandler:
             and _SOFTWARE.fullmatch(message.client_software_version)
         ):
             return Reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
-        return Reply(describe_apis(self._served(), ErrorCode.NONE))
+        response = describe_apis(self._served(), ErrorCode.NONE)
+        features = self._features()
+        if features is not None:
+            response.finalized_features_epoch = features.epoch
+            response.finalized_features = [
+                FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, level in features.levels.items()
+            ]
+        return Reply(response)
 
 
 def describe_apis(served: Served, error: ErrorCode) -> ApiVersionsResponse:

@@ -1,15 +1,20 @@
-"""CreatePartitions (edge); what may be added is decided by `broker.topic_plan`."""
+"""CreatePartitions (edge); what may be added is decided by `broker.topic_plan`.
+
+The controller alone adds, and answers when its metadata show a leader of every partition.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import partial
 
-from broker.admin_queue import AdminQueue
-from broker.metadata_cache import MetadataCache
+from broker.controller_role import ControllerRole
+from broker.metadata_cache import ClusterImage
+from broker.metadata_watch import MetadataWatch, has_leaders
 from broker.reply import Reply
 from broker.request_channel import Request
-from broker.topic_plan import plan_growth
+from broker.request_tasks import RequestTasks
 from broker.topic_source import TopicSource
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.create_partitions import (
@@ -23,43 +28,69 @@ from kafkawire.messages.create_partitions import (
 class CreatePartitionsHandler:
     """Adds partitions to topics."""
 
-    def __init__(self, queue: AdminQueue, metadata: MetadataCache, topics: TopicSource) -> None:
-        self._queue = queue
-        self._metadata = metadata
+    def __init__(
+        self,
+        tasks: RequestTasks,
+        watch: MetadataWatch,
+        topics: TopicSource,
+        controller: ControllerRole,
+    ) -> None:
+        self._tasks = tasks
+        self._watch = watch
         self._topics = topics
+        self._controller = controller
 
     def handle(self, request: Request, message: CreatePartitionsRequest) -> Reply:
         """Answer for every topic; a bad one does not fail the others."""
         del request
-        return self._queue.run(partial(self._grow_all, message))
+        return self._tasks.run(partial(self._grow_all, message))
 
     async def _grow_all(self, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
         times = Counter(topic.name for topic in message.topics)
-        results = [
-            await self._grow(wanted, times[wanted.name], message.validate_only)
-            for wanted in {topic.name: topic for topic in message.topics}.values()
-        ]
+        results, counts = [], {}
+        for wanted in {topic.name: topic for topic in message.topics}.values():
+            try:
+                counts[wanted.name] = await self._grow(wanted, times, message.validate_only)
+                results.append(CreatePartitionsTopicResult(name=wanted.name))
+            except ApiError as error:
+                results.append(_failed(wanted.name, error.code, error.message))
+        if not message.validate_only:
+            await self._wait_for_leaders(results, counts, message.timeout_ms)
         return CreatePartitionsResponse(results=results)
 
     async def _grow(
-        self, wanted: CreatePartitionsTopic, times: int, validate_only: bool
-    ) -> CreatePartitionsTopicResult:
+        self, wanted: CreatePartitionsTopic, times: Mapping[str, int], validate_only: bool
+    ) -> int:
+        """Return how many partitions the topic has now."""
+        if not self._controller.is_active:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
+        if times[wanted.name] > 1:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} is named twice")
         chosen = wanted.assignments
-        try:
-            if times > 1:
-                raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} is named twice")
-            added = plan_growth(
-                wanted.name,
-                wanted.count,
-                None if chosen is None else [assignment.broker_ids for assignment in chosen],
-                self._metadata.image,
-            )
-            if not validate_only:
-                await self._topics.add_partitions(wanted.name, added)
-        except ApiError as error:
-            return CreatePartitionsTopicResult(
-                name=wanted.name,
-                error_code=error.code,
-                error_message=error.message or error.code.text,
-            )
-        return CreatePartitionsTopicResult(name=wanted.name)
+        return await self._topics.add_partitions(
+            wanted.name,
+            wanted.count,
+            None if chosen is None else [assignment.broker_ids for assignment in chosen],
+            validate_only=validate_only,
+        )
+
+    async def _wait_for_leaders(
+        self,
+        results: Iterable[CreatePartitionsTopicResult],
+        counts: Mapping[str, int],
+        timeout_ms: int,
+    ) -> None:
+        def all_led(image: ClusterImage) -> bool:
+            return all(has_leaders(image, name, count) for name, count in counts.items())
+
+        if await self._watch.wait_for(all_led, timeout_ms):
+            return
+        for result in results:
+            count = counts.get(result.name)
+            if count is not None and not has_leaders(self._watch.image, result.name, count):
+                result.error_code = ErrorCode.REQUEST_TIMED_OUT
+                result.error_message = f"not every partition has a leader after {timeout_ms} ms"
+
+
+def _failed(name: str, code: ErrorCode, text: str | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=text or code.text)

@@ -1,4 +1,7 @@
-"""CreateTopics (edge); what may be created is decided by `broker.topic_plan`."""
+"""CreateTopics (edge); what may be created is decided by `broker.topic_plan`.
+
+The controller alone creates, and answers when its metadata show a leader of every partition.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ from functools import partial
 
 import structlog
 
-from broker.admin_queue import AdminQueue
 from broker.config import BrokerConfig
 from broker.config_entry import topic_entries
-from broker.metadata_cache import MetadataCache
+from broker.controller_role import ControllerRole
+from broker.metadata_cache import ClusterImage
+from broker.metadata_watch import MetadataWatch, has_leaders
 from broker.reply import Reply
 from broker.request_channel import Request
-from broker.topic_plan import TopicWish, plan_topic, topic_defaults_of
+from broker.request_tasks import RequestTasks
+from broker.topic_plan import TopicWish
 from broker.topic_source import TopicSource
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID
@@ -34,21 +39,22 @@ class CreateTopicsHandler:
 
     def __init__(
         self,
-        queue: AdminQueue,
-        metadata: MetadataCache,
+        tasks: RequestTasks,
+        watch: MetadataWatch,
         topics: TopicSource,
+        controller: ControllerRole,
         config: BrokerConfig,
     ) -> None:
-        self._queue = queue
-        self._metadata = metadata
+        self._tasks = tasks
+        self._watch = watch
         self._topics = topics
+        self._controller = controller
         self._config = config
-        self._defaults = topic_defaults_of(config)
 
     def handle(self, request: Request, message: CreateTopicsRequest) -> Reply:
         """Answer for every topic; a bad one does not fail the others."""
         del request
-        return self._queue.run(partial(self._create_all, message))
+        return self._tasks.run(partial(self._create_all, message))
 
     async def _create_all(self, message: CreateTopicsRequest) -> CreateTopicsResponse:
         times = Counter(topic.name for topic in message.topics)
@@ -56,25 +62,26 @@ class CreateTopicsHandler:
             await self._create(wanted, times[wanted.name], message.validate_only)
             for wanted in {topic.name: topic for topic in message.topics}.values()
         ]
+        if not message.validate_only:
+            created = {
+                result.name: result for result in results if result.error_code == ErrorCode.NONE
+            }
+            await self._wait_for_leaders(created, message.timeout_ms)
         return CreateTopicsResponse(topics=results)
 
     async def _create(
         self, wanted: CreatableTopic, times: int, validate_only: bool
     ) -> CreatableTopicResult:
         try:
+            if not self._controller.is_active:
+                raise ApiError(ErrorCode.NOT_CONTROLLER)
             if times > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} is named twice")
-            plan = plan_topic(_wish(wanted), self._metadata.image, self._defaults)
-            topic_id = ZERO_TOPIC_ID
-            if not validate_only:
-                topic_id = (await self._topics.create(plan)).topic_id
+            plan = self._topics.plan(_wish(wanted))
+            topic_id = ZERO_TOPIC_ID if validate_only else await self._topics.create(plan)
         except ApiError as error:
             log.info("topic.rejected", topic=wanted.name, error=str(error))
-            return CreatableTopicResult(
-                name=wanted.name,
-                error_code=error.code,
-                error_message=error.message or error.code.text,
-            )
+            return _failed(wanted.name, error.code, error.message)
         return CreatableTopicResult(
             name=wanted.name,
             topic_id=topic_id,
@@ -84,6 +91,25 @@ class CreateTopicsHandler:
             configs=list(self._configs(plan.configs)),
         )
 
+    async def _wait_for_leaders(
+        self, created: Mapping[str, CreatableTopicResult], timeout_ms: int
+    ) -> None:
+        """Wait until every partition has a leader; turn the result of a topic that has not."""
+
+        def is_led(image: ClusterImage, result: CreatableTopicResult) -> bool:
+            return has_leaders(image, result.name, result.num_partitions)
+
+        def all_led(image: ClusterImage) -> bool:
+            return all(is_led(image, result) for result in created.values())
+
+        if await self._watch.wait_for(all_led, timeout_ms):
+            return
+        for result in created.values():
+            if not is_led(self._watch.image, result):
+                text = f"created, but not every partition has a leader after {timeout_ms} ms"
+                result.error_code = ErrorCode.REQUEST_TIMED_OUT
+                result.error_message = text
+
     def _configs(self, configs: Mapping[str, str]) -> Iterable[CreatableTopicConfigs]:
         for entry in topic_entries(configs, self._config):
             yield CreatableTopicConfigs(
@@ -92,6 +118,10 @@ class CreateTopicsHandler:
                 read_only=entry.is_read_only,
                 config_source=entry.source,
             )
+
+
+def _failed(name: str, code: ErrorCode, text: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=text or code.text)
 
 
 def _wish(wanted: CreatableTopic) -> TopicWish:

@@ -1,16 +1,18 @@
-"""DeleteTopics, by name or by id (edge)."""
+"""DeleteTopics, by name or by id (edge); the controller alone deletes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from broker.admin_queue import AdminQueue
-from broker.metadata_cache import MetadataCache
+from broker.controller_role import ControllerRole
+from broker.metadata_cache import ClusterImage
+from broker.metadata_watch import MetadataWatch
 from broker.reply import Reply
 from broker.request_channel import Request
+from broker.request_tasks import RequestTasks
 from broker.topic_source import TopicSource
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID
@@ -30,56 +32,81 @@ class DeleteTopicsHandler:
 
     def __init__(
         self,
-        queue: AdminQueue,
-        metadata: MetadataCache,
+        tasks: RequestTasks,
+        watch: MetadataWatch,
         topics: TopicSource,
+        controller: ControllerRole,
         *,
         is_enabled: bool,
     ) -> None:
-        self._queue = queue
-        self._metadata = metadata
+        self._tasks = tasks
+        self._watch = watch
         self._topics = topics
+        self._controller = controller
         self._is_enabled = is_enabled
 
     def handle(self, request: Request, message: DeleteTopicsRequest) -> Reply:
         """Answer for every topic; a bad one does not fail the others."""
-        return self._queue.run(partial(self._delete_all, message, request.header.api_version))
+        return self._tasks.run(partial(self._delete_all, message, request.header.api_version))
 
     async def _delete_all(self, message: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
         wanted: Sequence[DeleteTopicState] = message.topics
         if version < FIRST_DELETE_BY_ID:
             wanted = [DeleteTopicState(name=name) for name in message.topic_names]
         times = Counter((topic.name, topic.topic_id) for topic in wanted)
-        return DeleteTopicsResponse(
-            responses=[
-                await self._delete(topic, times[topic.name, topic.topic_id], version)
-                for topic in wanted
-            ]
-        )
+        results = [
+            await self._delete(topic, times[topic.name, topic.topic_id], version)
+            for topic in wanted
+        ]
+        await self._wait_until_gone(results, message.timeout_ms)
+        return DeleteTopicsResponse(responses=results)
 
     async def _delete(
         self, wanted: DeleteTopicState, times: int, version: int
     ) -> DeletableTopicResult:
-        name = wanted.name
+        name, topic_id = wanted.name, wanted.topic_id
         try:
             self._check(wanted, times, version)
             if name is None:
-                name = self._metadata.image.topic_names.get(wanted.topic_id)
+                name = self._watch.image.topic_names.get(topic_id)
                 if name is None:
                     raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-            if name not in self._metadata.image.topics:
+            topic = self._watch.image.topics.get(name)
+            if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic_id = topic.topic_id
             await self._topics.delete(name)
         except ApiError as error:
             return DeletableTopicResult(
                 name=name,
-                topic_id=wanted.topic_id,
+                topic_id=topic_id,
                 error_code=error.code,
                 error_message=error.message or error.code.text,
             )
-        return DeletableTopicResult(name=name, topic_id=wanted.topic_id)
+        return DeletableTopicResult(name=name, topic_id=topic_id)
+
+    async def _wait_until_gone(
+        self, results: Iterable[DeletableTopicResult], timeout_ms: int
+    ) -> None:
+        """Wait until clients do not find the topics any more; their files go later."""
+        deleted = [result for result in results if result.error_code == ErrorCode.NONE]
+
+        def is_gone(image: ClusterImage, result: DeletableTopicResult) -> bool:
+            return result.topic_id not in image.topic_names
+
+        def all_gone(image: ClusterImage) -> bool:
+            return all(is_gone(image, result) for result in deleted)
+
+        if await self._watch.wait_for(all_gone, timeout_ms):
+            return
+        for result in deleted:
+            if not is_gone(self._watch.image, result):
+                result.error_code = ErrorCode.REQUEST_TIMED_OUT
+                result.error_message = f"not deleted after {timeout_ms} ms; it will be"
 
     def _check(self, wanted: DeleteTopicState, times: int, version: int) -> None:
+        if not self._controller.is_active:
+            raise ApiError(ErrorCode.NOT_CONTROLLER)
         if not self._is_enabled:
             knows_code = version >= FIRST_DELETE_WITH_DISABLED
             raise ApiError(

@@ -1,15 +1,17 @@
-"""DescribeConfigs: of topics, and of the broker itself (decision)."""
+"""DescribeConfigs: of topics, and of the broker itself (edge)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from broker.config import BrokerConfig
 from broker.config_entry import ConfigEntry, ResourceType, broker_entries, topic_entries
 from broker.metadata_cache import MetadataCache
 from broker.reply import Reply
 from broker.request_channel import Request
-from broker.topic_source import TopicSource
+from broker.request_tasks import RequestTasks
+from broker.topic_source import TopicOverrides
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.describe_configs import (
@@ -27,26 +29,29 @@ class DescribeConfigsHandler:
 
     def __init__(
         self,
+        tasks: RequestTasks,
         metadata: MetadataCache,
-        topics: TopicSource,
+        overrides: TopicOverrides,
         config: BrokerConfig,
         broker_id: BrokerId,
     ) -> None:
+        self._tasks = tasks
         self._metadata = metadata
-        self._topics = topics
+        self._overrides = overrides
         self._config = config
         self._broker_id = broker_id
 
     def handle(self, request: Request, message: DescribeConfigsRequest) -> Reply:
         """Answer for every resource of the request."""
         del request
-        return Reply(
-            DescribeConfigsResponse(
-                results=[self._describe(resource, message) for resource in message.resources]
-            )
+        return self._tasks.run(partial(self._describe_all, message))
+
+    async def _describe_all(self, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        return DescribeConfigsResponse(
+            results=[await self._describe(resource, message) for resource in message.resources]
         )
 
-    def _describe(
+    async def _describe(
         self, resource: DescribeConfigsResource, message: DescribeConfigsRequest
     ) -> DescribeConfigsResult:
         result = DescribeConfigsResult(
@@ -55,7 +60,7 @@ class DescribeConfigsHandler:
             resource_name=resource.resource_name,
         )
         try:
-            entries = self._entries(resource.resource_type, resource.resource_name)
+            entries = await self._entries(resource.resource_type, resource.resource_name)
         except ApiError as error:
             result.error_code = error.code
             result.error_message = error.message or error.code.text
@@ -66,10 +71,10 @@ class DescribeConfigsHandler:
         ]
         return result
 
-    def _entries(self, resource_type: int, name: str) -> Iterable[ConfigEntry]:
+    async def _entries(self, resource_type: int, name: str) -> Iterable[ConfigEntry]:
         if resource_type == ResourceType.TOPIC:
             self._metadata.image.check_topic(name)
-            return topic_entries(self._topics.configs_of(name), self._config)
+            return topic_entries(await self._overrides.read(name), self._config)
         if resource_type == ResourceType.BROKER:
             return self._broker_entries(name)
         text = f"resource type {resource_type} has no configs here; topics (2) and brokers (4) do"

@@ -9,13 +9,12 @@ from typing import Final
 
 import structlog
 
-from broker.admin_queue import AdminQueue
 from broker.config import BrokerConfig
 from broker.internal_topic import offsets_topic
-from broker.metadata_cache import MetadataCache
+from broker.metadata_watch import MetadataWatch, has_leaders
 from broker.reply import Reply
 from broker.request_channel import Request
-from broker.topic_plan import plan_topic, topic_defaults_of
+from broker.request_tasks import RequestTasks
 from broker.topic_source import TopicSource
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC
@@ -28,6 +27,8 @@ from kafkawire.messages.find_coordinator import (
 
 FIRST_VERSION_WITH_KEYS: Final = 4
 NO_NODE: Final = -1
+LEADERS_WAIT_MS: Final = 1000
+"""How long a client waits that comes first; without leaders it is told to come again."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,15 +45,15 @@ class FindCoordinatorHandler:
 
     def __init__(
         self,
-        queue: AdminQueue,
-        metadata: MetadataCache,
+        tasks: RequestTasks,
+        watch: MetadataWatch,
         topics: TopicSource,
         config: BrokerConfig,
         *,
         partition_of: Callable[[str], int],
     ) -> None:
-        self._queue = queue
-        self._metadata = metadata
+        self._tasks = tasks
+        self._watch = watch
         self._topics = topics
         self._config = config
         self._partition_of = partition_of
@@ -60,22 +61,25 @@ class FindCoordinatorHandler:
     def handle(self, request: Request, message: FindCoordinatorRequest) -> Reply:
         """Answer at once, unless the topic has to be created first."""
         if message.key_type == KeyType.GROUP and not self._has_topic():
-            return self._queue.run(partial(self._create_and_answer, request, message))
+            return self._tasks.run(partial(self._create_and_answer, request, message))
         return Reply(self._answer(request, message))
 
     def _has_topic(self) -> bool:
-        return OFFSETS_TOPIC in self._metadata.image.topics
+        return OFFSETS_TOPIC in self._watch.image.topics
 
     async def _create_and_answer(
         self, request: Request, message: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
-        if not self._has_topic():
-            wish, defaults = offsets_topic(self._config), topic_defaults_of(self._config)
-            try:
-                await self._topics.create(plan_topic(wish, self._metadata.image, defaults))
-            except ApiError as error:
-                # Clients come again, until there are brokers enough.
-                log.warning("topic.rejected", topic=OFFSETS_TOPIC, error=str(error))
+        try:
+            plan = self._topics.plan(offsets_topic(self._config))
+            await self._topics.create(plan)
+            count = len(plan.assignments)
+            await self._watch.wait_for(
+                lambda image: has_leaders(image, OFFSETS_TOPIC, count), LEADERS_WAIT_MS
+            )
+        except ApiError as error:
+            # Clients come again, until there are brokers enough.
+            log.warning("topic.rejected", topic=OFFSETS_TOPIC, error=str(error))
         return self._answer(request, message)
 
     def _answer(self, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -99,7 +103,7 @@ class FindCoordinatorHandler:
         if key_type != KeyType.GROUP:
             text = "the key type is neither 0 (group) nor 1 (transaction)"
             return _none(key, ErrorCode.INVALID_REQUEST, text)
-        image = self._metadata.image
+        image = self._watch.image
         state = image.partition(TopicPartition(OFFSETS_TOPIC, self._partition_of(key)))
         listener_name = request.listener_name
         endpoint = None if state is None else image.endpoint(state.leader, listener_name)

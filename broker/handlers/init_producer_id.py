@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-import structlog
-
 from broker.producer_ids import ProducerIds
 from broker.reply import Reply
 from broker.request_channel import Request
-from kafkawire.errors import ErrorCode
+from broker.request_tasks import RequestTasks
+from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 FIRST_EPOCH: Final = 0
 
-log = structlog.get_logger(__name__)
-
 
 class InitProducerIdHandler:
     """Gives a fresh id to every producer without a transactional id."""
 
-    def __init__(self, producer_ids: ProducerIds) -> None:
+    def __init__(self, tasks: RequestTasks, producer_ids: ProducerIds) -> None:
+        self._tasks = tasks
         self._producer_ids = producer_ids
 
     def handle(self, request: Request, message: InitProducerIdRequest) -> Reply:
@@ -30,13 +28,14 @@ class InitProducerIdHandler:
         del request
         if error := _refusal(message):
             return Reply(InitProducerIdResponse(error_code=error, producer_epoch=NO_EPOCH))
+        return self._tasks.run(self._allocate)
+
+    async def _allocate(self) -> InitProducerIdResponse:
         try:
-            producer_id = self._producer_ids.allocate()
-        except OSError as error:
-            log.error("producer_id.failed", error=str(error))
-            code = ErrorCode.KAFKA_STORAGE_ERROR
-            return Reply(InitProducerIdResponse(error_code=code, producer_epoch=NO_EPOCH))
-        return Reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH))
+            producer_id = await self._producer_ids.allocate()
+        except ApiError as error:
+            return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_EPOCH)
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
 
 
 def _refusal(message: InitProducerIdRequest) -> ErrorCode | None:

@@ -1,4 +1,8 @@
-"""Metadata: which brokers there are, and who leads what (edge, for it may create topics)."""
+"""Metadata: which brokers there are, and who leads what (edge, for it may create topics).
+
+A topic that is created because somebody asked for it has no leader yet: the answer says so, and the
+client asks again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from broker.admin_queue import AdminQueue
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from broker.metadata_cache import (
     INTERNAL_TOPICS,
@@ -18,6 +21,8 @@ from broker.metadata_cache import (
 )
 from broker.reply import Reply
 from broker.request_channel import Request
+from broker.request_tasks import RequestTasks
+from broker.topic_plan import TopicWish
 from broker.topic_source import TopicSource
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, validate_topic_name
@@ -33,6 +38,8 @@ from kafkawire.messages.metadata import (
 FIRST_VERSION_WITH_NULL_FOR_ALL: Final = 1
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 12
+# Somebody else has just created it, or this broker perhaps has.
+_CREATED: Final = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class MetadataHandler:
@@ -40,14 +47,14 @@ class MetadataHandler:
 
     def __init__(
         self,
-        queue: AdminQueue,
+        tasks: RequestTasks,
         metadata: MetadataCache,
         topics: TopicSource,
         cluster_id: str,
         *,
         may_create: bool,
     ) -> None:
-        self._queue = queue
+        self._tasks = tasks
         self._metadata = metadata
         self._topics = topics
         self._cluster_id = cluster_id
@@ -58,7 +65,7 @@ class MetadataHandler:
         if self._may_create and message.allow_auto_topic_creation and message.topics:
             missing = self._missing(message.topics)
             if missing:
-                return self._queue.run(partial(self._create_and_answer, request, message, missing))
+                return self._tasks.run(partial(self._create_and_answer, request, message, missing))
         return Reply(self._answer(request, message, {}))
 
     def _missing(self, wanted: Iterable[MetadataRequestTopic]) -> list[str]:
@@ -72,11 +79,17 @@ class MetadataHandler:
     ) -> MetadataResponse:
         failures = {}
         for name in missing:
-            try:
-                await self._topics.auto_create(name)
-            except ApiError as error:
-                failures[name] = error.code
+            failures[name] = await self._create(name)
         return self._answer(request, message, failures)
+
+    async def _create(self, name: str) -> ErrorCode:
+        """Create a topic and return what a client is told of it meanwhile."""
+        try:
+            await self._topics.create(self._topics.plan(TopicWish(name=name)))
+        except ApiError as error:
+            if error.code not in _CREATED:
+                return error.code
+        return ErrorCode.LEADER_NOT_AVAILABLE
 
     def _answer(
         self, request: Request, message: MetadataRequest, failures: Mapping[str, ErrorCode]

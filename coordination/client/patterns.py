@@ -71,15 +71,18 @@ async def set_data(client: Client, path: str, data: bytes, version: int) -> Stat
             raise BadVersionError(ErrorCode.BAD_VERSION, path)
 
 
-async def end_dead_session(path: Path, timeout_s: float = 5.0) -> bool:
+async def end_dead_session(
+    path: Path, timeout_s: float = 5.0, *, connect_string: str | None = None
+) -> bool:
     """Close the session in a session file if its process is dead; return whether it is closed.
 
-    Its ephemeral nodes go at once. A session that has ended by itself counts as closed.
+    Its ephemeral nodes go at once. A session that has ended by itself counts as closed. The
+    coordinator is asked where `connect_string` says, or where the process knew it.
     """
     saved = await session_file.load(path)
     if saved is None or session_file.is_owner_alive(saved):
         return False
-    client = Client(saved.connect_string, has_heartbeat_thread=False)
+    client = Client(connect_string or saved.connect_string, has_heartbeat_thread=False)
     try:
         async with asyncio.timeout(timeout_s):
             was_alive = await client.resume(saved.session_id, saved.password)

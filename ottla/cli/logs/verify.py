@@ -31,6 +31,7 @@ from ottla.cli.logs.replica_check import ReplicaBatches, check_replicas
 
 __all__ = ["PartitionResult", "VerifyOptions", "verify_directories", "verify_directory"]
 
+SEGMENTS: Final = "[0-9]*.log"
 DELETED_SUFFIX: Final = "-delete"
 INDEX_SUFFIXES: Final = (".index", ".timeindex")
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
@@ -124,12 +125,12 @@ def _verify_directory(
 
 def partition_directories(directory: Path) -> list[Path]:
     """Return the partitions in `directory`: itself, if it holds segments, or those below it."""
-    if any(directory.glob("*.log")):
+    if any(directory.glob(SEGMENTS)):
         return [directory]
     return sorted(
         path
         for path in directory.iterdir()
-        if path.is_dir() and not path.name.endswith(DELETED_SUFFIX) and any(path.glob("*.log"))
+        if path.is_dir() and not path.name.endswith(DELETED_SUFFIX) and any(path.glob(SEGMENTS))
     )
 
 

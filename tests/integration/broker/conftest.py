@@ -1,10 +1,12 @@
 """Fixtures of the broker's own tests. An edge: a real process."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import READY_EVENT, BrokerProcess
+from tests.integration.coordination.process import Coordinator, kill_all
 
 
 @pytest.fixture(scope="module")
@@ -19,3 +21,11 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPr
         assert not failures, failures
     finally:
         broker.kill()
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    """A coordinator in a process of its own."""
+    started = Coordinator(tmp_path / "coordinator")
+    yield started
+    kill_all([started])

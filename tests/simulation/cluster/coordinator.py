@@ -47,6 +47,7 @@ class _Znode:
     version: int
     czxid: int
     owner: int
+    created_ms: int = 0
 
 
 Observer = Callable[[str, bytes | None, bytes | None], None]
@@ -63,8 +64,10 @@ class Coordinator:
         self.observers: list[Observer] = []
         self._node_watches: dict[str, set[int]] = {}
         self._child_watches: dict[str, set[int]] = {}
+        self.now_ms = 0
         self._zxid = 0
         self._last_session = 0
+        self._sequence = 0
 
     def open_session(self) -> int:
         """Begin a session."""
@@ -99,7 +102,9 @@ class Coordinator:
     def read(self, path: str) -> Node | None:
         """Return a node."""
         node = self.nodes.get(path)
-        return None if node is None else Node(node.data, node.version, node.czxid, node.owner)
+        if node is None:
+            return None
+        return Node(node.data, node.version, node.czxid, node.owner, node.created_ms)
 
     def children(self, path: str) -> list[str]:
         """Return the names below a node."""
@@ -129,6 +134,7 @@ class Coordinator:
             isinstance(op, Create) and op.ephemeral for op in transaction
         ):
             raise SessionExpiredError
+        transaction = tuple(self._numbered(op) for op in transaction)
         shadow = dict(self._versions(transaction))
         for number, op in enumerate(transaction):
             if refusal := self._refusal(op, shadow):
@@ -144,6 +150,12 @@ class Coordinator:
                     pass
         self._zxid += 1
         return Outcome(tuple(self._do(session, op) for op in transaction))
+
+    def _numbered(self, op: Op) -> Op:
+        if not isinstance(op, Create) or not op.sequential:
+            return op
+        self._sequence += 1
+        return op._replace(path=f"{op.path}{self._sequence:010d}")
 
     def _versions(self, transaction: Transaction) -> list[tuple[str, int | None]]:
         return [
@@ -172,7 +184,8 @@ class Coordinator:
     def _do(self, session: int, op: Op) -> int:
         match op:
             case Create(path, data, ephemeral):
-                self.nodes[path] = _Znode(data, 0, self._zxid, session if ephemeral else 0)
+                owner = session if ephemeral else 0
+                self.nodes[path] = _Znode(data, 0, self._zxid, owner, self.now_ms)
                 self._fire(path, is_deleted=False)
                 self._fire_parent(path)
                 self._observe(path, None, data)

@@ -1,61 +1,67 @@
 """Which broker this is: `broker.identity`."""
 
-import uuid
-
 import pytest
 
 from broker.errors import StartupError
-from broker.identity import Identity, Remembered, choose_identity
-from kafkawire.ids import topic_id_to_text
+from broker.identity import Past, Remembered, check_cluster, choose_broker_id, recall
+from kafkawire.ids import BrokerId
 
-RANDOM = uuid.UUID(int=5)
-GENERATED = topic_id_to_text(RANDOM)
+Said = tuple[int | None, str | None]
 
 
-def choose(
-    configured_id: int, *remembered: tuple[int | None, str | None], may_generate: bool = True
-) -> Identity:
-    return choose_identity(
-        configured_id,
-        [Remembered(f"/d{n}", broker, cluster) for n, (broker, cluster) in enumerate(remembered)],
-        may_generate=may_generate,
-        max_reserved_id=1000,
-        random_id=lambda: RANDOM,
+def past(*remembered: Said) -> Past:
+    return recall(
+        Remembered(f"/d{number}", broker, cluster)
+        for number, (broker, cluster) in enumerate(remembered)
     )
 
 
 @pytest.mark.parametrize(
     ("configured", "remembered", "expected"),
     [
-        pytest.param(7, [], (7, GENERATED), id="configured"),
-        pytest.param(-1, [(3, "c")], (3, "c"), id="remembered"),
-        pytest.param(3, [(3, "c"), (None, None)], (3, "c"), id="both agree"),
-        pytest.param(7, [(None, "c")], (7, "c"), id="cluster remembered alone"),
-        pytest.param(-1, [], (1001, GENERATED), id="generated"),
+        pytest.param(7, [], 7, id="configured"),
+        pytest.param(-1, [(3, "c")], 3, id="remembered"),
+        pytest.param(3, [(3, "c"), (None, None)], 3, id="both agree"),
+        pytest.param(7, [(None, "c")], 7, id="cluster remembered alone"),
+        pytest.param(-1, [], None, id="to be generated"),
     ],
 )
 def test_the_first_source_that_knows_decides(
-    configured: int, remembered: list[tuple[int | None, str | None]], expected: tuple[int, str]
+    configured: int, remembered: list[Said], expected: int | None
 ) -> None:
-    identity = choose(configured, *remembered)
-    assert (identity.broker_id, identity.cluster_id) == expected
+    assert choose_broker_id(configured, past(*remembered), may_generate=True) == expected
 
 
 @pytest.mark.parametrize(
-    ("configured", "remembered", "reason"),
+    ("remembered", "reason"),
     [
-        pytest.param(8, [(7, "c")], "belongs to broker 7", id="another number"),
-        pytest.param(-1, [(7, "c"), (8, "c")], "different brokers", id="two numbers"),
-        pytest.param(-1, [(7, "c"), (7, "d")], "different brokers", id="two clusters"),
+        pytest.param([(7, "c"), (8, "c")], "different brokers", id="two numbers"),
+        pytest.param([(7, "c"), (7, "d")], "different brokers", id="two clusters"),
     ],
 )
-def test_contradictions_stop_the_start(
-    configured: int, remembered: list[tuple[int | None, str | None]], reason: str
+def test_log_dirs_that_contradict_each_other_stop_the_start(
+    remembered: list[Said], reason: str
 ) -> None:
     with pytest.raises(StartupError, match=reason):
-        choose(configured, *remembered)
+        past(*remembered)
+
+
+def test_a_number_that_contradicts_the_log_dirs_stops_the_start() -> None:
+    with pytest.raises(StartupError, match="belongs to broker 7"):
+        choose_broker_id(8, past((7, "c")), may_generate=True)
 
 
 def test_a_number_must_come_from_somewhere() -> None:
     with pytest.raises(StartupError, match=r"broker\.id is not set"):
-        choose(-1, may_generate=False)
+        choose_broker_id(-1, past(), may_generate=False)
+
+
+def test_the_coordinator_must_be_of_the_same_cluster() -> None:
+    known = past((7, "c"))
+    check_cluster(known, "c")
+    check_cluster(Past(None, None), None)
+    check_cluster(Past(BrokerId(7), None), "anything")
+    with pytest.raises(StartupError, match="belongs to cluster c, but the coordinator coordinates"):
+        check_cluster(known, "other")
+    with pytest.raises(StartupError, match="the coordinator has no cluster yet"):
+        check_cluster(known, None)

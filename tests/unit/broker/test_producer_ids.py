@@ -1,50 +1,103 @@
 """Ids for idempotent producers: `broker.producer_ids`."""
 
-import json
-from pathlib import Path
+import asyncio
+from typing import TypeVar, cast
 
 import pytest
 
-from broker.errors import StartupError
-from broker.producer_ids import BLOCK_SIZE, FILE_NAME, ProducerIds
+from broker import producer_ids
+from broker.controller_link import ControllerLink
+from broker.producer_ids import ProducerIds
+from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
+from kafkawire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 
-BROKER = BrokerId(7)
-
-
-def test_ids_count_up_and_a_restart_begins_a_new_block(tmp_path: Path) -> None:
-    ids = ProducerIds(tmp_path, BROKER)
-    assert [ids.allocate() for _ in range(3)] == [0, 1, 2]
-    assert ProducerIds(tmp_path, BROKER).allocate() == BLOCK_SIZE
+R = TypeVar("R")
 
 
-def test_a_block_is_on_disk_before_its_first_id_is_given_out(tmp_path: Path) -> None:
-    ids = ProducerIds(tmp_path, BROKER)
-    assert not (tmp_path / FILE_NAME).exists()
-    for _ in range(BLOCK_SIZE + 1):
-        last = ids.allocate()
-    assert last == BLOCK_SIZE
-    assert json.loads((tmp_path / FILE_NAME).read_text()) == {
-        "version": 1,
-        "broker": 7,
-        "block_start": str(BLOCK_SIZE),
-        "block_end": str(2 * BLOCK_SIZE - 1),
-    }
+class FakeController:
+    """Gives out blocks of ten, after what the test says goes wrong before."""
+
+    def __init__(self, *troubles: OSError | ErrorCode) -> None:
+        self.troubles = list(troubles)
+        self.asked: list[AllocateProducerIdsRequest] = []
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self._next = 0
+
+    async def ask(self, message: object, response_type: type[R]) -> R:
+        assert isinstance(message, AllocateProducerIdsRequest)
+        self.asked.append(message)
+        await self.may_answer.wait()
+        answer = self._answer()
+        assert isinstance(answer, response_type)
+        return answer
+
+    def _answer(self) -> AllocateProducerIdsResponse:
+        if self.troubles:
+            trouble = self.troubles.pop(0)
+            if isinstance(trouble, OSError):
+                raise trouble
+            return AllocateProducerIdsResponse(error_code=trouble)
+        first, self._next = self._next, self._next + 10
+        return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=10)
+
+    async def close(self) -> None:
+        return None
 
 
-def test_a_failed_write_uses_no_id_up(tmp_path: Path) -> None:
-    directory = tmp_path / "away"
-    directory.mkdir()
-    ids = ProducerIds(directory, BROKER)
-    directory.rmdir()
-    with pytest.raises(OSError, match="away"):
-        ids.allocate()
-    directory.mkdir()
-    assert ids.allocate() == 0
+def ids_of(controller: FakeController) -> ProducerIds:
+    return ProducerIds(BrokerId(3), lambda: 7, cast(ControllerLink, controller))
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"block_end": "x"}', "5"])
-def test_a_damaged_file_stops_the_start(tmp_path: Path, content: str) -> None:
-    (tmp_path / FILE_NAME).write_text(content)
-    with pytest.raises(StartupError, match="is damaged"):
-        ProducerIds(tmp_path, BROKER)
+async def test_ids_are_never_given_twice() -> None:
+    controller = FakeController()
+    ids = ids_of(controller)
+    given = [await ids.allocate() for _ in range(35)]
+    assert given == list(range(35))
+    assert (controller.asked[0].broker_id, controller.asked[0].broker_epoch) == (3, 7)
+    await ids.stop()
+
+
+async def test_the_next_block_is_asked_for_before_it_is_needed() -> None:
+    controller = FakeController()
+    ids = ids_of(controller)
+    for _ in range(8):
+        await ids.allocate()
+    assert len(controller.asked) == 1
+    await ids.allocate()
+    await asyncio.sleep(0)
+    assert len(controller.asked) == 2
+    await ids.stop()
+
+
+async def test_producers_that_wait_together_get_different_ids() -> None:
+    controller = FakeController()
+    controller.may_answer.clear()
+    ids = ids_of(controller)
+    waiting = [asyncio.create_task(ids.allocate()) for _ in range(3)]
+    await asyncio.sleep(0)
+    controller.may_answer.set()
+    assert sorted(await asyncio.gather(*waiting)) == [0, 1, 2]
+    await ids.stop()
+
+
+async def test_it_asks_until_a_controller_answers() -> None:
+    controller = FakeController(OSError("no controller"), ErrorCode.NOT_CONTROLLER)
+    ids = ids_of(controller)
+    assert await ids.allocate() == 0
+    await ids.stop()
+
+
+async def test_a_producer_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_ids, "MAX_WAIT_S", 0.01)
+    controller = FakeController()
+    controller.may_answer.clear()
+    ids = ids_of(controller)
+    with pytest.raises(ApiError) as caught:
+        await ids.allocate()
+    assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await ids.stop()

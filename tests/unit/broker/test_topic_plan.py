@@ -5,14 +5,19 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from broker.config import BrokerConfig
 from broker.metadata_cache import ClusterImage, LiveBroker, PartitionState, TopicState
 from broker.topic_plan import (
     MAX_PARTITIONS,
     TopicDefaults,
+    TopicPlan,
     TopicWish,
     plan_growth,
     plan_topic,
+    topic_defaults_of,
 )
+from controller.assignment import Dice
+from controller.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch
 from storage.config import LogConfig
@@ -44,24 +49,36 @@ def image(*brokers: BrokerId, topics: Mapping[str, int] | None = None) -> Cluste
     return ClusterImage(brokers=live, topics=states)
 
 
+def plan(wish: TopicWish, cluster: ClusterImage) -> TopicPlan:
+    """Plan with dice that always show zero."""
+    return plan_topic(wish, cluster, DEFAULTS, lambda _count: Dice(0, 0))
+
+
+def holding(*replicas: tuple[int, ...]) -> dict[int, ReplicaAssignment]:
+    """Return a topic's partitions, one per tuple of brokers."""
+    return {
+        number: ReplicaAssignment(replicas=tuple(map(BrokerId, one)))
+        for number, one in enumerate(replicas)
+    }
+
+
 def test_what_is_left_open_takes_the_brokers_defaults() -> None:
-    plan = plan_topic(TopicWish(name="t"), image(B1), DEFAULTS)
-    assert plan.assignments == ((B1,), (B1,), (B1,))
+    assert plan(TopicWish(name="t"), image(B1)).assignments == ((B1,), (B1,), (B1,))
 
 
 def test_replicas_go_round_the_brokers() -> None:
     wish = TopicWish(name="t", partition_count=2, replication_factor=2)
-    assert plan_topic(wish, image(B1, B2), DEFAULTS).assignments == ((B1, B2), (B2, B1))
+    assert plan(wish, image(B1, B2)).assignments == ((B1, B2), (B2, B1))
 
 
 def test_a_client_may_choose_the_brokers() -> None:
     wish = TopicWish(name="t", assignments={1: [2], 0: [1]})
-    assert plan_topic(wish, image(B1, B2), DEFAULTS).assignments == ((B1,), (B2,))
+    assert plan(wish, image(B1, B2)).assignments == ((B1,), (B2,))
 
 
 def test_configs_are_taken_over() -> None:
     wish = TopicWish(name="t", configs={"retention.ms": "5"})
-    assert plan_topic(wish, image(B1), DEFAULTS).configs == {"retention.ms": "5"}
+    assert plan(wish, image(B1)).configs == {"retention.ms": "5"}
 
 
 @pytest.mark.parametrize(
@@ -100,31 +117,52 @@ def test_a_topic_that_must_not_be_is_refused_with_kafkas_code(
     wish: TopicWish, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as caught:
-        plan_topic(wish, image(B1, B2, topics={"old.topic": 1}), DEFAULTS)
+        plan(wish, image(B1, B2, topics={"old.topic": 1}))
     assert caught.value.code is code
+
+
+def test_racks_are_taken_into_account() -> None:
+    brokers = {
+        broker: LiveBroker(broker_id=broker, endpoints={}, rack=rack)
+        for broker, rack in zip(map(BrokerId, (1, 2, 3, 4)), "aabb", strict=True)
+    }
+    wish = TopicWish(name="t", partition_count=8, replication_factor=2)
+    for replicas in plan(wish, ClusterImage(brokers=brokers)).assignments:
+        assert {brokers[replica].rack for replica in replicas} == {"a", "b"}
+
+
+def test_the_defaults_are_the_brokers() -> None:
+    config = BrokerConfig(num_partitions=5, default_replication_factor=2)
+    defaults = topic_defaults_of(config)
+    assert (defaults.partition_count, defaults.replication_factor) == (5, 2)
 
 
 def test_growth_assigns_only_the_new_partitions() -> None:
-    cluster = image(B1, B2, topics={"t": 1})
-    assert plan_growth("t", 4, None, cluster) == [(B2,), (B1,), (B2,)]
-    assert plan_growth("t", 2, [[1]], cluster) == [(B1,)]
+    assert plan_growth(4, None, holding((1,)), image(B1, B2)) == {1: (B2,), 2: (B1,), 3: (B2,)}
+    assert plan_growth(2, [[1]], holding((1,)), image(B1, B2)) == {1: (B1,)}
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "chosen", "code"),
+    ("count", "chosen", "code"),
     [
-        ("nothing", 2, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ("t", 1, None, ErrorCode.INVALID_PARTITIONS),
-        ("t", 0, None, ErrorCode.INVALID_PARTITIONS),
-        ("t", MAX_PARTITIONS + 1, None, ErrorCode.POLICY_VIOLATION),
-        ("t", 3, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ("t", 2, [[9]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ("t", 2, [[]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (1, None, ErrorCode.INVALID_PARTITIONS),
+        (0, None, ErrorCode.INVALID_PARTITIONS),
+        (MAX_PARTITIONS + 1, None, ErrorCode.POLICY_VIOLATION),
+        (3, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, [[9]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, [[]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, [[1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
 def test_growth_that_cannot_be_is_refused(
-    name: str, count: int, chosen: Sequence[Sequence[int]] | None, code: ErrorCode
+    count: int, chosen: Sequence[Sequence[int]] | None, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as caught:
-        plan_growth(name, count, chosen, image(B1, topics={"t": 1}))
+        plan_growth(count, chosen, holding((1,)), image(B1, B2))
     assert caught.value.code is code
+
+
+def test_growth_needs_as_many_brokers_as_the_topic_has_replicas() -> None:
+    with pytest.raises(ApiError) as caught:
+        plan_growth(2, None, holding((1, 2)), image(B1))
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

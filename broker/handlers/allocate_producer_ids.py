@@ -1,0 +1,42 @@
+"""AllocateProducerIds: a broker takes a block of ids (edge); the controller alone gives one."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.controller_role import ControllerRole
+from broker.reply import Reply
+from broker.request_channel import Request
+from broker.request_tasks import RequestTasks
+from controller.events import ProducerIdsAsked
+from controller.znodes.cluster import ProducerIdBlock
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
+from kafkawire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+
+class AllocateProducerIdsHandler:
+    """Hands the request to the controller component."""
+
+    def __init__(self, tasks: RequestTasks, controller: ControllerRole) -> None:
+        self._tasks = tasks
+        self._controller = controller
+
+    def handle(self, request: Request, message: AllocateProducerIdsRequest) -> Reply:
+        """Answer with a block that nobody else has or will have."""
+        del request
+        return self._tasks.run(partial(self._ask, message))
+
+    async def _ask(self, message: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        asked = ProducerIdsAsked(BrokerId(message.broker_id), message.broker_epoch)
+        result = await self._controller.put(asked)
+        if isinstance(result, ProducerIdBlock):
+            count = result.last - result.first + 1
+            return AllocateProducerIdsResponse(
+                producer_id_start=result.first, producer_id_len=count
+            )
+        assert isinstance(result, ErrorCode), "it is answered or refused"
+        return AllocateProducerIdsResponse(error_code=result)

@@ -1,0 +1,32 @@
+"""AlterPartition: a leader asks for other in-sync sets (edge); the controller alone answers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.controller_role import ControllerRole
+from broker.reply import Reply
+from broker.request_channel import Request
+from broker.request_tasks import RequestTasks
+from controller.events import AlterPartitionAsked
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+
+class AlterPartitionHandler:
+    """Hands the request to the controller component."""
+
+    def __init__(self, tasks: RequestTasks, controller: ControllerRole) -> None:
+        self._tasks = tasks
+        self._controller = controller
+
+    def handle(self, request: Request, message: AlterPartitionRequest) -> Reply:
+        """Answer with what is recorded now."""
+        return self._tasks.run(partial(self._ask, message, request.header.api_version))
+
+    async def _ask(self, message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        result = await self._controller.put(AlterPartitionAsked(message, version))
+        if isinstance(result, AlterPartitionResponse):
+            return result
+        assert isinstance(result, ErrorCode), "it is answered or refused"
+        return AlterPartitionResponse(error_code=result)

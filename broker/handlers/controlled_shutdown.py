@@ -1,0 +1,38 @@
+"""ControlledShutdown: a broker asks to be relieved (edge); the controller alone answers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.controller_role import ControllerRole
+from broker.reply import Reply
+from broker.request_channel import Request
+from broker.request_tasks import RequestTasks
+from controller.events import ControlledShutdownAsked
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
+from kafkawire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+
+
+class ControlledShutdownHandler:
+    """Hands the request to the controller component."""
+
+    def __init__(self, tasks: RequestTasks, controller: ControllerRole) -> None:
+        self._tasks = tasks
+        self._controller = controller
+
+    def handle(self, request: Request, message: ControlledShutdownRequest) -> Reply:
+        """Answer with the partitions that the broker still leads."""
+        del request
+        return self._tasks.run(partial(self._ask, message))
+
+    async def _ask(self, message: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        asked = ControlledShutdownAsked(BrokerId(message.broker_id), message.broker_epoch)
+        result = await self._controller.put(asked)
+        if isinstance(result, ControlledShutdownResponse):
+            return result
+        assert isinstance(result, ErrorCode), "it is answered or refused"
+        return ControlledShutdownResponse(error_code=result)

@@ -1,0 +1,118 @@
+"""AlterPartitionReassignments and ListPartitionReassignments (edge); the controller alone moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import groupby
+
+from broker.controller_role import ControllerRole
+from broker.reply import Reply
+from broker.request_channel import Request
+from broker.request_tasks import RequestTasks
+from controller.events import ReassignmentAsked, ReassignmentsListed
+from controller.replica_assignment import ReplicaAssignment
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.messages.reassignment import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+
+class ReassignmentsHandler:
+    """Hands the requests to the controller component."""
+
+    def __init__(self, tasks: RequestTasks, controller: ControllerRole) -> None:
+        self._tasks = tasks
+        self._controller = controller
+
+    def handle_alter(self, request: Request, message: AlterPartitionReassignmentsRequest) -> Reply:
+        """Answer for every partition when its move has begun, or was taken back."""
+        del request
+        return self._tasks.run(partial(self._alter, message))
+
+    def handle_list(self, request: Request, message: ListPartitionReassignmentsRequest) -> Reply:
+        """Answer with the moves under way."""
+        del request
+        return self._tasks.run(partial(self._list, message))
+
+    async def _alter(
+        self, message: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        targets = {
+            TopicPartition(topic.name, one.partition_index): _brokers(one.replicas)
+            for topic in message.topics
+            for one in topic.partitions
+        }
+        result = await self._controller.put(ReassignmentAsked(targets))
+        if isinstance(result, ErrorCode):
+            return AlterPartitionReassignmentsResponse(
+                error_code=result, error_message=result.text, responses=[]
+            )
+        assert isinstance(result, dict), "it is answered by partition or refused"
+        return AlterPartitionReassignmentsResponse(
+            error_message=None,
+            responses=[
+                ReassignableTopicResponse(
+                    name=topic, partitions=[_altered(each, result[each]) for each in partitions]
+                )
+                for topic, partitions in groupby(sorted(result), key=lambda each: each.topic)
+            ],
+        )
+
+    async def _list(
+        self, message: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        asked = None
+        if message.topics is not None:
+            asked = [
+                TopicPartition(topic.name, index)
+                for topic in message.topics
+                for index in topic.partition_indexes
+            ]
+        result = await self._controller.put(ReassignmentsListed(asked))
+        if isinstance(result, ErrorCode):
+            return ListPartitionReassignmentsResponse(
+                error_code=result, error_message=result.text, topics=[]
+            )
+        assert isinstance(result, dict), "it is answered by partition or refused"
+        return ListPartitionReassignmentsResponse(error_message=None, topics=_ongoing(result))
+
+
+def _brokers(replicas: Sequence[int] | None) -> tuple[BrokerId, ...] | None:
+    return None if replicas is None else tuple(BrokerId(replica) for replica in replicas)
+
+
+def _altered(partition: TopicPartition, code: ErrorCode) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=partition.partition,
+        error_code=code,
+        error_message=None if code is ErrorCode.NONE else code.text,
+    )
+
+
+def _ongoing(
+    moves: Mapping[TopicPartition, ReplicaAssignment],
+) -> list[OngoingTopicReassignment]:
+    return [
+        OngoingTopicReassignment(
+            name=topic,
+            partitions=[
+                OngoingPartitionReassignment(
+                    partition_index=each.partition,
+                    replicas=moves[each].replicas,
+                    adding_replicas=moves[each].adding,
+                    removing_replicas=moves[each].removing,
+                )
+                for each in partitions
+            ],
+        )
+        for topic, partitions in groupby(sorted(moves), key=lambda each: each.topic)
+    ]

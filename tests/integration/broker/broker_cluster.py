@@ -1,0 +1,146 @@
+"""Several broker processes on one coordinator, and what they say of each other. An edge."""
+
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkawire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+from tests.conftest import READY_EVENT, BrokerProcess
+from tests.integration.broker.wire import Wire
+from tests.integration.coordination.process import wait_until
+
+IDS = (1, 2, 3)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
+class BrokerCluster:
+    """Brokers by their numbers; those that run are stopped at the end."""
+
+    def __init__(
+        self, directory: Path, coordinator: str, overrides: Mapping[str, str] | None = None
+    ) -> None:
+        self.directory = directory
+        self.brokers: dict[int, BrokerProcess] = {}
+        self._overrides = {
+            "zookeeper.connect": coordinator,
+            "zookeeper.session.timeout.ms": "4000",
+            "auto.leader.rebalance.enable": "false",
+            **(overrides or {}),
+        }
+        # The same address after a restart, as on a machine of its own.
+        self._ports = {broker_id: free_port() for broker_id in IDS}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_trouble: object) -> None:
+        for broker in self.brokers.values():
+            broker.kill()
+
+    def start(self, *broker_ids: int) -> None:
+        """Start brokers, and wait until they are ready."""
+        for broker_id in broker_ids:
+            overrides = {
+                **self._overrides,
+                "broker.id": str(broker_id),
+                "listeners": f"PLAINTEXT://127.0.0.1:{self._ports[broker_id]}",
+            }
+            self.brokers[broker_id] = BrokerProcess(self.data_dir(broker_id), overrides)
+        for broker_id in broker_ids:
+            self.brokers[broker_id].wait_for_event(READY_EVENT)
+
+    def data_dir(self, broker_id: int) -> Path:
+        """Return the log dir of a broker."""
+        return self.directory / f"broker-{broker_id}"
+
+    def wire(self, broker_id: int) -> Wire:
+        """Return a connection to a broker."""
+        return Wire(self._ports[broker_id])
+
+    def metadata(self, asked: int, *topics: str) -> MetadataResponse:
+        """Return what broker `asked` says of topics."""
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+        )
+        with self.wire(asked) as wire:
+            return wire.ask(ApiKey.METADATA, 12, request, MetadataResponse)
+
+    def partitions(self, asked: int, topic: str) -> list[MetadataResponsePartition]:
+        """Return what broker `asked` says of a topic's partitions."""
+        [found] = self.metadata(asked, topic).topics
+        return sorted(found.partitions, key=lambda each: each.partition_index)
+
+    def controller(self, asked: int) -> int:
+        """Return who is controller, as broker `asked` says."""
+        return self.metadata(asked).controller_id
+
+    def create_topic(self, name: str, assignments: Sequence[Sequence[int]], **configs: str) -> None:
+        """Create a topic on chosen brokers, through the controller."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+                for index, brokers in enumerate(assignments)
+            ],
+            configs=[
+                CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                for key, value in configs.items()
+            ],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        running = self.running[0]
+        with self.wire(self.controller(running)) as wire:
+            answer = wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse)
+        assert [each.error_code for each in answer.topics] == [ErrorCode.NONE], answer
+        self.until_all_say(lambda broker_id: len(self.partitions(broker_id, name)) > 0)
+
+    @property
+    def running(self) -> list[int]:
+        """The brokers whose processes live."""
+        return [
+            broker_id for broker_id, broker in self.brokers.items() if broker.process.poll() is None
+        ]
+
+    def until_all_say(
+        self, condition: Callable[[int], bool], among: Iterable[int] | None = None
+    ) -> None:
+        """Wait until `condition` holds for every broker that runs."""
+        asked = list(self.running if among is None else among)
+        wait_until(lambda: all(condition(broker_id) for broker_id in asked))
+
+    def until_in_sync(self, topic: str, *isrs: set[int]) -> None:
+        """Wait until the partitions of `topic` have these in-sync sets, as every broker says."""
+
+        def says(broker_id: int) -> bool:
+            found = self.partitions(broker_id, topic)
+            return [set(each.isr_nodes) for each in found] == list(isrs)
+
+        self.until_all_say(says)
+
+    def leaders(self, asked: int, topic: str) -> list[int]:
+        """Return the leader of each partition, as broker `asked` says."""
+        return [each.leader_id for each in self.partitions(asked, topic)]

@@ -1,0 +1,458 @@
+"""Three brokers on one coordinator: what they do together, and what a member may not do."""
+
+import asyncio
+import itertools
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.znodes import paths
+from coordination.client import Client, SessionState, session_file
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+)
+from kafkawire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kafkawire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkawire.messages.reassignment import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from tests.conftest import BrokerProcess
+from tests.integration.broker.broker_cluster import IDS, BrokerCluster
+from tests.integration.broker.test_admin import config
+from tests.integration.broker.test_lifecycle import overridden, try_to_start
+from tests.integration.broker.wire import batch
+from tests.integration.coordination.process import Coordinator, kill_all, wait_until
+
+TOPIC_RESOURCE = 2
+names = (f"cluster-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def shared_coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    started = Coordinator(tmp_path_factory.mktemp("shared") / "coordinator")
+    yield started
+    kill_all([started])
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    shared_coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerCluster]:
+    """Three brokers for the tests that leave them running; each uses topics of its own."""
+    overrides = {"log.segment.delete.delay.ms": "1", "log.initial.task.delay.ms": "0"}
+    directory = tmp_path_factory.mktemp("cluster")
+    with BrokerCluster(directory, shared_coordinator.address, overrides) as made:
+        made.start(*IDS)
+        made.until_all_say(lambda each: len(made.metadata(each).brokers) == 3)
+        yield made
+
+
+def test_all_agree_on_who_is_there_and_who_controls(cluster: BrokerCluster) -> None:
+    said = [cluster.metadata(asked) for asked in IDS]
+    assert {response.cluster_id for response in said} == {said[0].cluster_id}
+    assert {response.controller_id for response in said} <= set(IDS)
+    assert len({response.controller_id for response in said}) == 1
+    assert [{each.node_id for each in response.brokers} for response in said] == [set(IDS)] * 3
+
+
+def test_what_is_acknowledged_is_on_every_replica(cluster: BrokerCluster) -> None:
+    name = next(names)
+    cluster.create_topic(name, [[1, 2, 3], [2, 3, 1]])
+    cluster.until_all_say(lambda asked: cluster.leaders(asked, name) == [1, 2])
+    with cluster.wire(1) as first, cluster.wire(2) as second:
+        assert first.produce(name, batch(b"a", b"b")).base_offset == 0
+        assert second.produce(name, batch(b"c"), partition=1).base_offset == 0
+        assert first.fetch(name, 0).high_watermark == 2
+        assert second.produce(name, batch(b"x")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    log = f"{name}-0/00000000000000000000.log"
+    contents = {(cluster.data_dir(each) / log).read_bytes() for each in IDS}
+    assert len(contents) == 1
+
+
+def test_only_the_controller_administers(cluster: BrokerCluster) -> None:
+    other = next(each for each in IDS if each != cluster.controller(1))
+    topic = CreatableTopic(name="never", num_partitions=1, replication_factor=1)
+    with cluster.wire(other) as wire:
+        created = wire.ask(
+            ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse
+        )
+        deleted = wire.ask(
+            ApiKey.DELETE_TOPICS,
+            5,
+            DeleteTopicsRequest(topic_names=["never"]),
+            DeleteTopicsResponse,
+        )
+        growth = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="never", count=2)])
+        grown = wire.ask(ApiKey.CREATE_PARTITIONS, 3, growth, CreatePartitionsResponse)
+        elected = wire.ask(
+            ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(topic_partitions=None),
+            ElectLeadersResponse,
+        )  # fmt: skip
+        moved = wire.ask(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            0,
+            AlterPartitionReassignmentsRequest(topics=[]),
+            AlterPartitionReassignmentsResponse,
+        )
+        listed = wire.ask(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            0,
+            ListPartitionReassignmentsRequest(),
+            ListPartitionReassignmentsResponse,
+        )
+    codes = [
+        created.topics[0].error_code,
+        deleted.responses[0].error_code,
+        grown.results[0].error_code,
+        elected.error_code,
+        moved.error_code,
+        listed.error_code,
+    ]
+    assert codes == [ErrorCode.NOT_CONTROLLER] * 6
+
+
+def test_any_broker_creates_a_topic_that_somebody_asks_for(cluster: BrokerCluster) -> None:
+    name = next(names)
+    for asked in IDS:
+        with cluster.wire(asked) as wire:
+            wire.ask_for_topic(name)
+    cluster.until_all_say(lambda asked: len(cluster.partitions(asked, name)) == 1)
+    cluster.until_all_say(lambda asked: cluster.leaders(asked, name)[0] in IDS)
+
+
+def test_a_config_change_reaches_every_broker(cluster: BrokerCluster) -> None:
+    name = next(names)
+    cluster.create_topic(name, [[1, 2, 3]], max_message_bytes="5000")
+    changed = AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE,
+        resource_name=name,
+        configs=[AlterableConfig(name="max.message.bytes", value="100")],
+    )
+    with cluster.wire(2) as wire:
+        answer = wire.ask(
+            ApiKey.ALTER_CONFIGS, 2, AlterConfigsRequest(resources=[changed]), AlterConfigsResponse
+        )
+        assert answer.responses[0].error_code == ErrorCode.NONE
+    for asked in IDS:
+        with cluster.wire(asked) as wire:
+            assert config(wire, name, "max.message.bytes").value == "100"
+    with cluster.wire(1) as wire:
+        wait_until(
+            lambda: wire.produce(name, batch(b"x" * 200)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        )
+
+
+def test_a_deleted_topic_leaves_nothing_anywhere(cluster: BrokerCluster) -> None:
+    name = next(names)
+    cluster.create_topic(name, [[1, 2, 3], [2, 3, 1]])
+    with cluster.wire(cluster.controller(1)) as wire:
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000)
+        answer = wire.ask(ApiKey.DELETE_TOPICS, 5, request, DeleteTopicsResponse)
+        assert answer.responses[0].error_code == ErrorCode.NONE
+    cluster.until_all_say(lambda asked: not cluster.partitions(asked, name))
+    wait_until(lambda: not any(cluster.directory.glob(f"*/{name}-*")))
+    cluster.create_topic(name, [[3, 2, 1]])
+    with cluster.wire(3) as wire:
+        assert wire.produce(name, batch(b"new")).base_offset == 0
+
+
+def test_partitions_are_added(cluster: BrokerCluster) -> None:
+    name = next(names)
+    cluster.create_topic(name, [[1, 2]])
+    with cluster.wire(cluster.controller(1)) as wire:
+        growth = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=4, assignments=None)],
+            timeout_ms=10_000,
+        )
+        answer = wire.ask(ApiKey.CREATE_PARTITIONS, 3, growth, CreatePartitionsResponse)
+        assert answer.results[0].error_code == ErrorCode.NONE
+    cluster.until_all_say(lambda asked: len(cluster.partitions(asked, name)) == 4)
+    assert all(len(each.replica_nodes) == 2 for each in cluster.partitions(1, name))
+
+
+def reassign(
+    cluster: BrokerCluster, name: str, replicas: list[int] | None
+) -> AlterPartitionReassignmentsResponse:
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name=name,
+                partitions=[ReassignablePartition(partition_index=0, replicas=replicas)],
+            )
+        ]
+    )
+    with cluster.wire(cluster.controller(1)) as wire:
+        return wire.ask(
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, request, AlterPartitionReassignmentsResponse
+        )
+
+
+def test_a_partition_moves_with_its_records(cluster: BrokerCluster) -> None:
+    name = next(names)
+    cluster.create_topic(name, [[1]])
+    with cluster.wire(1) as wire:
+        wire.produce(name, batch(b"a", b"b", b"c"))
+    answer = reassign(cluster, name, [3, 2])
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NONE
+    cluster.until_in_sync(name, {2, 3})
+    cluster.until_all_say(lambda asked: cluster.leaders(asked, name) == [3])
+    with cluster.wire(3) as wire:
+        assert wire.fetch(name, 0).high_watermark == 3
+        assert wire.produce(name, batch(b"d")).base_offset == 3
+    with cluster.wire(cluster.controller(1)) as wire:
+        listed = wire.ask(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            0,
+            ListPartitionReassignmentsRequest(),
+            ListPartitionReassignmentsResponse,
+        )
+    assert (listed.error_code, listed.topics) == (ErrorCode.NONE, [])
+    wait_until(lambda: not (cluster.data_dir(1) / f"{name}-0").exists())
+
+
+@pytest.mark.parametrize(
+    ("replicas", "code"),
+    [
+        ([9], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+    ids=str,
+)
+def test_a_move_that_cannot_be_changes_nothing(
+    cluster: BrokerCluster, replicas: list[int] | None, code: ErrorCode
+) -> None:
+    name = next(names)
+    cluster.create_topic(name, [[1]])
+    answer = reassign(cluster, name, replicas)
+    assert answer.responses[0].partitions[0].error_code == code
+    assert [list(each.replica_nodes) for each in cluster.partitions(1, name)] == [[1]]
+
+
+def test_more_replicas_than_brokers_are_refused(cluster: BrokerCluster) -> None:
+    name = next(names)
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=4)
+    with cluster.wire(cluster.controller(1)) as wire:
+        answer = wire.ask(
+            ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse
+        )
+    assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert not cluster.partitions(1, name)
+
+
+def test_orders_of_the_past_are_refused(cluster: BrokerCluster) -> None:
+    before = cluster.metadata(1)
+    with cluster.wire(1) as wire:
+        for controller_epoch, broker_epoch, code in (
+            (0, -1, ErrorCode.STALE_CONTROLLER_EPOCH),
+            (9, 1, ErrorCode.STALE_BROKER_EPOCH),
+        ):
+            order = UpdateMetadataRequest(
+                controller_id=7,
+                controller_epoch=controller_epoch,
+                broker_epoch=broker_epoch,
+                topic_states=[],
+                live_brokers=[],
+            )
+            answer = wire.ask(ApiKey.UPDATE_METADATA, 8, order, UpdateMetadataResponse)
+            assert answer.error_code == code
+    assert cluster.metadata(1).brokers == before.brokers
+
+
+def test_producer_ids_of_two_brokers_differ(cluster: BrokerCluster) -> None:
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
+    given = []
+    for asked in (1, 2, 1):
+        with cluster.wire(asked) as wire:
+            answer = wire.ask(ApiKey.INIT_PRODUCER_ID, 4, request, InitProducerIdResponse)
+            assert answer.error_code == ErrorCode.NONE
+            given.append(answer.producer_id)
+    assert abs(given[0] - given[1]) >= 999
+    assert given[2] == given[0] + 1
+
+
+def end_session_of(cluster: BrokerCluster, broker_id: int) -> None:
+    """End a broker's session while it sleeps, as the coordinator does after a long silence."""
+    process = cluster.brokers[broker_id].process
+    process.send_signal(signal.SIGSTOP)
+    try:
+        asyncio.run(end_saved_session(cluster, broker_id))
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+async def end_saved_session(cluster: BrokerCluster, broker_id: int) -> None:
+    saved = await session_file.load(cluster.data_dir(broker_id) / "coordinator-session")
+    assert saved is not None
+    client = Client(saved.connect_string, has_heartbeat_thread=False)
+    assert await client.resume(saved.session_id, saved.password)
+    assert client.state is SessionState.CONNECTED
+    await client.close()
+
+
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_a_broker_that_loses_its_session_comes_back_under_a_new_epoch(
+    cluster: BrokerCluster, is_controller: bool
+) -> None:
+    name = next(names)
+    cluster.create_topic(name, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
+    controller = cluster.controller(1)
+    lost = controller if is_controller else next(each for each in IDS if each != controller)
+    epochs = registrations(cluster.brokers[lost])
+    end_session_of(cluster, lost)
+    wait_until(lambda: len(registrations(cluster.brokers[lost])) > len(epochs))
+    assert registrations(cluster.brokers[lost])[-1] > epochs[-1]
+    cluster.until_in_sync(name, {1, 2, 3}, {1, 2, 3}, {1, 2, 3})
+    cluster.until_all_say(lambda asked: -1 not in cluster.leaders(asked, name))
+    for index, leader in enumerate(cluster.leaders(1, name)):
+        with cluster.wire(leader) as wire:
+            assert wire.produce(name, batch(b"x"), partition=index).error_code == ErrorCode.NONE
+
+
+def registrations(broker: BrokerProcess) -> list[int]:
+    """Return the epochs under which a broker has registered so far."""
+    return [
+        int(str(event["broker_epoch"]))
+        for event in broker.events
+        if event["event"] == "broker.registered"
+    ]
+
+
+def test_leadership_returns_to_the_preferred_replica_when_asked(cluster: BrokerCluster) -> None:
+    name = next(names)
+    cluster.create_topic(name, [[1, 2, 3]])
+    end_session_of(cluster, 1)
+    cluster.until_all_say(lambda asked: cluster.leaders(asked, name) not in ([1], [-1]))
+    cluster.until_in_sync(name, {1, 2, 3})
+    request = ElectLeadersRequest(
+        topic_partitions=[TopicPartitions(topic=name, partitions=[0])], timeout_ms=10_000
+    )
+    with cluster.wire(cluster.controller(2)) as wire:
+        answer = wire.ask(ApiKey.ELECT_LEADERS, 2, request, ElectLeadersResponse)
+        results = answer.replica_election_results[0].partition_result
+        assert [each.error_code for each in results] == [ErrorCode.NONE]
+        again = wire.ask(ApiKey.ELECT_LEADERS, 2, request, ElectLeadersResponse)
+        results = again.replica_election_results[0].partition_result
+        assert [each.error_code for each in results] == [ErrorCode.ELECTION_NOT_NEEDED]
+    cluster.until_all_say(lambda asked: cluster.leaders(asked, name) == [1])
+
+
+def refused(tmp_path: Path, **others: str) -> str:
+    """Start a broker that must end by itself with exit code 1, and return what it says."""
+    named = {key.replace("_", "."): value for key, value in others.items()}
+    values = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path), **named}
+    code, output = try_to_start(*overridden(values))
+    assert code == 1, output
+    return output
+
+
+def test_a_second_broker_of_one_number_is_refused(
+    cluster: BrokerCluster, shared_coordinator: Coordinator, tmp_path: Path
+) -> None:
+    connect = shared_coordinator.address
+    said = refused(tmp_path, broker_id="2", zookeeper_connect=connect)
+    assert "broker 2 is registered already" in said
+    assert {each.node_id for each in cluster.metadata(1).brokers} == set(IDS)
+
+
+def test_a_broker_where_another_is_reached_is_refused(
+    cluster: BrokerCluster, shared_coordinator: Coordinator, tmp_path: Path
+) -> None:
+    taken = f"PLAINTEXT://127.0.0.1:{cluster.brokers[1].port}"
+    said = refused(
+        tmp_path,
+        broker_id="9",
+        zookeeper_connect=shared_coordinator.address,
+        advertised_listeners=taken,
+    )
+    assert "is where broker 1 is reached" in said
+
+
+def test_log_dirs_of_another_cluster_are_refused(
+    cluster: BrokerCluster, shared_coordinator: Coordinator, tmp_path: Path
+) -> None:
+    del cluster
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=9\ncluster.id=another\n")
+    said = refused(tmp_path, zookeeper_connect=shared_coordinator.address)
+    assert "belongs to cluster another" in said
+
+
+def test_without_a_coordinator_a_broker_says_so(tmp_path: Path) -> None:
+    said = refused(tmp_path, zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms="200")
+    assert "no coordinator answers at 127.0.0.1:1" in said
+
+
+def test_a_leader_that_dies_is_followed_and_comes_back(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    with BrokerCluster(tmp_path, coordinator.address) as cluster:
+        cluster.start(*IDS)
+        cluster.create_topic("t", [[1, 2, 3]], min_insync_replicas="2")
+        with cluster.wire(1) as wire:
+            assert wire.produce("t", batch(b"a", b"b")).base_offset == 0
+        cluster.brokers[1].kill()
+        cluster.until_all_say(lambda asked: cluster.leaders(asked, "t") == [2])
+        with cluster.wire(2) as wire:
+            assert wire.fetch("t", 0).high_watermark == 2
+            assert wire.produce("t", batch(b"c")).base_offset == 2
+        cluster.start(1)
+        cluster.until_in_sync("t", {1, 2, 3})
+        log = "t-0/00000000000000000000.log"
+        contents = {(cluster.data_dir(each) / log).read_bytes() for each in IDS}
+        assert len(contents) == 1
+        # Whoever controls, one after the other may go in order, and nobody is cut off.
+        for stopped in IDS:
+            assert cluster.brokers[stopped].stop() == 0
+            stop = [each["event"] for each in cluster.brokers[stopped].events]
+            assert "shutdown.controlled" in stop, cluster.brokers[stopped].log_tail()
+            others = [each for each in IDS if each != stopped]
+            leader = cluster.leaders(others[0], "t")[0]
+            assert leader in others, "it led before the other had gone"
+            with cluster.wire(leader) as wire:
+                assert wire.produce("t", batch(b"x")).error_code == ErrorCode.NONE
+            cluster.start(stopped)
+            cluster.until_in_sync("t", {1, 2, 3})
+
+
+def test_znodes_are_kafkas(cluster: BrokerCluster, shared_coordinator: Coordinator) -> None:
+    del cluster
+
+    async def read() -> dict[str, bytes | None]:
+        async with Client(shared_coordinator.address, has_heartbeat_thread=False) as client:
+            wanted = [paths.FEATURE, paths.CONTROLLER, paths.broker(1)]
+            return {path: (await client.get_data(path))[0] for path in wanted}
+
+    found = asyncio.run(read())
+    assert found[paths.FEATURE] == b'{"features":{},"version":2,"status":1}'
+    assert (found[paths.CONTROLLER] or b"").startswith(b'{"version":2,"brokerid":')
+    registration = found[paths.broker(1)] or b""
+    assert registration.startswith(
+        b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":['
+    )

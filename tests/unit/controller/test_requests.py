@@ -1,0 +1,274 @@
+"""What brokers ask for in the coordinator's nodes: topics, configs, notices, registration."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from controller.broker_registration import check_endpoints, existing_cluster_id
+from controller.config_requests import (
+    NO_CHANGE,
+    change_config,
+    read_all_topic_configs,
+    read_config,
+    take_notices,
+)
+from controller.notices import tell_isr_changes, tell_log_dir_failure
+from controller.replica_assignment import ReplicaAssignment, Replicas
+from controller.topic_requests import (
+    Assignments,
+    NewTopic,
+    ask_for_deletion,
+    create_topic,
+    grow_topic,
+    is_deletion_asked,
+)
+from controller.znodes import paths
+from controller.znodes.cluster import decode_features, encode_cluster_id, encode_features
+from controller.znodes.config import CHANGE_EXPIRY_MS, decode_config, encode_config_change
+from controller.znodes.notification import decode_log_dir_event, decode_partitions
+from controller.znodes.registration import Endpoint, Registration
+from controller.znodes.topic import TopicAssignment, decode_topic
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId, TopicId, TopicPartition
+from tests.simulation.cluster.driver import Driver, empty_cluster, put_topic
+
+B1, B2 = BrokerId(1), BrokerId(2)
+
+
+def new_topic(topic_id: int = 1, **configs: str) -> NewTopic:
+    named = {key.replace("_", "."): value for key, value in configs.items()}
+    return NewTopic("orders", TopicId(int=topic_id), {0: (B1,), 1: (B2,)}, named)
+
+
+def assignment(driver: Driver, name: str = "orders") -> TopicAssignment:
+    node = driver.coordinator.read(paths.topic(name))
+    assert node is not None
+    return decode_topic(node.data)
+
+
+def config(driver: Driver, name: str = "orders") -> dict[str, str] | None:
+    node = driver.coordinator.read(paths.config(f"topics/{name}"))
+    return None if node is None else decode_config(node.data)
+
+
+def refusal(driver: Driver, plan: object) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        driver.run(plan)  # type: ignore[arg-type]
+    return caught.value.code
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_topic_is_created_with_its_configs(repeats: bool) -> None:
+    driver = empty_cluster(1, 2, repeats=repeats)
+    driver.run(create_topic(new_topic(retention_ms="5")))
+    assert assignment(driver).topic_id == TopicId(int=1)
+    assert assignment(driver).partitions[1] == ReplicaAssignment(replicas=(B2,))
+    assert config(driver) == {"retention.ms": "5"}
+
+
+def test_a_topic_without_configs_has_none_of_an_older_one() -> None:
+    driver = empty_cluster(1, 2)
+    driver.coordinator.put(paths.config("topics/orders"), b'{"version":1,"config":{"a":"b"}}')
+    driver.run(create_topic(new_topic()))
+    assert config(driver) is None
+
+
+def test_configs_that_an_older_topic_has_left_are_replaced() -> None:
+    driver = empty_cluster(1, 2)
+    driver.coordinator.put(paths.config("topics/orders"), b'{"version":1,"config":{"a":"b"}}')
+    driver.run(create_topic(new_topic(retention_ms="5")))
+    assert config(driver) == {"retention.ms": "5"}
+
+
+def test_a_topic_is_created_once() -> None:
+    driver = empty_cluster(1, 2)
+    driver.run(create_topic(new_topic()))
+    code = refusal(driver, create_topic(new_topic(2, retention_ms="5")))
+    assert (code, config(driver)) == (ErrorCode.TOPIC_ALREADY_EXISTS, None)
+
+
+def test_of_two_who_create_a_topic_at_once_one_wins() -> None:
+    driver = empty_cluster(1, 2)
+    other = Driver(driver.coordinator)
+
+    def be_outrun() -> None:
+        driver.before_write = lambda: None
+        other.run(create_topic(new_topic(2, retention_ms="7")))
+
+    driver.before_write = be_outrun
+    code = refusal(driver, create_topic(new_topic(1, retention_ms="5")))
+    assert code is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert assignment(driver).topic_id == TopicId(int=2)
+
+
+def add_one(existing: Assignments) -> Mapping[int, Replicas]:
+    return {len(existing): (B2,)}
+
+
+def test_a_topic_grows() -> None:
+    driver = empty_cluster(1, 2)
+    put_topic(driver.coordinator, (1,))
+    assert driver.run(grow_topic("orders", add_one)) == 2
+    assert assignment(driver).partitions[1].replicas == (B2,)
+    assert driver.run(grow_topic("orders", lambda _existing: {})) == 2
+
+
+def test_a_topic_that_others_change_meanwhile_grows_from_what_they_have_left() -> None:
+    driver = empty_cluster(1, 2)
+    put_topic(driver.coordinator, (1,))
+    other = Driver(driver.coordinator)
+
+    def be_outrun() -> None:
+        driver.before_write = lambda: None
+        other.run(grow_topic("orders", add_one))
+
+    driver.before_write = be_outrun
+    assert driver.run(grow_topic("orders", add_one)) == 3
+
+
+def test_a_topic_that_never_stands_still_is_given_up() -> None:
+    driver = empty_cluster(1, 2)
+    put_topic(driver.coordinator, (1,))
+
+    def be_outrun() -> None:
+        Driver(driver.coordinator).run(grow_topic("orders", add_one))
+
+    driver.before_write = be_outrun
+    assert refusal(driver, grow_topic("orders", add_one)) is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_what_cannot_grow_is_refused() -> None:
+    driver = empty_cluster(1, 2)
+    code = refusal(driver, grow_topic("orders", add_one))
+    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    moving = ReplicaAssignment(replicas=(B1, B2), adding=(B2,))
+    data = TopicAssignment(TopicId(int=1), {0: moving}).encode()
+    driver.coordinator.put(paths.topic("orders"), data)
+    code = refusal(driver, grow_topic("orders", add_one))
+    assert code is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    driver.run(ask_for_deletion("orders"))
+    code = refusal(driver, grow_topic("orders", add_one))
+    assert code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_deletion_is_asked_for_once_and_again() -> None:
+    driver = empty_cluster(1)
+    put_topic(driver.coordinator, (1,))
+    assert not driver.run(is_deletion_asked("orders"))
+    driver.run(ask_for_deletion("orders"))
+    driver.run(ask_for_deletion("orders"))
+    assert driver.run(is_deletion_asked("orders"))
+    code = refusal(driver, ask_for_deletion("nothing"))
+    assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_changed_config_is_announced_to_all() -> None:
+    driver = empty_cluster(1)
+    taken = driver.run(take_notices(NO_CHANGE, now_ms=0))
+    assert (taken.entity_paths, taken.last_number) == ((), NO_CHANGE)
+    driver.run(change_config("topics/orders", lambda found: {**found, "a": "1"}))
+    driver.run(change_config("topics/orders", lambda found: {**found, "b": "2"}))
+    driver.run(change_config("topics/other", lambda _found: {"c": "3"}))
+    assert driver.run(read_config("topics/orders")) == {"a": "1", "b": "2"}
+    assert driver.run(read_config("topics/unset")) == {}
+    assert driver.run(read_all_topic_configs()) == {
+        "orders": {"a": "1", "b": "2"},
+        "other": {"c": "3"},
+    }
+    taken = driver.run(take_notices(NO_CHANGE, now_ms=0))
+    assert taken.entity_paths == ("topics/orders", "topics/other")
+    assert driver.run(take_notices(taken.last_number, now_ms=0)).entity_paths == ()
+
+
+def test_a_config_that_others_change_meanwhile_keeps_what_they_wrote() -> None:
+    driver = empty_cluster(1)
+    other = Driver(driver.coordinator)
+
+    def be_outrun() -> None:
+        driver.before_write = lambda: None
+        other.run(change_config("topics/orders", lambda found: {**found, "a": "1"}))
+
+    driver.before_write = be_outrun
+    driver.run(change_config("topics/orders", lambda found: {**found, "b": "2"}))
+    assert config(driver) == {"a": "1", "b": "2"}
+
+
+def test_a_config_that_never_stands_still_is_given_up() -> None:
+    driver = empty_cluster(1)
+    path = paths.config("topics/orders")
+    driver.coordinator.put(path, b'{"version":1,"config":{}}')
+    driver.before_write = lambda: driver.coordinator.put(path, b'{"version":1,"config":{}}')
+    plan = change_config("topics/orders", lambda found: found)
+    assert refusal(driver, plan) is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_config_below_a_node_that_is_not_there_is_refused() -> None:
+    plan = change_config("strangers/orders", lambda found: found)
+    assert refusal(empty_cluster(1), plan) is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_old_notices_and_broken_ones_do_not_stay_in_the_way() -> None:
+    driver = empty_cluster(1)
+    coordinator = driver.coordinator
+    notice = encode_config_change("topics/old")
+    coordinator.put(f"{paths.CONFIG_CHANGE_PREFIX}0000000001", notice)
+    coordinator.put(f"{paths.CONFIG_CHANGE_PREFIX}0000000002", b"broken")
+    coordinator.put(f"{paths.CONFIG_CHANGES}/something", b"else")
+    coordinator.put(paths.config("topics/broken"), b"broken")
+    assert driver.run(read_all_topic_configs()) == {}
+    taken = driver.run(take_notices(NO_CHANGE, now_ms=CHANGE_EXPIRY_MS))
+    assert (taken.entity_paths, taken.last_number) == (("topics/old",), 2)
+    assert len(coordinator.children(paths.CONFIG_CHANGES)) == 3
+    driver.run(take_notices(taken.last_number, now_ms=CHANGE_EXPIRY_MS + 1))
+    assert coordinator.children(paths.CONFIG_CHANGES) == ["something"]
+
+
+def test_a_notice_that_goes_while_it_is_read_is_passed_over() -> None:
+    driver = empty_cluster(1)
+    path = f"{paths.CONFIG_CHANGE_PREFIX}0000000001"
+    driver.coordinator.put(path, encode_config_change("topics/t"))
+    plan = take_notices(NO_CHANGE, now_ms=0)
+    listing = next(plan)
+    names = driver.coordinator.perform(driver.session, listing)  # type: ignore[arg-type]
+    driver.coordinator.remove(path)
+    reading = plan.send(names)
+    with pytest.raises(StopIteration) as stop:
+        plan.send(driver.coordinator.perform(driver.session, reading))  # type: ignore[arg-type]
+    assert stop.value.value.entity_paths == ()
+
+
+def test_the_controller_is_told_of_failures_and_of_in_sync_sets() -> None:
+    driver = empty_cluster(1)
+    driver.run(tell_log_dir_failure(B1))
+    driver.run(tell_isr_changes([TopicPartition("orders", 0)]))
+    [event] = driver.coordinator.children(paths.LOG_DIR_EVENTS)
+    [change] = driver.coordinator.children(paths.ISR_CHANGES)
+    found = driver.coordinator.nodes
+    assert decode_log_dir_event(found[f"{paths.LOG_DIR_EVENTS}/{event}"].data) == 1
+    partitions = decode_partitions(found[f"{paths.ISR_CHANGES}/{change}"].data)
+    assert partitions == (TopicPartition("orders", 0),)
+
+
+def test_a_cluster_has_an_id_or_not_yet() -> None:
+    driver = empty_cluster()
+    assert driver.run(existing_cluster_id()) is None
+    driver.coordinator.put(paths.CLUSTER_ID, encode_cluster_id("c"))
+    assert driver.run(existing_cluster_id()) == "c"
+
+
+def test_no_two_brokers_are_reached_at_one_place() -> None:
+    driver = empty_cluster(1, 2)
+    driver.coordinator.put(paths.broker(3))
+
+    def wanting(port: int) -> Registration:
+        return Registration(broker_id=B1, endpoints=(Endpoint("OTHER", "h", port),))
+
+    driver.run(check_endpoints(wanting(9093)))
+    with pytest.raises(ApiError, match="h:9094 is where broker 2 is reached"):
+        driver.run(check_endpoints(wanting(9094)))
+
+
+def test_features_have_levels_and_an_epoch() -> None:
+    found = decode_features(encode_features({"metadata.version": 3}), 5)
+    assert (found.levels, found.epoch) == ({"metadata.version": 3}, 5)
+    assert decode_features(b'{"features":{"a":{"max_version_level":1}},"status":0}', 1).levels == {}

@@ -325,6 +325,15 @@ class ReplicaManager:
             self._isr_changes.put(replica)
         return leadership.high_watermark
 
+    def end_offset_in(self, key: Key, leader_epoch: int) -> Offset | None:
+        """Return where the log of a partition ends that is led in this epoch, else None."""
+        replica = self._by_key.get(key)
+        if replica is None or replica.leadership is None:
+            return None
+        if leader_epoch not in (NO_EPOCH, replica.leader_epoch):
+            return None
+        return replica.log.log_end_offset
+
     def on_follower_idle(
         self, key: Key, follower: BrokerId, now_ms: int
     ) -> tuple[Offset, Offset] | None:

@@ -133,13 +133,14 @@ class FollowerFetch:
         self._must_answer = bool(unknown)
         self._sizes: dict[Key, int] = {}
         self._news: dict[Key, None] = {}
+        # What was read in this very turn of the loop.
+        self._found: list[tuple[Key, PartitionData, bool]] | None = None
 
     def read_first(self, now_ms: int) -> bool:
         """Note how far the follower is; return whether there is something to answer at once."""
         session = self._session
-        for key in list(session.active):
-            wanted = session.partitions[key]
-            data, is_complete = self._read(key, wanted, now_ms=now_ms)
+        self._found = self._read_active(now_ms)
+        for key, data, is_complete in self._found:
             marks = (data.high_watermark, data.log_start_offset)
             if is_complete and not session.is_news(key, marks):
                 session.on_sent(key, marks, is_complete=True)
@@ -148,6 +149,7 @@ class FollowerFetch:
     def wait(self) -> None:
         """Wait for records, at most as long as the follower wants to."""
         handler = self._handler
+        self._found = None
         self._session.on_news = self._on_news
         self.reply.on_cancel(self._forget)
         handler.purgatory.hold(self, (), self._message.max_wait_ms)
@@ -182,23 +184,32 @@ class FollowerFetch:
     def _look(self) -> None:
         """See whether what has changed is worth an answer."""
         news, self._news = self._news, {}
-        self._size_bytes = 0
         if self.reply.is_done or self.reply.cancelled:
             return
-        for key in news:
-            wanted = self._session.partitions.get(key)
-            if wanted is not None:
-                self._read(key, wanted)
-        if self._must_answer or sum(self._sizes.values()) >= self._min_bytes:
+        self._size_bytes = 0
+        if any(self._is_worth_it(key) for key in news):
             self._handler.purgatory.cancel(self)
             self.complete()
 
+    def _is_worth_it(self, key: Key) -> bool:
+        """Whether what has become of a partition is enough, with the others, to answer."""
+        wanted = self._session.partitions.get(key)
+        if wanted is None:
+            return False
+        end_offset = self._replicas.end_offset_in(key, wanted.current_leader_epoch)
+        if end_offset is None:
+            return True
+        if end_offset <= wanted.fetch_offset:
+            return False
+        if self._min_bytes > 1:
+            self._read(key, wanted)
+            return self._must_answer or sum(self._sizes.values()) >= self._min_bytes
+        return True
+
     def _answer(self) -> FetchResponse:
         session = self._session
-        self._size_bytes = 0
         topics: dict[str, list[PartitionData]] = {}
-        for key in list(session.active):
-            data, is_complete = self._read(key, session.partitions[key])
+        for key, data, is_complete in self._found or self._read_active():
             marks = (data.high_watermark, data.log_start_offset)
             if not self._is_empty(key) or session.is_news(key, marks):
                 topics.setdefault(key[0], []).append(data)
@@ -218,6 +229,14 @@ class FollowerFetch:
             for topic_id, indexes in self._unknown.items()
         ]
         return FetchResponse(session_id=session.session_id, responses=responses)
+
+    def _read_active(self, now_ms: int | None = None) -> list[tuple[Key, PartitionData, bool]]:
+        self._size_bytes = 0
+        session = self._session
+        return [
+            (key, *self._read(key, session.partitions[key], now_ms=now_ms))
+            for key in list(session.active)
+        ]
 
     def _read(
         self, key: Key, wanted: FetchPartition, *, now_ms: int | None = None

@@ -3,15 +3,23 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from broker.config_keys.replication import ReplicationKeys
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, Offset
+from kafkawire.ids import BrokerId, Offset, TopicId
+from kafkawire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from storage.config import LogConfig
-from tests.integration.broker.replica_rig import Rig, until
+from tests.integration.broker.replica_rig import TOPIC_ID, Rig, until
 
 KEYS = ReplicationKeys(
     replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100, replica_fetch_backoff_ms=50
@@ -194,3 +202,89 @@ async def test_too_few_in_sync_replicas_take_no_writes_that_need_them(tmp_path: 
         assert rig.brokers[1].replica.high_watermark == 1, "what one crash can undo is not shown"
     finally:
         await rig.stop()
+
+
+PATIENT = replace(KEYS, replica_fetch_wait_max_ms=50, replica_lag_time_max_ms=5000)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(replace(PATIENT, num_replica_fetchers=2), id="two connections per leader"),
+        pytest.param(replace(PATIENT, replica_fetch_min_bytes=2000), id="who waits for more"),
+        pytest.param(
+            replace(PATIENT, replica_fetch_response_max_bytes=1500, replica_fetch_max_bytes=500),
+            id="answers that hold a part only",
+        ),
+        pytest.param(replace(PATIENT, replica_fetch_max_bytes=0), id="one batch at a time"),
+    ],
+)
+async def test_many_partitions_catch_up_whatever_the_limits(
+    tmp_path: Path, limits: ReplicationKeys
+) -> None:
+    rig = Rig(tmp_path, limits)
+    await rig.start(1, 2)
+    try:
+        indexes = range(4)
+        await rig.order(1, isr=[1], replicas=[1, 2], partitions=indexes, to=[1])
+        for index in indexes:
+            for number in range(10):
+                await rig.brokers[1].produce(b"%d" % number * 300, acks=1, index=index)
+        await rig.order(1, isr=[1], replicas=[1, 2], partitions=indexes, is_repeated=True, to=[2])
+        await until(
+            lambda: all(rig.brokers[2].replica_of(n).log.log_end_offset == 10 for n in indexes)
+        )
+        for index in indexes:
+            assert await rig.brokers[1].produce(b"more", index=index) == (ErrorCode.NONE, 10)
+    finally:
+        await rig.stop()
+
+
+async def test_a_leader_that_restarts_is_found_again(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3])
+    await rig.brokers[1].produce(b"a")
+    await rig.stop(1)
+    await rig.start(1)
+    await rig.order(1, isr=[1, 2, 3])
+    assert await rig.brokers[1].produce(b"b") == (ErrorCode.NONE, 1)
+    assert rig.brokers[2].records() == rig.brokers[3].records() == rig.brokers[1].records()
+
+
+async def test_a_follower_waits_for_a_leader_whose_address_is_not_known(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2], replicas=[1, 2], to=[1])
+    address = rig.brokers[2].endpoints.pop(BrokerId(1))
+    await rig.order(1, isr=[1, 2], replicas=[1, 2], to=[2], is_repeated=True)
+    produced = asyncio.create_task(rig.brokers[1].produce(b"a"))
+    await until(lambda: rig.brokers[1].replica.log.log_end_offset == 1)
+    rig.brokers[2].endpoints[BrokerId(1)] = address
+    rig.tell_metadata()
+    assert await produced == (ErrorCode.NONE, 0)
+
+
+async def test_deleting_gives_up_when_a_follower_does_not_follow(rig: Rig) -> None:
+    await rig.order(1, isr=[1, 2, 3])
+    await rig.brokers[1].produce(b"a")
+    await until(lambda: rig.brokers[1].replica.high_watermark == 1)
+    await rig.order(1, isr=[1, 2, 3], to=[1])
+    timed_out = await rig.brokers[1].delete_records(1, timeout_ms=50)
+    assert timed_out == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert rig.brokers[1].replica.log.log_start_offset == 1
+
+
+async def test_fetches_by_topic_id_are_for_consumers_too(rig: Rig) -> None:
+    await rig.order(1, isr=[1], replicas=[1], to=[1])
+    await rig.brokers[1].produce(b"a")
+    found = await fetch_by_id(rig, TOPIC_ID)
+    assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, 1)
+    assert found.records
+    unknown = await fetch_by_id(rig, TopicId(int=99))
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def fetch_by_id(rig: Rig, topic_id: TopicId) -> PartitionData:
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])])
+    response = await rig.brokers[1].ask(request, 17)
+    assert isinstance(response, FetchResponse)
+    assert response.responses[0].topic_id == topic_id
+    return response.responses[0].partitions[0]

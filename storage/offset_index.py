@@ -59,6 +59,11 @@ class OffsetIndex:
         self._last_slot = slot
         return IndexEntry(Offset(base_offset + file.keys[slot]), file.values[slot])
 
+    def lookup_position(self, position: int) -> IndexEntry:
+        """Return the last entry at or below a byte position, or the head of the segment."""
+        slot = bisect_right(self.file.values, position) - 1
+        return self.entry(slot) if slot >= 0 else IndexEntry(self.base_offset, 0)
+
     def last_entry_in(
         self, first_position: int, limit: int, interval_bytes: int
     ) -> IndexEntry | None:

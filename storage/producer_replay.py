@@ -1,11 +1,12 @@
 """What is known of the producers, told from a log's files (edge: reads, and writes snapshots).
 
-The newest snapshot says most of it, and the batches from there on the rest. Source: Kafka's
-UnifiedLog.rebuildProducerState.
+The newest snapshot says most of it, the batches from there on the rest; the batches just before it
+say what it has no room for. Source: Kafka's UnifiedLog.rebuildProducerState.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -19,6 +20,9 @@ from storage.producer_state import ProducerState
 from storage.segment import Segment
 
 log = structlog.get_logger()
+
+RECALL_BYTES: Final = 512 * 1024
+"""How much is read again, by its headers, for what a snapshot has no room for."""
 
 
 def rebuild(
@@ -36,6 +40,7 @@ def rebuild(
     start, entries = producer_snapshots.read_newest(directory, snapshots)
     state.load(entries)
     segments = list(segments)
+    _recall(state, segments, start)
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
     for segment, end in zip(segments, ends, strict=True):
         if segment.base_offset > start:
@@ -48,6 +53,28 @@ def rebuild(
                 log.error("log.damaged", path=str(error.path), error=str(error))
             if not segment.is_active:
                 segment.release()
+
+
+def _recall(state: ProducerState, segments: list[Segment], start: Offset) -> None:
+    """Look up the batches before those that a snapshot at `start` has, if they lie near.
+
+    Kafka does without: after an orderly restart a producer with several batches under way may
+    find that the broker knows the last of them only.
+    """
+    before = [segment for segment in segments if segment.base_offset < start]
+    if not len(state) or not before or not before[-1].size_bytes:
+        return
+    segment = before[-1]
+    try:
+        place = segment.find(start)
+        end = segment.size_bytes if place is None else place.position
+        first = segment.index.offsets.lookup_position(max(0, end - RECALL_BYTES))
+        headers = (header for _, header in walk_headers(segment.file, first.position, end))
+        state.recall(header for header in headers if header.producer_id >= 0)
+    except CorruptLogError as error:
+        log.warning("producers.not_recalled", path=str(error.path), error=str(error))
+    if not segment.is_active:
+        segment.release()
 
 
 def _replay(state: ProducerState, segment: Segment, start: Offset) -> None:

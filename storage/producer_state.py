@@ -136,6 +136,32 @@ class ProducerState:
         elif marker is not None:
             self._end_transaction(header, marker)
 
+    def recall(self, headers: Iterable[BatchHeader]) -> None:
+        """Complete what a snapshot had: each producer's batches before the last one.
+
+        `headers` are of neighbouring batches that lie before the snapshot, in their order.
+        """
+        chains: dict[int, list[WrittenBatch]] = {}
+        for header in headers:
+            entry = self._entries.get(header.producer_id)
+            if entry is None or entry.epoch != header.producer_epoch or header.is_control:
+                continue
+            chain = chains.setdefault(header.producer_id, [])
+            if chain and header.base_sequence != (chain[-1].last_sequence + 1) & MAX_SEQUENCE:
+                chain.clear()
+            chain.append(
+                WrittenBatch(
+                    header.last_sequence,
+                    header.last_offset,
+                    header.last_offset_delta,
+                    header.max_timestamp_ms,
+                )
+            )
+        for producer_id, chain in chains.items():
+            entry = self._entries[producer_id]
+            if entry.batches == chain[-1:]:
+                entry.batches = chain[-RETAINED_BATCHES:]
+
     def _end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
         entry = self._entries.get(header.producer_id)
         if entry is None:

@@ -88,6 +88,26 @@ def reduced(world: World) -> World:
     }
 
 
+def recalled(world: World, history: list[Written], start: int, end: int) -> World:
+    """What a start finds out from the batches before a snapshot at `end` that lie in its segment.
+
+    They count as far as they lead up to the last batch without a gap.
+    """
+    result = replayed(world, [])
+    for producer_id, known in result.items():
+        chain: list[Written] = []
+        for each in history:
+            is_its = each.producer_id == producer_id and each.epoch == known.epoch
+            if not is_its or each.is_marker or not start <= each.base_offset < end:
+                continue
+            if chain and each.base_sequence != (chain[-1].last_sequence + 1) % 2**31:
+                chain = []
+            chain.append(each)
+        if chain and chain[-1:] == known.batches:
+            known.batches = chain[-5:]
+    return result
+
+
 class ProducersAgainstModel(RuleBasedStateMachine):
     """`history` is all that producers wrote; `base` is from where the log knows it, and what."""
 
@@ -279,7 +299,10 @@ class ProducersAgainstModel(RuleBasedStateMachine):
         """Know what follows from the newest snapshot up to `newest`, or else from the log alone."""
         usable = [offset for offset in self.snapshots if offset <= newest]
         if usable:
-            self.base = (max(usable), self.snapshots[max(usable)])
+            bases = [segment.base_offset for segment in self.log.segments]
+            start = max([each for each in bases if each < max(usable)], default=max(usable))
+            world = self.snapshots[max(usable)]
+            self.base = (max(usable), recalled(world, self.history, start, max(usable)))
         else:
             self.base = (int(self.log.segments[0].base_offset), {})
 

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset
 from kafkawire.records import TimestampType, read_header, write_header
+from storage import producer_replay
 from storage.config import LogConfig
 from storage.errors import OutOfOrderSequenceError
 from storage.log import Log
@@ -64,12 +65,57 @@ def test_a_roll_forgets_nothing(directory: Path) -> None:
     assert [repeat(log, sequence) for sequence in range(25, 30)] == [25, 26, 27, 28, 29]
 
 
-def test_after_an_orderly_restart_the_last_batch_is_known(directory: Path) -> None:
-    log = written(directory)
+@pytest.mark.parametrize(
+    ("recall_bytes", "known"), [(10_000, [26, 27, 28, 29]), (200, [27, 28, 29]), (0, [29])]
+)
+def test_after_an_orderly_restart_near_batches_are_known(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, recall_bytes: int, known: list[int]
+) -> None:
+    """A snapshot has the last one only; the others are looked up, in the last segment."""
+    config = replace(CONFIG, index_interval_bytes=50)
+    log = open_log(directory, config)
+    for number in range(30):
+        write(log, produced(7, number))
+    assert log.segments[-1].base_offset == 26
     log.close()
-    log = open_log(directory, CONFIG)
-    assert repeat(log, 29) == 29
+    monkeypatch.setattr(producer_replay, "RECALL_BYTES", recall_bytes)
+    log = open_log(directory, config)
+    assert [each for each in range(20, 30) if repeat(log, each) is not None] == known
     assert write(log, produced(7, 30)).base_offset == 30
+
+
+def test_after_an_orderly_restart_producers_are_told_apart(directory: Path) -> None:
+    """Only what leads up to the last batch without a gap, and in its epoch, is looked up."""
+    log = open_log(directory)
+    write(log, produced(1, 0, epoch=0))
+    write(log, produced(1, 0, epoch=1))
+    write(log, produced(2, 0))
+    follow(log, produced(2, 7))
+    write(log, produced(2, 8))
+    follow(log, produced(3, 0, is_transactional=True))
+    follow(log, marker(3, 0))
+    log.close()
+    known = {
+        entry.producer_id: [batch.base_sequence for batch in entry.batches]
+        for entry in open_log(directory).producers
+    }
+    assert known == {1: [0], 2: [7, 8], 3: [0]}
+
+
+def test_damage_before_a_snapshot_costs_only_what_it_hides(directory: Path) -> None:
+    config = replace(CONFIG, index_interval_bytes=50)
+    log = open_log(directory, config)
+    for number in range(10):
+        write(log, produced(7, number))
+    log.close()
+    path = directory / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[7 * len(produced(7, 0)) + 16] = 1
+    path.write_bytes(content)
+    with capture_logs() as captured:
+        log = open_log(directory, config)
+    assert "producers.not_recalled" in {each["event"] for each in captured}
+    assert repeat(log, 9) == 9
 
 
 @pytest.mark.parametrize("flushed", [0, 30])
@@ -94,9 +140,9 @@ def test_a_truncation_starts_from_a_snapshot_within_a_segment(directory: Path) -
         write(log, produced(7, number))
     assert 30 not in [segment.base_offset for segment in log.segments]
     log.truncate_to(Offset(32))
-    assert [repeat(log, sequence) for sequence in range(28, 32)] == [None, 29, 30, 31]
+    assert [repeat(log, sequence) for sequence in range(28, 32)] == [28, 29, 30, 31]
     log.truncate_to(Offset(30))
-    assert [repeat(log, sequence) for sequence in range(28, 30)] == [None, 29]
+    assert [repeat(log, sequence) for sequence in range(24, 30)] == [None, None, 26, 27, 28, 29]
 
 
 def test_a_log_that_starts_anew_knows_nobody(directory: Path) -> None:

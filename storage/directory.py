@@ -16,10 +16,10 @@ import structlog
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.config import LogConfig
 from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError, StorageError
-from storage.future_logs import FutureLogs
 from storage.layout import DirectoryState
 from storage.log import Log
 from storage.log_directory import LogDirectory
+from storage.log_table import LogTable
 from storage.opening import load_directories, open_directories
 
 __all__ = ["LogDirectory", "Logs"]
@@ -47,19 +47,14 @@ class NoCleaning:
         """Do nothing."""
 
 
-class Logs:
+class Logs(LogTable):
     """The logs in `directories`. `open` makes one of these."""
 
     def __init__(self, directories: Sequence[LogDirectory], offline: Iterable[Path] = ()) -> None:
-        self._directories = list(directories)
-        self._failed_to_open = list(offline)
-        self._logs: dict[TopicPartition, Log] = {}
-        self._home: dict[TopicPartition, LogDirectory] = {}
+        super().__init__(directories, offline)
         self.cleaning: Cleaning = NoCleaning()
         """Who must not clean a log while its segments are cut or moved."""
         self._wanted_home: dict[TopicPartition, LogDirectory] = {}
-        self.futures = FutureLogs()
-        """Copies of logs in other log dirs; they are begun and ended by methods of this class."""
 
     @classmethod
     def open(
@@ -114,61 +109,6 @@ class Logs:
         for partition, directory in self._home.items():
             if directory.has_moved_here(partition):
                 directory.forget_move(partition)
-
-    def _add(self, new: Log, directory: LogDirectory) -> None:
-        partition = new.topic_partition
-        other = self._home.get(partition)
-        if other is not None:
-            if directory.has_moved_here(partition) == other.has_moved_here(partition):
-                raise StorageError(
-                    f"{partition} lies in {other.path} and in {directory.path}: "
-                    "remove the copy that is out of date"
-                )
-            if other.has_moved_here(partition):
-                directory.remove_later(new.set_aside(DirectoryState.DELETED))
-                return
-            other.remove_later(self._logs[partition].set_aside(DirectoryState.DELETED))
-        self._logs[partition] = new
-        self._home[partition] = directory
-
-    def _check_any_online(self) -> None:
-        if not self.online_directories:
-            paths = [*self._failed_to_open, *(each.path for each in self._directories)]
-            raise LogDirOfflineError(paths[0], "no log dir of this broker can be used")
-
-    @property
-    def directories(self) -> tuple[LogDirectory, ...]:
-        """All log dirs that could be opened, also those that have failed since."""
-        return tuple(self._directories)
-
-    @property
-    def online_directories(self) -> tuple[LogDirectory, ...]:
-        """The log dirs that work."""
-        return tuple(each for each in self._directories if each.health.failure is None)
-
-    @property
-    def offline_paths(self) -> tuple[Path, ...]:
-        """The log dirs that do not work."""
-        failed = [each.path for each in self._directories if each.health.failure is not None]
-        return (*self._failed_to_open, *failed)
-
-    def __iter__(self) -> Iterator[Log]:
-        return iter(list(self._logs.values()))
-
-    def __len__(self) -> int:
-        return len(self._logs)
-
-    def get(self, partition: TopicPartition) -> Log | None:
-        """Return the log of `partition`; if its log dir has failed, every use of it says so."""
-        return self._logs.get(partition)
-
-    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the log dir that holds `partition`."""
-        return self._home.get(partition)
-
-    def in_directory(self, path: Path) -> list[Log]:
-        """Return the logs in the log dir at `path`."""
-        return [each for each in self if self._home[each.topic_partition].path == path]
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Say that all log dirs belong to this broker.
@@ -269,9 +209,6 @@ class Logs:
             # Reported where it happened; `moved-here` tells the next start what is out of date.
             pass
         return moved
-
-    def _count(self, directory: LogDirectory) -> int:
-        return sum(1 for home in self._home.values() if home is directory)
 
     def delete(self, *partitions: TopicPartition) -> None:
         """Stop serving logs; their files go with a later `remove_deleted`.
@@ -416,12 +353,6 @@ class Logs:
         directory.write_recovery_points(logs)
         directory.write_log_starts(logs)
 
-    def _logs_in(self, directory: LogDirectory) -> list[Log]:
-        """The logs that lie there, and the copies that are on their way there."""
-        live = [each for each in self if self._home.get(each.topic_partition) is directory]
-        futures = [each for each in self.futures if each.directory.parent == directory.path]
-        return [*live, *futures]
-
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs for which it is time; any thread may call this."""
         for each in self:
@@ -443,16 +374,6 @@ class Logs:
         """See which log dirs are full, and which are no longer; any one other thread may call."""
         for directory in self.online_directories:
             directory.check_space()
-
-    @property
-    def damage_count(self) -> int:
-        """How many segments are known to be damaged."""
-        return sum(len(each.health.damage) for each in self._directories)
-
-    @property
-    def full_paths(self) -> tuple[Path, ...]:
-        """The log dirs that nothing can be appended to for want of space."""
-        return tuple(each.path for each in self._directories if each.health.is_full)
 
     def close(self, broker_epoch: int = -1) -> None:
         """Close all logs. The next start of the log dirs where that worked needs no recovery."""

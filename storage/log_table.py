@@ -1,0 +1,101 @@
+"""Which logs a broker has, and in which log dir each of them lies (edge over `log_directory`).
+
+Invariant: a partition has at most one log here, in exactly one log dir; beside it there may be one
+copy, on its way to another log dir.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from kafkawire.ids import TopicPartition
+from storage.errors import LogDirOfflineError, StorageError
+from storage.future_logs import FutureLogs
+from storage.layout import DirectoryState
+from storage.log import Log
+from storage.log_directory import LogDirectory
+
+
+class LogTable:
+    """The logs in `directories`; log dirs that could not be opened are `offline`."""
+
+    def __init__(self, directories: Sequence[LogDirectory], offline: Iterable[Path] = ()) -> None:
+        self._directories = list(directories)
+        self._failed_to_open = list(offline)
+        self._logs: dict[TopicPartition, Log] = {}
+        self._home: dict[TopicPartition, LogDirectory] = {}
+        self.futures = FutureLogs()
+        """Copies of logs in other log dirs; they are begun and ended by methods of `Logs`."""
+
+    def _check_any_online(self) -> None:
+        if not self.online_directories:
+            paths = [*self._failed_to_open, *(each.path for each in self._directories)]
+            raise LogDirOfflineError(paths[0], "no log dir of this broker can be used")
+
+    @property
+    def directories(self) -> tuple[LogDirectory, ...]:
+        """All log dirs that could be opened, also those that have failed since."""
+        return tuple(self._directories)
+
+    @property
+    def online_directories(self) -> tuple[LogDirectory, ...]:
+        """The log dirs that work."""
+        return tuple(each for each in self._directories if each.health.failure is None)
+
+    @property
+    def offline_paths(self) -> tuple[Path, ...]:
+        """The log dirs that do not work."""
+        failed = [each.path for each in self._directories if each.health.failure is not None]
+        return (*self._failed_to_open, *failed)
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, partition: TopicPartition) -> Log | None:
+        """Return the log of `partition`; if its log dir has failed, every use of it says so."""
+        return self._logs.get(partition)
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the log dir that holds `partition`."""
+        return self._home.get(partition)
+
+    def in_directory(self, path: Path) -> list[Log]:
+        """Return the logs in the log dir at `path`."""
+        return [each for each in self if self._home[each.topic_partition].path == path]
+
+    @property
+    def damage_count(self) -> int:
+        """How many segments are known to be damaged."""
+        return sum(len(each.health.damage) for each in self._directories)
+
+    @property
+    def full_paths(self) -> tuple[Path, ...]:
+        """The log dirs that nothing can be appended to for want of space."""
+        return tuple(each.path for each in self._directories if each.health.is_full)
+
+    def _add(self, new: Log, directory: LogDirectory) -> None:
+        partition = new.topic_partition
+        other = self._home.get(partition)
+        if other is not None:
+            if directory.has_moved_here(partition) == other.has_moved_here(partition):
+                raise StorageError(
+                    f"{partition} lies in {other.path} and in {directory.path}: "
+                    "remove the copy that is out of date"
+                )
+            if other.has_moved_here(partition):
+                directory.remove_later(new.set_aside(DirectoryState.DELETED))
+                return
+            other.remove_later(self._logs[partition].set_aside(DirectoryState.DELETED))
+        self._logs[partition] = new
+        self._home[partition] = directory
+
+    def _count(self, directory: LogDirectory) -> int:
+        return sum(1 for home in self._home.values() if home is directory)
+
+    def _logs_in(self, directory: LogDirectory) -> list[Log]:
+        """The logs that lie there, and the copies that are on their way there."""
+        live = [each for each in self if self._home.get(each.topic_partition) is directory]
+        futures = [each for each in self.futures if each.directory.parent == directory.path]
+        return [*live, *futures]

@@ -63,6 +63,12 @@ def produce(address: str, count: int, name: str) -> None:
         assert producer.flush(READ_TIMEOUT_S) == 0
 
 
+def has_leaders(address: str) -> bool:
+    topics = AdminClient({"bootstrap.servers": address}).list_topics(timeout=READ_TIMEOUT_S).topics
+    partitions = topics[TOPIC].partitions.values() if TOPIC in topics else ()
+    return len(partitions) == PARTITIONS and all(each.leader >= 0 for each in partitions)
+
+
 def read_all(address: str) -> list[Row]:
     """Return every record, in order of partition and offset."""
     settings = {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
@@ -125,6 +131,7 @@ def test_each_opens_what_the_other_left(
 
     kafka.start()
     wait_until(kafka.has_started, START_TIMEOUT_S)
+    wait_until(lambda: has_leaders(kafka.address), START_TIMEOUT_S)
     assert read_all(kafka.address) == both
     produce(kafka.address, MORE, "Kafka's again")
     assert len(read_all(kafka.address)) == RECORDS + 2 * MORE

@@ -41,10 +41,12 @@ from kafkawire._walk cimport (
     write_varint,
 )
 
+from struct import error as struct_error
+
 from kafkawire.errors import CorruptBatchError, EncodeError
 from kafkawire.records_loops import MAX_TIMESTAMP_MS, Survey
 
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = 2
 
 cdef extern from *:
     """
@@ -268,6 +270,80 @@ cdef inline uint8_t *write_span(uint8_t *at, const char *span, Py_ssize_t size) 
 
 cdef inline Py_ssize_t span_bytes(Py_ssize_t size) noexcept nogil:
     return varint_bytes(size) + (size if size > 0 else 0)
+
+
+cdef enum:
+    HEADER_BYTES = 61
+    # Attribute bits: a codec, the broker's time, a marker.
+    NOT_PLAIN = 0x2F
+
+
+cdef inline uint64_t read_big_endian(const uint8_t *at, int size) noexcept nogil:
+    cdef uint64_t number = 0
+    cdef int index
+    for index in range(size):
+        number = number << 8 | at[index]
+    return number
+
+
+def is_plain_batch(
+    batch, bint needs_key, bint times_matter, int64_t oldest_ms, int64_t newest_ms
+):
+    """See `records_loops.is_plain_batch`."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < HEADER_BYTES:
+            raise struct_error(f"a batch header needs {HEADER_BYTES} bytes")
+        return is_plain(
+            <const uint8_t *>view.buf, view.len, needs_key, times_matter, oldest_ms, newest_ms
+        )
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef bint is_plain(
+    const uint8_t *batch,
+    Py_ssize_t size,
+    bint needs_key,
+    bint times_matter,
+    int64_t oldest_ms,
+    int64_t newest_ms,
+) noexcept nogil:
+    cdef int32_t last_delta = <int32_t>read_big_endian(batch + 23, 4)
+    cdef int64_t base_ms = <int64_t>read_big_endian(batch + 27, 8)
+    cdef int64_t max_ms = <int64_t>read_big_endian(batch + 35, 8)
+    cdef int64_t producer_id = <int64_t>read_big_endian(batch + 43, 8)
+    cdef int32_t sequence = <int32_t>read_big_endian(batch + 53, 4)
+    cdef int32_t count = <int32_t>read_big_endian(batch + 57, 4)
+    cdef const uint8_t *cursor = batch + HEADER_BYTES
+    cdef const uint8_t *end = batch + size
+    cdef int64_t time_ms
+    cdef int64_t latest_ms = NO_TIMESTAMP
+    cdef int32_t index
+    cdef Record record
+    if batch[22] & NOT_PLAIN or count <= 0 or last_delta != count - 1:
+        return False
+    if sequence < 0 and producer_id >= 0:
+        return False
+    if count > (end - cursor) // MIN_RECORD_BYTES:
+        return False
+    for index in range(count):
+        if walk_record(&cursor, end, &record) != NO_FAULT:
+            return False
+        if OTTLA_ADD_OVERFLOWS(base_ms, record.timestamp_delta, &time_ms):
+            return False
+        if record.offset_delta != index or (needs_key and record.key_bytes < 0):
+            return False
+        if time_ms == NO_TIMESTAMP:
+            continue
+        if times_matter and not oldest_ms <= time_ms <= newest_ms:
+            return False
+        if time_ms > latest_ms:
+            latest_ms = time_ms
+    if cursor != end:
+        return False
+    return not times_matter or latest_ms == max_ms
 
 
 cdef inline object exact_bytes(object value):

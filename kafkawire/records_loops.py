@@ -18,12 +18,13 @@ Source: org.apache.kafka.common.record.DefaultRecord of Kafka 3.9.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kafkawire.errors import CorruptBatchError, EncodeError
 
 # Raised with every change of this interface, so that a stale compiled twin is not used.
-INTERFACE_VERSION: Final = 1
+INTERFACE_VERSION: Final = 2
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
@@ -32,6 +33,11 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 _Fields: TypeAlias = tuple[int, int, bytes | None, bytes | None, Headers]
 
 MIN_RECORD_BYTES: Final = 7
+# Of the header, which `records_header` owns: what a look at a whole batch needs.
+_HEADER_BYTES: Final = 61
+_PLAIN_HEADER: Final = Struct(">21xhiqqq2xii")
+_NOT_PLAIN: Final = 0x2F
+"""Attribute bits: a codec, the broker's time, a marker."""
 _NO_TIMESTAMP: Final = -1
 _INT32_BITS: Final = 32
 _INT64_BITS: Final = 64
@@ -106,6 +112,36 @@ def survey_records(data: BytesLike, count: int, base_timestamp_ms: int) -> Surve
         if offset != index and out_of_place < 0:
             out_of_place = index
     return Survey(earliest_ms, latest_ms, without_key, out_of_place)
+
+
+def is_plain_batch(
+    batch: BytesLike, needs_key: bool, times_matter: bool, oldest_ms: int, newest_ms: int
+) -> bool:
+    """Whether a batch with a sound frame and checksum is all that a producer's must be.
+
+    That is: not compressed, no marker, stamped by its producer, with records that count from 0
+    without gaps and, if asked for, have keys, lie within the times (inclusive, 64 bits), and whose
+    latest time is the one in the header. False says only that somebody must look closer.
+    """
+    attributes, last_delta, base_ms, max_ms, producer_id, sequence, count = (
+        _PLAIN_HEADER.unpack_from(batch)
+    )
+    if attributes & _NOT_PLAIN or count <= 0 or last_delta != count - 1:
+        return False
+    if sequence < 0 <= producer_id:
+        return False
+    try:
+        survey = survey_records(memoryview(batch)[_HEADER_BYTES:], count, base_ms)
+    except CorruptBatchError:
+        return False
+    earliest_ms, latest_ms, without_key, out_of_place = survey
+    if out_of_place >= 0 or (needs_key and without_key >= 0):
+        return False
+    if not times_matter:
+        return True
+    if latest_ms != _NO_TIMESTAMP and not oldest_ms <= earliest_ms <= latest_ms <= newest_ms:
+        return False
+    return bool(latest_ms == max_ms)
 
 
 def _check_timestamp(timestamp_ms: int) -> None:

@@ -1,5 +1,6 @@
 """The compiled scanner and the plain loops: for any bytes the same result, or the same error."""
 
+import struct
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -10,7 +11,16 @@ from hypothesis import strategies as st
 
 from kafkawire import records_loops
 from kafkawire.errors import CorruptBatchError, EncodeError, WireError
-from kafkawire.records import HAS_COMPILED_SCANNER, Record
+from kafkawire.records import (
+    HAS_COMPILED_SCANNER,
+    BatchBuilder,
+    Codec,
+    Record,
+    TimestampType,
+    read_header,
+    validate_produced,
+    write_header,
+)
 from tests.property.kafkawire.record_strategies import calmly, damaged, record_lists
 from tests.unit.kafkawire.batches import Fields
 
@@ -108,6 +118,64 @@ def test_both_read_the_same(
             assert {type(row) for row in rows} <= {shape[0]}
     surveys = [outcome(twin.survey_records, section, count, base_time_ms) for twin in TWINS]
     assert surveys[0] == surveys[-1]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> bytes:
+    """A batch as a producer sends it, or damaged; only then its checksum may be wrong."""
+    builder = BatchBuilder(draw(st.sampled_from([Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP])))
+    for record in draw(record_lists):
+        builder.append(*record)
+    batch = bytes(builder.build())
+    place = draw(st.integers(21, len(batch) - 1))
+    bits = draw(st.sampled_from([0, 0, 1, 8, 0xFF]))
+    return batch[:place] + bytes([batch[place] ^ bits]) + batch[place + 1 :]
+
+
+rules = st.tuples(
+    st.booleans(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**63 - 1)
+)
+
+
+@calmly
+@given(batches(), rules)
+def test_both_find_the_same_batches_plain(batch: bytes, asked: tuple[bool, bool, int, int]) -> None:
+    answers = [twin.is_plain_batch(batch, *asked) for twin in TWINS]
+    assert answers[0] == answers[-1]
+
+
+@calmly
+@given(batches(), rules)
+def test_what_is_plain_is_accepted_as_it_is(
+    batch: bytes, asked: tuple[bool, bool, int, int]
+) -> None:
+    needs_key, times_matter, oldest_ms, newest_ms = asked
+    if not all(twin.is_plain_batch(batch, *asked) for twin in TWINS):
+        return
+    sound = bytearray(batch)
+    write_header(sound, read_header(batch))
+    before = bytes(sound)
+    with pytest.MonkeyPatch.context() as patch:
+        # The long way, which looks at each thing by itself.
+        patch.setattr("kafkawire.records_validate.HAS_COMPILED_SCANNER", False)
+        header = validate_produced(
+            memoryview(sound),
+            compacted=needs_key,
+            max_batch_bytes=len(sound),
+            timestamp_type=TimestampType(not times_matter),
+            now_ms=0,
+            timestamp_before_max_ms=-oldest_ms,
+            timestamp_after_max_ms=newest_ms,
+            per_record=True,
+        )
+    assert header == read_header(before)
+    assert sound == before
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
+def test_a_batch_without_a_whole_header_cannot_be_asked_about(twin: ModuleType) -> None:
+    with pytest.raises(struct.error):
+        twin.is_plain_batch(bytes(60), False, False, 0, 0)
 
 
 @calmly

@@ -1,11 +1,14 @@
 """What a log of `__consumer_offsets` says, read from its first record to its last."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from broker.group import Group
 from broker.group_rebalance import GroupLimits
 from broker.group_replay import OffsetsReplay, group_metadata
 from broker.group_state import EMPTY, STABLE
+from kafkawire.consumer_protocol_base import assigned_partitions
 from kafkawire.group_records import (
     CommittedOffset,
     group_key,
@@ -14,7 +17,13 @@ from kafkawire.group_records import (
     offset_value,
 )
 from kafkawire.ids import TopicPartition
-from kafkawire.records import BatchBuilder, ControlType, build_control_batch, read_header
+from kafkawire.records import (
+    BatchBuilder,
+    ControlType,
+    build_control_batch,
+    iterate_batches,
+    read_header,
+)
 from tests.unit.broker.group_driver import SESSION_MS, world_in
 
 LIMITS = GroupLimits(max_size=100, initial_rebalance_delay_ms=0)
@@ -155,3 +164,31 @@ def test_what_cannot_be_understood_is_passed_over() -> None:
     log.add(commit(P0, 1))
     assert offsets(log) == [1, None]
     assert (log.replay.record_count, log.replay.unknown_count) == (4, 3)
+
+
+def test_a_log_that_kafka_wrote_is_understood() -> None:
+    golden = Path(__file__).parents[1] / "kafkawire" / "golden_group_records.json"
+    data = bytes.fromhex(json.loads(golden.read_text(encoding="ascii"))["log"])
+    replay = OffsetsReplay()
+    for header, batch in iterate_batches(data):
+        replay.add(batch, header)
+    groups = {group.group_id: group for group in replay.groups(LIMITS, NOW_MS)}
+    assert {name: group.state for name, group in groups.items()} == {
+        "golden": STABLE,
+        "simple": EMPTY,
+        "emptied": EMPTY,
+    }
+    golden_group = groups["golden"]
+    assert golden_group.generation_id == 1
+    assert golden_group.topics == {"orders"}
+    members = list(golden_group.members)
+    assert {member.instance_id for member in members} == {"static-0", "static-1"}
+    assigned = {each for member in members for each in assigned_partitions(member.assignment)}
+    assert assigned == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
+    offsets_of = {
+        name: {each.partition: (group.offsets.get(each) or at(-1)).offset for each in found}
+        for name, group in groups.items()
+        if (found := group.offsets.partitions())
+    }
+    assert offsets_of == {"golden": {0: 100, 1: 101}, "simple": {0: 7, 1: 8}, "emptied": {1: 55}}
+    assert (groups["emptied"].generation_id, groups["emptied"].protocol_type) == (2, "consumer")

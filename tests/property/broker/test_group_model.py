@@ -324,5 +324,5 @@ class GroupMachine(RuleBasedStateMachine):
             assert self.told.setdefault(key, member.assignment) == member.assignment
 
 
-GroupMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+GroupMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 TestGroup = GroupMachine.TestCase

@@ -15,6 +15,7 @@ from ottla.cli.commands import (
     configs,
     consume,
     coordinator,
+    groups,
     logs,
     produce,
     topics,
@@ -37,6 +38,7 @@ def make_app() -> typer.Typer:
     app.add_typer(coordinator.app, name="coordinator")
     app.add_typer(topics.app, name="topics")
     app.add_typer(configs.app, name="configs")
+    app.add_typer(groups.app, name="groups")
     app.add_typer(cluster.app, name="cluster")
     app.command("produce")(produce.produce)
     app.command("consume")(consume.consume)

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 from kafkawire.ids import BrokerId, Offset, TopicPartition
-from ottla.client import admin_configs, admin_logs, admin_topics
+from ottla.client import admin_configs, admin_groups, admin_logs, admin_topics
 from ottla.client.admin_model import (
     ClusterDescription,
     ConfigEntry,
+    GroupDescription,
+    GroupListing,
     LogDirectory,
     NewTopic,
     ResourceType,
@@ -19,6 +21,7 @@ from ottla.client.admin_model import (
 from ottla.client.cluster import Cluster
 from ottla.client.config import ClientConfig, parse_bootstrap
 from ottla.client.errors import BrokerUnreachableError, ClientClosedError
+from ottla.client.group.committed_offset import CommittedOffset
 from ottla.client.offset_lookup import OffsetAndTimestamp, list_offsets
 
 
@@ -180,6 +183,37 @@ class Admin:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return offsets by timestamp in ms or `OffsetSpec` (start, end, latest timestamp)."""
         return await list_offsets(self._started(), wanted, timeout_s=self._timeout_s)
+
+    async def list_groups(self) -> list[GroupListing]:
+        """Return all groups, by name."""
+        return await admin_groups.list_groups(self._started(), self._timeout_s)
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """Return a group with its members; one that does not exist is in state Dead."""
+        return await admin_groups.describe_group(self._started(), group_id, self._timeout_s)
+
+    async def list_group_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """Return all offsets that a group has committed."""
+        return await admin_groups.list_group_offsets(self._started(), group_id, self._timeout_s)
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Set where a group goes on reading.
+
+        Raises:
+            CommitFailedError: the group has members: stop them first.
+        """
+        await admin_groups.alter_group_offsets(self._started(), group_id, offsets, self._timeout_s)
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group without members, with all its offsets.
+
+        Raises:
+            BrokerError: it has members, or there is no such group.
+            ConnectionLostError: no answer came; look whether the group is gone.
+        """
+        await admin_groups.delete_group(self._started(), group_id, self._timeout_s)
 
     def _started(self) -> Cluster:
         if self._cluster is None:

@@ -93,3 +93,34 @@ class OffsetSpec(enum.IntEnum):
     EARLIEST = -2
     LATEST = -1
     MAX_TIMESTAMP = -3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupListing:
+    """A group as its coordinator lists it; `state` is None where the broker is too old to tell."""
+
+    group_id: str
+    protocol_type: str
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMember:
+    """A member of a group; `partitions` is None where what it was given cannot be read."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group and its members. A group that does not exist is in state Dead, and has none."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[GroupMember, ...]

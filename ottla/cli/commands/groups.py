@@ -1,0 +1,156 @@
+"""`ottla groups`: list, describe, reset-offsets, delete. Composition."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
+from ottla.cli.terminal import print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from kafkawire.ids import TopicPartition
+    from ottla.cli.group_report import GroupReport
+    from ottla.client.admin_model import GroupListing
+
+app = typer.Typer(no_args_is_help=True, help="Look at consumer groups, and set or delete them.")
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
+
+
+@app.command("list")
+@guarded
+def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
+    """Print all groups with their states.
+
+    \b
+    Example:
+      ottla groups list
+    """
+    from ottla.client.admin import Admin
+
+    async def work() -> "list[GroupListing]":
+        async with Admin(bootstrap) as admin:
+            return await admin.list_groups()
+
+    groups = run_client(work())
+    if json:
+        print_json(
+            [
+                {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type,
+                    "state": group.state,
+                }
+                for group in groups
+            ]
+        )
+        return
+    rows = [[group.group_id, group.state or "-", group.protocol_type or "-"] for group in groups]
+    print_table(("group", "state", "type"), rows)
+
+
+@app.command()
+@guarded
+def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
+    """Print a group's partitions: committed offset, end of the log, lag, and who reads it.
+
+    \b
+    Example:
+      ottla groups describe billing
+    """
+    from ottla.cli.group_report import describe_group, to_json, to_rows
+    from ottla.client.admin import Admin
+
+    async def work() -> "GroupReport":
+        async with Admin(bootstrap) as admin:
+            return await describe_group(admin, group)
+
+    report = run_client(work())
+    if json:
+        print_json(to_json(report))
+        return
+    members = len(report.group.members)
+    print_line(f"{group}: {report.group.state}, {members} members {report.group.assignor}".rstrip())
+    columns = ("topic", "partition", "committed", "end", "lag", "member", "host")
+    print_table(columns, to_rows(report))
+
+
+@app.command("reset-offsets")
+@guarded
+def reset_offsets(
+    group: Group,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="WHERE",
+            help="beginning, end, an offset, or a time like 2026-01-31T12:00:00Z.",
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", help="Default: all it has committed."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print where it would be set.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Set where a group goes on reading; it must have no members meanwhile.
+
+    \b
+    Example:
+      ottla groups reset-offsets billing --to 2026-01-31T12:00:00Z --topic orders --dry-run
+    """
+    from ottla.cli.group_report import reset
+    from ottla.cli.input_record import InputError
+    from ottla.cli.start_point import parse_start_point
+    from ottla.client.admin import Admin
+
+    try:
+        start = parse_start_point(to)
+    except InputError as error:
+        usage_error(f"--to: {error}")
+
+    async def work() -> "dict[TopicPartition, int]":
+        async with Admin(bootstrap) as admin:
+            return await reset(admin, group, start, topic or (), is_rehearsal=dry_run)
+
+    offsets = run_client(work())
+    if json:
+        print_json(
+            [
+                {"topic": each.topic, "partition": each.partition, "offset": offset}
+                for each, offset in sorted(offsets.items())
+            ]
+        )
+        return
+    print_table(
+        ("topic", "partition", "offset"),
+        [(each.topic, each.partition, offset) for each, offset in sorted(offsets.items())],
+    )
+
+
+@app.command()
+@guarded
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Names of groups.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Delete groups without members, with all their offsets.
+
+    \b
+    Example:
+      ottla groups delete billing
+    """
+    from ottla.client.admin import Admin
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            for group in groups:
+                await admin.delete_group(group)
+                print_line(f"deleted {group}")
+
+    run_client(work())

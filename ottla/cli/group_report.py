@@ -1,0 +1,176 @@
+"""What `ottla groups` knows of groups, and where it sets them. Composition of questions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkawire.ids import TopicPartition
+from ottla.cli.failure import CommandError
+from ottla.cli.start_point import AtOffset, AtTime, Beginning, StartPoint
+from ottla.cli.terminal import Cell
+from ottla.cli.text import JsonValue
+from ottla.client.admin import Admin
+from ottla.client.admin_model import GroupDescription, OffsetSpec
+from ottla.client.group.committed_offset import CommittedOffset
+from ottla.client.offset_lookup import NO_OFFSET
+
+DEAD = "Dead"
+NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReport:
+    """A group, its offsets, and where the logs end that it reads."""
+
+    group: GroupDescription
+    committed: Mapping[TopicPartition, CommittedOffset]
+    ends: Mapping[TopicPartition, int]
+    owners: Mapping[TopicPartition, str]
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Return how many offsets the group is behind; None where it has not begun."""
+        held, end = self.committed.get(partition), self.ends.get(partition)
+        return None if held is None or end is None else max(end - held.offset, 0)
+
+
+async def describe_group(admin: Admin, group_id: str) -> GroupReport:
+    """Ask for a group and everything that it has committed or reads.
+
+    Raises:
+        CommandError: there is no such group.
+    """
+    group = await admin.describe_group(group_id)
+    committed = await admin.list_group_offsets(group_id)
+    if group.state == DEAD and not committed:
+        raise CommandError(f"there is no group {group_id}: see `ottla groups list`.")
+    owners = {
+        partition: member.member_id
+        for member in group.members
+        for partition in member.partitions or ()
+    }
+    partitions = committed.keys() | owners.keys()
+    return GroupReport(group, committed, await _ends(admin, partitions), owners)
+
+
+async def reset(
+    admin: Admin, group_id: str, start: StartPoint, topics: Sequence[str], *, is_rehearsal: bool
+) -> dict[TopicPartition, int]:
+    """Set a group to `start` in `topics`, or in all that it has committed; return the offsets.
+
+    Raises:
+        CommandError: the group has members, or nothing says which partitions are meant.
+    """
+    group = await admin.describe_group(group_id)
+    if group.members:
+        raise CommandError(
+            f"group {group_id} has {len(group.members)} members: stop them before its offsets "
+            "are set, for they would go on where they are."
+        )
+    partitions = await _partitions(admin, group_id, topics)
+    if not partitions:
+        raise CommandError(f"group {group_id} has committed nothing: name topics with --topic.")
+    wanted = await _offsets(admin, partitions, start)
+    if not is_rehearsal:
+        await admin.alter_group_offsets(group_id, wanted)
+    return wanted
+
+
+def to_rows(report: GroupReport) -> list[list[Cell]]:
+    """Return a row per partition."""
+    by_id = {member.member_id: member for member in report.group.members}
+    rows: list[list[Cell]] = []
+    for partition in sorted(report.committed.keys() | report.owners.keys()):
+        held, lag = report.committed.get(partition), report.lag(partition)
+        owner = by_id.get(report.owners.get(partition, ""))
+        rows.append(
+            [
+                partition.topic,
+                partition.partition,
+                NOTHING if held is None else held.offset,
+                report.ends.get(partition, NOTHING),
+                NOTHING if lag is None else lag,
+                NOTHING if owner is None else owner.instance_id or owner.member_id,
+                NOTHING if owner is None else owner.client_host,
+            ]
+        )
+    return rows
+
+
+def to_json(report: GroupReport) -> JsonValue:
+    """Return the whole report for programs."""
+    group = report.group
+    return {
+        "group_id": group.group_id,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "assignor": group.assignor,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "partitions": None
+                if member.partitions is None
+                else [str(partition) for partition in member.partitions],
+            }
+            for member in group.members
+        ],
+        "partitions": [
+            _partition_json(report, partition)
+            for partition in sorted(report.committed.keys() | report.owners.keys())
+        ],
+    }
+
+
+def _partition_json(report: GroupReport, partition: TopicPartition) -> JsonValue:
+    held = report.committed.get(partition)
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "committed_offset": None if held is None else held.offset,
+        "metadata": None if held is None else held.metadata,
+        "end_offset": report.ends.get(partition),
+        "lag": report.lag(partition),
+        "member_id": report.owners.get(partition),
+    }
+
+
+async def _ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return where logs end; of a topic that is gone, nothing."""
+    named = list(partitions)
+    existing = set(await admin.list_topics(include_internal=True))
+    found = {each: int(OffsetSpec.LATEST) for each in named if each.topic in existing}
+    places = await admin.list_offsets(found) if found else {}
+    return {each: place.offset for each, place in places.items()}
+
+
+async def _partitions(admin: Admin, group_id: str, topics: Sequence[str]) -> list[TopicPartition]:
+    if not topics:
+        return sorted(await admin.list_group_offsets(group_id))
+    described = await admin.describe_topics(topics)
+    return [
+        TopicPartition(name, part.partition)
+        for name in topics
+        for part in described[name].partitions
+    ]
+
+
+async def _offsets(
+    admin: Admin, partitions: Sequence[TopicPartition], start: StartPoint
+) -> dict[TopicPartition, int]:
+    """Return where `start` is in each partition, never outside its log."""
+
+    async def places(spec: int) -> dict[TopicPartition, int]:
+        found = await admin.list_offsets(dict.fromkeys(partitions, spec))
+        return {each: place.offset for each, place in found.items()}
+
+    if isinstance(start, Beginning):
+        return await places(int(OffsetSpec.EARLIEST))
+    ends = await places(int(OffsetSpec.LATEST))
+    if isinstance(start, AtOffset):
+        begins = await places(int(OffsetSpec.EARLIEST))
+        return {each: min(max(start.offset, begins[each]), ends[each]) for each in partitions}
+    if isinstance(start, AtTime):
+        found = await places(start.timestamp_ms)
+        return {each: ends[each] if found[each] == NO_OFFSET else found[each] for each in found}
+    return ends

@@ -1,0 +1,166 @@
+"""Lists, describes and deletes groups, and sets their offsets. Edge: asks brokers."""
+
+import asyncio
+from collections.abc import Mapping
+
+from kafkawire.consumer_protocol_base import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from kafkawire.errors import DecodeError, ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.group_admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kafkawire.messages.group_offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from ottla.client.admin_model import GroupDescription, GroupListing, GroupMember
+from ottla.client.cluster import Cluster
+from ottla.client.errors import (
+    BrokerError,
+    BrokerUnreachableError,
+    OttlaError,
+    broker_error,
+)
+from ottla.client.group.committed_offset import NO_OFFSET, CommittedOffset
+from ottla.client.group.coordinator import GroupCoordinator
+from ottla.client.group.member import Identity
+from ottla.client.group.offset_store import FIRST_VERSION_WITH_GROUPS, OffsetStore
+from ottla.client.retry import retry
+
+
+async def list_groups(cluster: Cluster, timeout_s: float) -> list[GroupListing]:
+    """Ask every broker, for each knows the groups that it coordinates."""
+
+    async def ask(broker_id: BrokerId) -> list[GroupListing]:
+        async def once() -> ListGroupsResponse:
+            response = await cluster.request(broker_id, ListGroupsRequest(), ListGroupsResponse)
+            if response.error_code != ErrorCode.NONE:
+                raise broker_error(response.error_code, f"groups of broker {broker_id}")
+            return response
+
+        response = await retry(once, cluster.backoff, timeout_s)
+        return [
+            GroupListing(
+                group_id=each.group_id,
+                protocol_type=each.protocol_type,
+                # Brokers before Kafka 2.6 do not tell.
+                state=each.group_state or None,
+            )
+            for each in response.groups
+        ]
+
+    metadata = await cluster.refresh()
+    found = await asyncio.gather(*(ask(broker_id) for broker_id in metadata.brokers))
+    return sorted((group for groups in found for group in groups), key=lambda group: group.group_id)
+
+
+async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> GroupDescription:
+    coordinator = GroupCoordinator(cluster, group_id)
+
+    async def once() -> DescribedGroup:
+        request = DescribeGroupsRequest(groups=[group_id])
+        response = await coordinator.request(request, DescribeGroupsResponse)
+        [group] = response.groups
+        if group.error_code != ErrorCode.NONE:
+            raise coordinator.refusal(group.error_code)
+        return group
+
+    group = await retry(once, cluster.backoff, timeout_s)
+    return GroupDescription(
+        group_id=group_id,
+        state=group.group_state,
+        protocol_type=group.protocol_type,
+        assignor=group.protocol_data,
+        members=tuple(_member(group, each) for each in group.members),
+    )
+
+
+async def list_group_offsets(
+    cluster: Cluster, group_id: str, timeout_s: float
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return every offset that the group has committed."""
+    coordinator = GroupCoordinator(cluster, group_id)
+
+    def question(version: int) -> OffsetFetchRequest:
+        if version < FIRST_VERSION_WITH_GROUPS:
+            return OffsetFetchRequest(group_id=group_id, topics=None)
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+
+    async def once() -> OffsetFetchResponseGroup | OffsetFetchResponse:
+        response = await coordinator.request(question, OffsetFetchResponse)
+        answer: OffsetFetchResponseGroup | OffsetFetchResponse
+        answer = response.groups[0] if response.groups else response
+        if answer.error_code != ErrorCode.NONE:
+            raise coordinator.refusal(answer.error_code)
+        return answer
+
+    answer = await retry(once, cluster.backoff, timeout_s)
+    return {
+        TopicPartition(topic.name, held.partition_index): CommittedOffset(
+            Offset(held.committed_offset),
+            LeaderEpoch(held.committed_leader_epoch),
+            held.metadata or "",
+        )
+        for topic in answer.topics
+        for held in topic.partitions
+        if held.committed_offset > NO_OFFSET
+    }
+
+
+async def alter_group_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int], timeout_s: float
+) -> None:
+    """Commit in nobody's name, which a coordinator allows while the group has no members."""
+    store = OffsetStore(
+        GroupCoordinator(cluster, group_id),
+        identity=Identity,
+        group_instance_id=None,
+        backoff=cluster.backoff,
+        timeout_s=timeout_s,
+        is_read_committed=False,
+    )
+    committed = {each: CommittedOffset(Offset(offset)) for each, offset in offsets.items()}
+    await store.commit(committed, lambda _partitions: True)
+
+
+async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> None:
+    coordinator = GroupCoordinator(cluster, group_id)
+
+    async def once() -> None:
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        response = await coordinator.request(request, DeleteGroupsResponse)
+        [result] = response.results
+        if result.error_code != ErrorCode.NONE:
+            raise coordinator.refusal(result.error_code)
+
+    await retry(once, cluster.backoff, timeout_s, _is_certainly_undone)
+
+
+def _is_certainly_undone(error: OttlaError) -> bool:
+    return isinstance(error, BrokerError | BrokerUnreachableError) and error.retriable
+
+
+def _member(group: DescribedGroup, member: DescribedGroupMember) -> GroupMember:
+    partitions: list[TopicPartition] | None = None
+    if group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        try:
+            partitions = assigned_partitions(member.member_assignment)
+        except DecodeError:
+            # It is a matter between the members; we only show it.
+            partitions = None
+    return GroupMember(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host.removeprefix("/"),
+        partitions=None if partitions is None else tuple(sorted(partitions)),
+    )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from broker.group_deadlines import Due, Timer
 from broker.group_effects import (
@@ -46,9 +45,6 @@ from broker.group_state import (
 from kafkawire.consumer_protocol_base import CONSUMER_PROTOCOL_TYPE
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
-
-NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
-"""How long a new member's first join may wait: it cannot send heartbeats, but may be gone."""
 
 
 class Group(Rebalancing):
@@ -272,7 +268,7 @@ class Group(Rebalancing):
         self._has_newcomer |= self.state is PREPARING and self.generation_id == 0
         self.members.add(member, joining.protocol_type)
         self.members.joining[member_id] = waiter
-        self.deadlines.set(Due(Timer.SESSION, member_id), now_ms + NEW_MEMBER_TIMEOUT_MS)
+        self._await_heartbeat(member, now_ms)
         self._rebalance_unless_preparing(now_ms)
 
     def _join_again(self, joining: Joining, waiter: JoinWaiter, now_ms: int) -> None:

@@ -36,6 +36,8 @@ from broker.group_state import (
 from kafkawire.consumer_protocol_base import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from kafkawire.errors import DecodeError, ErrorCode
 
+NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
+"""How long a new member's first join may wait: it cannot send heartbeats, but may be gone."""
 MIN_REBALANCE_WAIT_MS: Final = 1
 """A member may name 0 as its rebalance timeout; waiting again must not become a busy loop."""
 
@@ -209,8 +211,8 @@ class Rebalancing:
         return error
 
     def _await_heartbeat(self, member: Member, now_ms: int) -> None:
-        due = Due(Timer.SESSION, member.member_id)
-        self.deadlines.set(due, now_ms + member.session_timeout_ms)
+        wait_ms = NEW_MEMBER_TIMEOUT_MS if member.is_new else member.session_timeout_ms
+        self.deadlines.set(Due(Timer.SESSION, member.member_id), now_ms + wait_ms)
 
     def _on_session_expired(self, member_id: str, now_ms: int) -> None:
         members = self.members

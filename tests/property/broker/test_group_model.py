@@ -14,8 +14,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker.group import NEW_MEMBER_TIMEOUT_MS
 from broker.group_effects import JoinResult, SyncResult
+from broker.group_rebalance import NEW_MEMBER_TIMEOUT_MS
 from broker.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kafkawire.errors import ErrorCode
 from tests.unit.broker.group_driver import DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, World

@@ -110,6 +110,19 @@ def test_a_new_member_that_does_not_come_back_for_its_answer_is_given_up() -> No
     assert newcomer[0].member_id == ""
 
 
+def test_a_new_member_that_shows_life_before_its_answer_is_not_given_up_sooner() -> None:
+    world = World()
+    [leader] = world.stabilize(None)
+    newcomer = world.join()
+    new_id = next(iter(world.group.members.joining))
+    assert world.heartbeat(new_id) is ErrorCode.REBALANCE_IN_PROGRESS
+    for _ in range(4):
+        world.pass_time(SESSION_MS // 2)
+        world.heartbeat(leader)
+    world.join(leader)
+    assert newcomer[0].error is ErrorCode.NONE
+
+
 # Later rebalances
 
 

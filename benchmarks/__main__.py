@@ -31,6 +31,7 @@ LOADS: Final = {
     "fetch": "benchmarks.loads.fetch_load",
     "librdkafka": "benchmarks.loads.librdkafka_load",
     "idempotence": "benchmarks.loads.idempotence_load",
+    "compaction": "benchmarks.loads.compaction_load",
     "client": "benchmarks.client_throughput",
     "coordination": "benchmarks.coordination_load",
 }

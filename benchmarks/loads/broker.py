@@ -70,11 +70,13 @@ def create_topic(port: int, name: str, partition_count: int) -> None:
         raise RuntimeError(f"the broker refused to create {name}: {code.name}")
 
 
-def produce_frame(topic: str, partition: int, batch_bytes: int, *, acks: int = 1) -> bytes:
+def produce_frame(
+    topic: str, partition: int, batch_bytes: int, *, acks: int = 1, key: bytes | None = None
+) -> bytes:
     """Return one Produce request whose batch is `batch_bytes` long, give or take a varint."""
-    value = os.urandom(batch_bytes - 61 - 12)
+    value = os.urandom(batch_bytes - 61 - 12 - len(key or b""))
     builder = BatchBuilder()
-    builder.append(TIMESTAMP_MS, None, value)
+    builder.append(TIMESTAMP_MS, key, value)
     request = ProduceRequest(
         acks=acks,
         timeout_ms=REQUEST_TIMEOUT_MS,

@@ -50,8 +50,16 @@ def _reports(job: CleaningJob, parent: int) -> Iterator[Report]:
         yield CleaningFailed(error=str(error), is_damage=True)
 
 
-if __name__ == "__main__":
+def yield_to_others() -> None:
+    """Let whoever has requests to answer go first."""
     os.nice(NICENESS)
+    if hasattr(os, "sched_setscheduler"):
+        # Also when the broker has been given a real-time priority.
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+if __name__ == "__main__":
+    yield_to_others()
     # What is printed is for the broker; whatever else is to be said goes elsewhere.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:

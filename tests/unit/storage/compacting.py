@@ -29,6 +29,7 @@ COMPACTED = LogConfig(
     cleanup_policy=frozenset({COMPACT}),
     segment_bytes=2_000,
     index_interval_bytes=200,
+    segment_index_bytes=1_200,
     delete_retention_ms=1_000,
     min_cleanable_dirty_ratio=0.0,
 )

@@ -1,0 +1,74 @@
+"""Logs that Kafka 3.9.1's own cleaner has cleaned: ours leaves the same bytes, and reads them.
+
+Made by `python -m tests.interop.storage.golden_cleaned_log`.
+"""
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.logs.verify import verify_directory
+from tests.unit.storage.compacting import COMPACTED, clean, records_of
+from tests.unit.storage.logs import check_files, open_log
+
+GOLDEN = Path(__file__).with_name("golden_cleaned_log.json")
+
+
+@dataclass
+class Round:
+    """A log before and after a round of Kafka's, and what that was told."""
+
+    now_ms: int
+    dirty_from: int
+    end_offset: int
+    before: dict[str, str]
+    after: dict[str, str]
+
+
+ROUNDS = [Round(**each) for each in json.loads(GOLDEN.read_text(encoding="utf-8"))]
+
+
+def write(files: dict[str, str], directory: Path) -> Path:
+    directory.mkdir(parents=True)
+    for name, data in files.items():
+        (directory / name).write_bytes(base64.b64decode(data))
+    return directory
+
+
+def logs_in(files: dict[str, str]) -> dict[str, str]:
+    return {name: data for name, data in files.items() if name.endswith(".log")}
+
+
+@pytest.mark.parametrize("number", range(len(ROUNDS)))
+def test_our_cleaner_leaves_what_kafkas_leaves(tmp_path: Path, number: int) -> None:
+    golden = ROUNDS[number]
+    log = open_log(write(golden.before, tmp_path / "orders-0"), COMPACTED, was_clean=False)
+    assert clean(log, dirty_from=golden.dirty_from, now_ms=golden.now_ms) == golden.end_offset
+    log.close()
+    left = {
+        path.name: base64.b64encode(path.read_bytes()).decode()
+        for path in log.directory.glob("*.log")
+    }
+    assert left == logs_in(golden.after) != logs_in(golden.before)
+    check_files(log.directory, COMPACTED.index_interval_bytes)
+
+
+@pytest.mark.parametrize("number", range(len(ROUNDS)))
+def test_what_kafka_has_cleaned_is_read_and_found_sound(tmp_path: Path, number: int) -> None:
+    golden = ROUNDS[number]
+    directory = write(golden.after, tmp_path / "orders-0")
+    (result,) = verify_directory(tmp_path, with_records=True)
+    assert result.findings == []
+    log = open_log(directory, COMPACTED)
+    assert log.log_end_offset == golden.end_offset
+    keys = [each.key for each in records_of(log)]
+    assert len(keys) == len(set(keys)) > 5
+
+
+def test_the_rounds_meet_what_cleaning_has_to_tell_apart() -> None:
+    assert len(ROUNDS) == 6
+    names = {Path(name).suffix for golden in ROUNDS for name in golden.before}
+    assert names == {".log", ".index", ".timeindex", ".txnindex"}

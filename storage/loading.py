@@ -83,6 +83,9 @@ def load_log(
     if segments and segments[-1].next_offset < log_start_offset:
         discarded += _discard(segments, 0, f"the log begins at {log_start_offset} only")
         epochs.clear()
+        # Of producers whose batches are gone; one may have the name of the segment made below.
+        producer_snapshots.remove(directory, snapshots)
+        snapshots = []
     if not epochs.entries and recovery.have_epochs(segments):
         epochs = recovery.read_epochs(segments)
     if not segments:

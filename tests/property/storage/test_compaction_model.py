@@ -42,7 +42,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
         self.directory = self.root / "orders-0"
         self.records: list[Kept] = []
         self.history: list[Kept] = []
-        self.start = self.end = self.clean_to = 0
+        self.start = self.end = self.clean_to = self.committed = 0
         self.now_ms = NOW_MS
         self.patience = faulty()
         self.patience.__enter__()
@@ -74,7 +74,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
 
     @rule(slots=SLOTS, back=st.integers(0, 12))
     def clean(self, slots: int, back: int) -> None:
-        undecided = max(self.clean_to, self.end - back)
+        self.committed = undecided = max(self.committed, self.end - back)
         horizons = self.horizons()
         segments = [each.base_offset for each in self.log.segments]
         end = self.clean_once(slots, undecided)
@@ -104,10 +104,11 @@ class CompactionAgainstModel(RuleBasedStateMachine):
 
     def cleaned(self, end: int, horizons: dict[int, int | None]) -> list[Kept]:
         """What the obvious cleaning up to `end` leaves."""
+        dirty_from = max(self.clean_to, self.start)
         latest = {
             record.key: record.offset
             for record in self.records
-            if self.clean_to <= record.offset < end
+            if dirty_from <= record.offset < end
         }
         return [
             record
@@ -133,6 +134,7 @@ class CompactionAgainstModel(RuleBasedStateMachine):
     @rule(slots=SLOTS, dies_at=st.integers(0, 60))
     def crash_while_cleaning(self, slots: int, dies_at: int) -> None:
         before = set(records_of(self.log))
+        self.committed = self.end
         dies_within(dies_at, lambda: self.clean_once(slots, self.end))
         self.reopen(was_clean=False)
         self.records = records_of(self.log)
@@ -141,17 +143,19 @@ class CompactionAgainstModel(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 15))
     def truncate(self, back: int) -> None:
-        target = max(self.log.segments[0].base_offset, self.end - back)
+        # What is committed is never truncated, and nothing else is cleaned.
+        wanted = max(self.committed, self.start, self.end - back)
+        starts = [header.base_offset for header, _ in batches_on_disk(self.directory)]
+        target = min(each for each in [*starts, self.end] if each >= wanted)
         self.log.truncate_to(Offset(target))
         self.end = self.log.log_end_offset
-        self.clean_to = min(self.clean_to, self.end)
-        self.start = min(self.start, self.end)
         self.records = [record for record in self.records if record.offset < self.end]
         self.history = [record for record in self.history if record.offset < self.end]
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
         self.start += int(share * (self.end - self.start))
+        self.committed = max(self.committed, self.start)
         self.log.advance_log_start(Offset(self.start))
         self.run_retention()
 
@@ -194,7 +198,8 @@ class CompactionAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def the_clean_part_has_each_key_once(self) -> None:
-        keys = [record.key for record in self.records if record.offset < self.clean_to]
+        clean = [each for each in self.records if self.start <= each.offset < self.clean_to]
+        keys = [record.key for record in clean]
         assert len(keys) == len(set(keys))
 
 

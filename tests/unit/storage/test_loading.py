@@ -381,6 +381,18 @@ def test_a_log_that_ends_below_its_start_begins_anew(directory: Path) -> None:
     assert offsets_in(read_all(log)) == [500]
 
 
+def test_a_snapshot_of_a_log_that_begins_anew_is_not_asked_for(directory: Path) -> None:
+    log = open_log(directory)
+    append(log, [NOW_MS] * 9)
+    log.truncate_to(Offset(4))
+    log.close()
+    # What an orderly stop leaves at the end has the name of the segment that is made now.
+    (directory / "00000000000000000004.snapshot").write_bytes(b"of no use")
+    log = open_log(directory, log_start_offset=4)
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4)
+    assert not list(directory.glob("*.snapshot"))
+
+
 def test_a_damaged_segment_without_index_is_served_up_to_the_damage(directory: Path) -> None:
     closed(directory)
     first = min(directory.glob("*.log"))

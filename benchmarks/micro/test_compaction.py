@@ -1,6 +1,7 @@
 """What the loops of compaction cost per record; `python -m benchmarks.micro.test_compaction`."""
 
 import random
+import sys
 import time
 from types import ModuleType
 
@@ -81,4 +82,5 @@ if __name__ == "__main__":
         for twin in TWINS:
             batch_count = 600 if twin is compaction_loops else 14_000
             for name, ns in measure(twin, batch_count, keys).items():
-                print(f"{twin.__name__:28} {keys:>9,} keys  {name:28} {ns:8.1f} ns/record")
+                line = f"{twin.__name__:28} {keys:>9,} keys  {name:28} {ns:8.1f} ns/record"
+                sys.stdout.write(line + "\n")

@@ -75,7 +75,8 @@ class CleanerManager:
         if (
             not local.config.is_compacted
             or local.is_closed
-            or local.health.failure is not None
+            # Offline; or full, and what little space there is left is for other things.
+            or local.health.refusal is not None
             or undecided is None
             or self._states[partition] != IDLE
             or partition in self.uncleanable

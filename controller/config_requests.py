@@ -9,7 +9,7 @@ Source: kafka.zk.AdminZkClient.changeEntityConfig, kafka.common.ZkNodeChangeNoti
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from controller.effects import Create, Delete, Plan, Refusal, SetData, list_children, read, write
+from controller.effects import Create, Delete, Plan, SetData, list_children, read, write
 from controller.errors import MalformedZnodeError
 from controller.znodes import paths
 from controller.znodes.config import (
@@ -83,8 +83,6 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
             notice = encode_config_change(entity_path)
             yield from write([(Create(paths.CONFIG_CHANGE_PREFIX, notice, sequential=True),)])
             return changed
-        if outcome.refusal not in (Refusal.BAD_VERSION, Refusal.NODE_EXISTS, Refusal.NO_NODE):
-            break
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{entity_path} is changed by others all the time")
 
 

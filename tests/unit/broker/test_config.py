@@ -91,6 +91,10 @@ def test_values_take_the_types_of_their_keys() -> None:
         ("inter.broker.listener.name", "OTHER", "must be one of the advertised"),
         ("control.plane.listener.name", "PLAINTEXT", "another than inter.broker"),
         ("listener.security.protocol.map", "A:B", "must map to one of"),
+        ("inter.broker.protocol.version", "newest", "must be a version such as 3.9"),
+        ("inter.broker.protocol.version", "4.0", "must be within 2.4..3.9"),
+        ("zookeeper.connect", "host:port", "HOST:PORT,HOST:PORT/CHROOT"),
+        ("zookeeper.connect", "", "HOST:PORT,HOST:PORT/CHROOT"),
     ],
 )
 def test_a_bad_value_is_refused_with_key_value_and_rule(key: str, value: str, message: str) -> None:
@@ -187,3 +191,11 @@ def test_the_text_of_a_value_is_the_given_one_or_the_default(
     key: str, expected: str | None
 ) -> None:
     assert value_text(read(num_partitions="4"), key) == expected
+
+
+def test_the_inter_broker_protocol_is_two_numbers() -> None:
+    assert BrokerConfig().inter_broker_version == (3, 9)
+    older = BrokerConfig.from_properties(
+        {"inter.broker.protocol.version": "2.6-IV0", "zookeeper.connect": "a:1,b:2/kafka"}
+    )
+    assert older.inter_broker_version == (2, 6)

@@ -47,11 +47,13 @@ class FakeConnection:
 
 
 class World:
-    def __init__(self, limits: NetworkLimits | None = None) -> None:
+    def __init__(self, limits: NetworkLimits | None = None, *, is_open: bool = True) -> None:
         self.loop = FakeLoop()
         self.handled: list[int] = []
         self.answer: Callable[[Request], Reply] = lambda _request: Reply("message")
-        self.channel = RequestChannel(self.loop.as_loop, self._handle, limits or NetworkLimits())
+        self.channel = RequestChannel(
+            self.loop.as_loop, self._handle, limits or NetworkLimits(), is_open=is_open
+        )
 
     def _handle(self, request: Request) -> Reply:
         self.handled.append(request.header.correlation_id)
@@ -268,3 +270,20 @@ def test_a_keyboard_interrupt_is_not_swallowed(world: World) -> None:
     world.channel.submit(make_request(FakeConnection(world.channel)))
     with pytest.raises(KeyboardInterrupt):
         world.loop.run()
+
+
+def test_before_it_is_open_only_the_controller_and_handshakes_are_served() -> None:
+    world = World(is_open=False)
+    connection = FakeConnection(world.channel)
+    for number, api_key in enumerate(
+        (ApiKey.PRODUCE, ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.LEADER_AND_ISR)
+    ):
+        world.channel.submit(make_request(connection, number, api_key))
+    world.loop.run()
+    assert sorted(world.handled) == [1, 3]
+    world.channel.open()
+    world.loop.run()
+    assert world.handled[2:] == [0, 2]
+    world.channel.submit(make_request(connection, 4, ApiKey.PRODUCE))
+    world.loop.run()
+    assert world.handled[4:] == [4]

@@ -1,0 +1,62 @@
+"""UpdateMetadata, as a broker answers it: `broker.handlers.update_metadata`."""
+
+from typing import cast
+
+from broker.control_fence import ControlFence
+from broker.handlers.update_metadata import UpdateMetadataHandler
+from broker.metadata_cache import MetadataCache
+from broker.request_channel import Request
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+
+class FakeConnection:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class FakeRequest:
+    def __init__(self, connection: int) -> None:
+        self.connection = FakeConnection(connection)
+
+
+class World:
+    """A broker in its epoch 5."""
+
+    def __init__(self) -> None:
+        self.cache = MetadataCache()
+        self.handler = UpdateMetadataHandler(self.cache, ControlFence(5))
+
+    def tell(
+        self, *brokers: int, controller_epoch: int = 1, broker_epoch: int = 5, connection: int = 1
+    ) -> int:
+        message = UpdateMetadataRequest(
+            controller_id=1,
+            controller_epoch=controller_epoch,
+            broker_epoch=broker_epoch,
+            topic_states=[],
+            live_brokers=[UpdateMetadataBroker(id=each, endpoints=[]) for each in brokers],
+        )
+        request = cast(Request, FakeRequest(connection))
+        answer = self.handler.handle(request, message).message
+        assert isinstance(answer, UpdateMetadataResponse)
+        return answer.error_code
+
+
+def test_what_the_controller_tells_is_adopted() -> None:
+    world = World()
+    assert world.tell(1, 2) == ErrorCode.NONE
+    assert set(world.cache.image.brokers) == {1, 2}
+
+
+def test_what_is_of_the_past_changes_nothing() -> None:
+    world = World()
+    world.tell(1, controller_epoch=2, connection=7)
+    assert world.tell(1, 2, controller_epoch=1) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert world.tell(1, 2, controller_epoch=2, connection=6) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert world.tell(1, 2, controller_epoch=3, broker_epoch=4) == ErrorCode.STALE_BROKER_EPOCH
+    assert set(world.cache.image.brokers) == {1}

@@ -333,9 +333,11 @@ async def test_a_topic_that_comes_later_is_shared_out(broker_process: BrokerProc
 
 async def test_who_assigns_by_hand_begins_at_the_commit(broker_process: BrokerProcess) -> None:
     await fill(broker_process, 5, partitions=2)
+    async with member(broker_process, enable_auto_commit=False) as earlier:
+        earlier.assign([T0])
+        await earlier.commit({T0: at(3, metadata="note")})
     async with member(broker_process, enable_auto_commit=False) as consumer:
         consumer.assign([T0])
-        await consumer.commit({T0: at(3, metadata="note")})
         assert (await consumer.committed([T0, ALL[1]])) == {
             T0: at(3, metadata="note"),
             ALL[1]: None,

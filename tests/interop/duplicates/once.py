@@ -29,7 +29,7 @@ def wait_until(condition: Callable[[], bool], writers: Sequence[Writer]) -> None
     """
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert not any(writer.errors for writer in writers), [each.errors for each in writers]
+        assert not any(writer.errors for writer in writers), [each.errors[:3] for each in writers]
         counts = {each.name: (each.sent, each.acknowledged) for each in writers}
         assert time.monotonic() < deadline, f"sent and acknowledged: {counts}"
         time.sleep(LOOK_S)

@@ -1,6 +1,7 @@
 """Runs audits in this process, without Spark."""
 
 from pathlib import Path
+from typing import Any
 
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.finding import Finding
@@ -31,3 +32,10 @@ def findings_of(
         for findings, _ in audit_partition(task):
             found += findings
     return found
+
+
+def summaries_of(audit: str, *roots: Path, rules: Rules = RULES) -> list[dict[str, Any]]:
+    """The figures that each replica's audit gives."""
+    replicas = [each for root in roots for each in find_replicas(str(root), lambda _: None)]
+    tasks = plan_tasks(Audit(audit), group_by_partition(replicas), {}, {}, rules)
+    return [summary for task in tasks for _, summary in audit_partition(task)]

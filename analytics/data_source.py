@@ -1,0 +1,116 @@
+"""Edge: `spark.read.format("kafka-segments")`: the records of log directories as a DataFrame.
+
+    spark.dataSource.register(KafkaSegments)
+    spark.read.format("kafka-segments").schema("offset bigint, key binary").load("/copy/broker-1")
+
+`.schema()` is the projection: Spark does not tell a Python source which columns a query uses, and
+what is not asked for is not decoded. Several paths are several replicas (option `paths`, separated
+by commas).
+
+With the option `pushdown` equality on topic and partition, and bounds of the offset, leave out
+whole ranges; Spark filters the rest. Load anew for each query then: Spark 4.3 keeps what one query pushed
+down for the next one of the same DataFrame, which would get too few rows. It also needs
+`spark.sql.python.filterPushdown.enabled`.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from analytics.pushdown import Wanted
+
+
+class KafkaSegments(DataSource):
+    """The batch source; option `range.bytes` says how large a split may be."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format`."""
+        return "kafka-segments"
+
+    def schema(self) -> str:
+        """All columns; give `.schema()` to read fewer."""
+        from analytics.decode import SCHEMA
+
+        return SCHEMA
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """The reader of one query."""
+        options = dict(self.options)
+        kind = PushingReader if options.get("pushdown", "false") == "true" else SegmentReader
+        return kind([field.name for field in schema.fields], options)
+
+
+class RangePartition(InputPartition):
+    """One range of a segment, as plain data."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+
+
+class SegmentReader(DataSourceReader):
+    """Plans ranges on the driver, decodes them on the workers."""
+
+    def __init__(self, columns: list[str], options: dict[str, str]) -> None:
+        self._columns = columns
+        self._paths = [
+            path for key in ("path", "paths") for path in options.get(key, "").split(",") if path
+        ]
+        self._range_bytes = int(options.get("range.bytes", "0"))
+        self._wanted = Wanted()
+
+    def partitions(self) -> list[InputPartition]:
+        """The ranges that may hold a wanted record."""
+        from analytics.discovery import find_replicas
+        from analytics.segment_range import RANGE_BYTES, cut_replicas
+
+        replicas = [
+            replica
+            for path in self._paths
+            for replica in find_replicas(path, lambda _: None)
+            if self._wanted.is_wanted(replica.topic, replica.partition)
+        ]
+        ranges = cut_replicas(replicas, self._range_bytes or RANGE_BYTES)
+        return [RangePartition(asdict(each)) for each in self._wanted.choose(ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The record batches of one range."""
+        from analytics.shipping import adopt_compiled
+
+        adopt_compiled()
+        from analytics.decode import decode
+        from analytics.segment_range import SegmentRange
+
+        yield from decode(
+            SegmentRange(**partition.value), self._columns, until_offset=self._wanted.end_offset
+        )
+
+
+class PushingReader(SegmentReader):
+    """A reader that takes filters over: a class of its own, because Spark asks whoever could."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take over what leaves out whole ranges; Spark applies bounds of the offset again."""
+        for each in filters:
+            column = each.attribute[0] if getattr(each, "attribute", None) else ""
+            is_taken = False
+            if isinstance(each, EqualTo):
+                is_taken = self._wanted.equal(column, each.value)
+            elif isinstance(each, GreaterThan | GreaterThanOrEqual):
+                self._wanted.at_least(column, each.value)
+            elif isinstance(each, LessThan | LessThanOrEqual):
+                self._wanted.at_most(column, each.value)
+            if not is_taken:
+                yield each

@@ -1,0 +1,90 @@
+"""Composition: uniqueness, preservation and collisions in Spark SQL: a second, independent way.
+
+Slower than the tasks of `spark_audit` by the cost of a shuffle; it shares only the decoding with
+them. Both answer the same question, so each is the other's test. Input is the data source's
+DataFrame (columns topic, partition, offset, key_hash_high, key_hash_low, value_bytes, fingerprint).
+"""
+
+from typing import Any, Final
+
+COLUMNS: Final = (
+    "topic string, partition int, offset bigint, attributes bigint, key_hash_high bigint, "
+    "key_hash_low bigint, key_bytes int, value_bytes int, fingerprint bigint"
+)
+"""What `.schema()` of the data source has to be for these audits."""
+
+_KEYS: Final = ("topic", "partition", "key_hash_high", "key_hash_low")
+_CONTROL_BIT: Final = 0x20
+
+
+def keyed(records: Any) -> Any:
+    """The records with a key; markers of transactions have none."""
+    is_data = f"(attributes & {_CONTROL_BIT}) = 0 and key_bytes >= 0"
+    return records.where(is_data)
+
+
+def duplicate_keys(records: Any, cleaned_until: int) -> Any:
+    """Rows (topic, partition, offset) of all records but the last of each key, below the point."""
+    from pyspark.sql import functions as f
+
+    below = keyed(records).where(f.col("offset") < cleaned_until)
+    last = below.groupBy(*_KEYS).agg(f.count("*").alias("n"), f.max("offset").alias("last"))
+    repeated = last.where("n > 1")
+    return (
+        below.join(repeated, list(_KEYS))
+        .where("offset < last")
+        .select("topic", "partition", "offset", f.lit("duplicate_key").alias("what"))
+    )
+
+
+def changed_keys(records: Any, reference: Any, cleaned_until: int) -> Any:
+    """Rows (topic, partition, offset, what) of keys whose last record is not what it was.
+
+    One shuffle answers: both logs in one grouping, tombstones told by their length. What is right
+    about a missing tombstone depends on time, so those rows are `missing_tombstone`.
+    """
+    from pyspark.sql import functions as f
+
+    def last_of(log: Any, name: str) -> Any:
+        row = f.struct("offset", "fingerprint", "value_bytes").alias(name)
+        other = "expected" if name == "found" else "found"
+        empty = f.lit(None).cast("struct<offset:bigint,fingerprint:bigint,value_bytes:int>")
+        below = keyed(log).where(f.col("offset") < cleaned_until)
+        names = [*_KEYS, "expected", "found"]
+        return below.select(*_KEYS, row, empty.alias(other)).select(*names)
+
+    both = last_of(reference, "expected").unionAll(last_of(records, "found"))
+    grouped = both.groupBy(*_KEYS).agg(
+        f.max_by("expected", f.col("expected.offset")).alias("expected"),
+        f.max_by("found", f.col("found.offset")).alias("found"),
+    )
+    what = (
+        f.when(f.col("expected").isNull(), "unknown_record")
+        .when(f.col("found").isNull() & (f.col("expected.value_bytes") < 0), "missing_tombstone")
+        .when(f.col("found").isNull(), "lost_key")
+        .when(f.col("found.offset") < f.col("expected.offset"), "stale_value")
+        .when(f.col("found.offset") > f.col("expected.offset"), "moved_record")
+        .when(
+            (f.col("found.value_bytes") < 0) & (f.col("expected.value_bytes") < 0),
+            f.lit(None).cast("string"),
+        )
+        .when(f.col("found.fingerprint") != f.col("expected.fingerprint"), "changed_value")
+    )
+    place = f.coalesce(f.col("found.offset"), f.col("expected.offset")).alias("offset")
+    return grouped.select("topic", "partition", place, what.alias("what")).where("what is not null")
+
+
+def colliding_keys(keys: Any, prefix_bytes: int = 16) -> Any:
+    """S14: different keys with one MD5 prefix, by which a cleaner would take them for one.
+
+    `keys` has the columns topic, partition, key. With all 16 bytes none is expected; a cleaner that
+    keeps fewer bytes of the hash is proved harmless, or not, on the real keys.
+    """
+    from pyspark.sql import functions as f
+
+    prefix = f.substring(f.md5("key"), 1, 2 * prefix_bytes).alias("prefix")
+    distinct = keys.where("key is not null").select("topic", "partition", "key", prefix).distinct()
+    counted = distinct.groupBy("topic", "partition", "prefix").agg(
+        f.count("*").alias("keys"), f.min("key").alias("first_key"), f.max("key").alias("last_key")
+    )
+    return counted.where("keys > 1")

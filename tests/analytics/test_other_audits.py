@@ -1,0 +1,296 @@
+"""Replicas, retention, cost, producers, transactions: faults are named, sound files pass."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from analytics.finding import Finding
+from analytics.task import Rules
+from kafkawire.records import ControlType, build_control_batch
+from tests.analytics.audited import NOW_MS, RULES, findings_of, summaries_of
+from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log
+from tests.analytics.planter import Segment, edit, segments
+
+HORIZON_MS = NOW_MS + RULES.delete_retention_ms
+
+
+def names(found: list[Finding]) -> set[tuple[str, int | None]]:
+    return {(each.what, each.offset) for each in found}
+
+
+# --- replicas
+
+
+def test_equal_replicas_pass(tmp_path: Path) -> None:
+    for replica in "abc":
+        make_log().write(tmp_path / replica)
+    assert findings_of("replicas", *(tmp_path / replica for replica in "abc")) == []
+
+
+def test_a_replica_behind_passes_below_its_watermark(tmp_path: Path) -> None:
+    log = make_log()
+    log.write(tmp_path / "a")
+    shorter = replace(log, segments=[*log.segments[:3], (300, log.segments[3][1][:7])])
+    shorter.write(tmp_path / "b")
+    assert findings_of("replicas", tmp_path / "a", tmp_path / "b") == []
+
+
+def one_byte(segment: Segment) -> None:
+    segment.flip(7, 90, with_crc=True)
+
+
+def an_epoch(segment: Segment) -> None:
+    segment.patch(7, 12, struct.pack(">i", 3))
+
+
+def a_batch_gone(segment: Segment) -> None:
+    segment.reorder([n for n in range(20) if n != 7])
+
+
+@pytest.mark.parametrize("plant", [one_byte, an_epoch, a_batch_gone])
+def test_replicas_that_differ_are_named(tmp_path: Path, plant: Callable[[Segment], None]) -> None:
+    make_log().write(tmp_path / "a")
+    other = make_log().write(tmp_path / "b")
+    plant(segments(other)[1])
+    found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
+    different = [each for each in found if each.check == "S4"]
+    assert [(each.what, each.offset) for each in different] == [("replica_differs", 135)]
+    assert Path(different[0].file).is_relative_to(other)
+    assert {each.what for each in found} <= {"replica_differs", "offset_gap"}
+
+
+def test_replicas_that_were_cleaned_differently_pass(tmp_path: Path) -> None:
+    log = make_log()
+    log.write(tmp_path / "a")
+    compact(log, horizon_ms=HORIZON_MS).write(tmp_path / "b")
+    compact(log, keep_tombstones=False).write(tmp_path / "c")
+    assert findings_of("replicas", *(tmp_path / replica for replica in "abc")) == []
+
+
+def test_a_key_lost_in_one_cleaned_replica_is_named(tmp_path: Path) -> None:
+    log = make_log()
+    log.write(tmp_path / "a")
+    cleaned = compact(log, horizon_ms=HORIZON_MS)
+    base, batches = cleaned.segments[0]
+    victim = batches[-1].records[-1]
+    short = replace(batches[-1], records=batches[-1].records[:-1])
+    log = replace(cleaned, segments=[(base, [*batches[:-1], short]), *cleaned.segments[1:]])
+    log.write(tmp_path / "b")
+    found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
+    assert names(found) == {("lost_key", victim.offset)}
+
+
+# --- retention and cost
+
+
+def test_retention_names_the_segments_that_had_to_go(tmp_path: Path) -> None:
+    make_log().write(tmp_path)
+    assert findings_of("retention", tmp_path) == []
+    by_time = Rules(now_ms=NOW_MS, retention_ms=1000)
+    assert names(findings_of("retention", tmp_path, rules=by_time)) == {
+        ("kept_too_long", base) for base in (0, 100, 200)
+    }
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
+    first = min(tmp_path.rglob("*.log")).stat().st_size
+    by_size = Rules(now_ms=NOW_MS, retention_bytes=size - first)
+    assert names(findings_of("retention", tmp_path, rules=by_size)) == {("kept_too_much", 0)}
+    lenient = Rules(now_ms=NOW_MS, retention_bytes=size - first + 1)
+    assert findings_of("retention", tmp_path, rules=lenient) == []
+
+
+def test_cost_counts_what_compaction_would_give_back(tmp_path: Path) -> None:
+    make_log(400, 40).write(tmp_path)
+    [summary] = summaries_of("cost", tmp_path)
+    assert (summary["keys"], summary["keyed_records"], summary["duplicates"]) == (40, 400, 360)
+    assert summary["records_per_key"][4] == 40
+    assert summary["tombstones"] == 24
+    assert 0 < summary["reclaimable_bytes"] < summary["bytes"]
+    assert {hot["count"] for hot in summary["hot_keys"]} == {10}
+
+
+# --- producers and transactions
+
+
+def with_producers() -> Log:
+    log = make_log(200, per_segment=20)
+    return replace(
+        log,
+        segments=[
+            (base, [numbered(batch, base + at * 5) for at, batch in enumerate(batches)])
+            for base, batches in log.segments
+        ],
+    )
+
+
+def numbered(batch: Bat, sequence: int) -> Bat:
+    return replace(batch, producer_id=7, producer_epoch=0, sequence=sequence)
+
+
+def snapshot(last_offset: int, last_sequence: int) -> bytes:
+    entry = struct.pack(">qhiqiqiq", 7, 0, last_sequence, last_offset, 4, START_MS, -1, -1)
+    body = struct.pack(">i", 1) + entry
+    return struct.pack(">hI", 1, crc32c(body)) + body
+
+
+def test_a_snapshot_that_agrees_passes(tmp_path: Path) -> None:
+    directory = with_producers().write(tmp_path)
+    (directory / "00000000000000000100.snapshot").write_bytes(snapshot(99, 99))
+    (directory / "00000000000000000200.snapshot").write_bytes(snapshot(199, 199))
+    assert findings_of("integrity", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        pytest.param(snapshot(99, 98), "snapshot_entry", id="another sequence"),
+        pytest.param(snapshot(94, 94), "snapshot_entry", id="an older batch"),
+        pytest.param(snapshot(150, 150), "snapshot_entry", id="beyond its name"),
+        pytest.param(snapshot(99, 99)[:-1], "bad_snapshot", id="cut"),
+        pytest.param(snapshot(99, 99)[:4], "bad_snapshot", id="no header"),
+        pytest.param(b"\0\x09" + snapshot(99, 99)[2:], "bad_snapshot", id="another version"),
+        pytest.param(
+            snapshot(99, 99)[:20] + b"\x55" + snapshot(99, 99)[21:], "bad_snapshot", id="bit"
+        ),
+    ],
+)
+def test_a_snapshot_that_lies_is_named(tmp_path: Path, data: bytes, what: str) -> None:
+    directory = with_producers().write(tmp_path)
+    (directory / "00000000000000000100.snapshot").write_bytes(data)
+    [found] = findings_of("integrity", tmp_path)
+    assert (found.what, Path(found.file).name) == (what, "00000000000000000100.snapshot")
+
+
+def test_a_live_producers_last_batch_must_stay(tmp_path: Path) -> None:
+    raw = with_producers()
+    last = raw.segments[0][1][-1]
+    lone = replace(last, producer_id=8)
+    raw.segments[0][1][-1] = lone
+    raw.write(tmp_path / "raw")
+    kept = compact(raw, horizon_ms=HORIZON_MS)
+    ends = [batch.last for batch in kept.segments[0][1] if batch.producer_id == 8]
+    assert ends == [lone.last], "the model keeps it, so that the test can take it away"
+    kept.write(tmp_path / "kept")
+    assert findings_of("compaction", tmp_path / "kept", against=tmp_path / "raw") == []
+    empty = replace(lone, records=(), max_timestamp_ms=START_MS)
+    rest = [batch for batch in kept.segments[0][1] if batch.producer_id != 8]
+    for name, batches in (("empty", [*rest, empty]), ("gone", rest)):
+        replace(kept, segments=[(0, batches), *kept.segments[1:]]).write(tmp_path / name)
+    found = findings_of("compaction", tmp_path / "gone", against=tmp_path / "raw")
+    assert ("producer_lost", lone.last) in names(found)
+    found = findings_of("compaction", tmp_path / "empty", against=tmp_path / "raw")
+    assert "producer_lost" not in {each.what for each in found}
+
+
+class TransactionalLog:
+    """Data of producer 5 at 0..4 (aborted at 5) and 6..10 (committed at 11); active from 12 on."""
+
+    def __init__(self, at: Path, *, end: bool = True) -> None:
+        self.directory = at / "orders-0"
+        self.directory.mkdir(parents=True)
+        blocks = [data(0), marker(ControlType.ABORT, 5), data(6), marker(ControlType.COMMIT, 11)]
+        first = self.directory / "00000000000000000000.log"
+        first.write_bytes(b"".join(blocks if end else blocks[:3]))
+        Segment(first).restore_indexes()
+        active = self.directory / "00000000000000000012.log"
+        active.touch()
+        for kind in ("index", "timeindex"):
+            active.with_suffix(f".{kind}").touch()
+        self.index = first.with_suffix(".txnindex")
+        self.index.write_bytes(struct.pack(">hqqqq", 0, 5, 0, 5, 6))
+
+
+def data(first: int) -> bytes:
+    records = tuple(
+        Rec(offset, b"k%d" % offset, b"v", START_MS) for offset in range(first, first + 5)
+    )
+    return Bat(
+        first,
+        first + 4,
+        records,
+        0,
+        producer_id=5,
+        producer_epoch=0,
+        sequence=first,
+        is_transactional=True,
+    ).encode()
+
+
+def marker(kind: ControlType, offset: int) -> bytes:
+    return bytes(
+        build_control_batch(
+            kind,
+            producer_id=5,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp_ms=START_MS,
+            base_offset=offset,
+            leader_epoch=0,
+        )
+    )
+
+
+def test_transactions_in_order_pass(tmp_path: Path) -> None:
+    TransactionalLog(tmp_path)
+    assert findings_of("integrity", tmp_path) == []
+
+
+def test_a_transaction_left_open_is_named(tmp_path: Path) -> None:
+    TransactionalLog(tmp_path, end=False)
+    assert names(findings_of("integrity", tmp_path)) == {("hanging_transaction", 6)}
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        pytest.param([], ("txnindex_missing", 5), id="an entry is missing"),
+        pytest.param([(0, 5, 1, 5)], ("txnindex_range", 5), id="a wrong begin"),
+        pytest.param([(0, 5, 0, 5), (0, 6, 0, 3)], ("txnindex_entry", 3), id="an entry too many"),
+        pytest.param([(0, 5, 0, 5), (9, 5, 0, 5)], ("txnindex_entry", None), id="another version"),
+        pytest.param(
+            [(0, 5, 0, 5), (0, 5, 9, 5)], ("txnindex_entry", None), id="a range backwards"
+        ),
+    ],
+)
+def test_a_transaction_index_that_lies_is_named(
+    tmp_path: Path, entries: list[tuple[int, ...]], expected: tuple[str, int | None]
+) -> None:
+    log = TransactionalLog(tmp_path)
+    log.index.write_bytes(b"".join(struct.pack(">hqqqq", *entry, 6) for entry in entries))
+    assert names(findings_of("integrity", tmp_path)) == {expected}
+
+
+def test_a_cut_transaction_index_is_named(tmp_path: Path) -> None:
+    edit(TransactionalLog(tmp_path).index, lambda rows: rows.extend(b"\0\0\0"))
+    assert names(findings_of("integrity", tmp_path)) == {("txnindex_cut", None)}
+
+
+def cleaned_to(root: Path, offset: int) -> None:
+    (root / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {offset}\n")
+
+
+def test_aborted_data_that_survives_a_cleaning_is_named(tmp_path: Path) -> None:
+    TransactionalLog(tmp_path)
+    cleaned_to(tmp_path, 12)
+    assert names(findings_of("compaction", tmp_path)) == {("aborted_data", 0)}
+
+
+def test_a_marker_deduplicated_like_a_key_is_named(tmp_path: Path) -> None:
+    TransactionalLog(tmp_path / "raw")
+    log = TransactionalLog(tmp_path / "clean")
+    cleaned_to(tmp_path / "clean", 12)
+    first = log.directory / "00000000000000000000.log"
+    # The aborted data is gone, rightly; of the two markers the cleaner kept the first "key".
+    first.write_bytes(marker(ControlType.ABORT, 5) + data(6))
+    Segment(first).restore_indexes()
+    found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
+    assert names(found) == {("marker_lost", 11), ("hanging_transaction", 6)}
+
+
+def test_a_task_of_no_segments_finds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n0\n")
+    assert findings_of("integrity", tmp_path) == []

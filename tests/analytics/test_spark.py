@@ -1,0 +1,138 @@
+"""What only Spark can show: the data source, the tasks, the SQL audits, the command's verdicts."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analytics.data_source import KafkaSegments
+from analytics.plan import Audit
+from analytics.run import Request, run_audit, write_result
+from analytics.sql_audit import COLUMNS, changed_keys, colliding_keys, duplicate_keys
+from analytics.task import Rules
+from tests.analytics.audited import NOW_MS, RULES, findings_of
+from tests.analytics.compaction_violations import COMPACTION
+from tests.analytics.conftest import needs_java
+from tests.analytics.log_model import compact, make_log
+
+pytestmark = [needs_java, pytest.mark.filterwarnings("ignore")]
+HORIZON_MS = NOW_MS + RULES.delete_retention_ms
+
+
+def compaction_of(tmp_path: Path, **changes: Any) -> Request:
+    return Request(
+        audit=Audit.COMPACTION,
+        directories=[str(tmp_path / "clean")],
+        against=str(tmp_path / "raw"),
+        master="local[1]",
+        rules=replace(RULES, **changes),
+    )
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_clean_verdict(tmp_path: Path) -> None:
+    for partition in range(2):
+        raw = make_log(partition=partition)
+        raw.write(tmp_path / "raw")
+        compact(raw, horizon_ms=HORIZON_MS).write(tmp_path / "clean")
+    result = run_audit(compaction_of(tmp_path))
+    assert (result.verdict.is_clean, result.verdict.exit_code, result.findings) == (True, 0, [])
+    assert (result.verdict.partitions, result.verdict.replicas) == (2, 2)
+    assert result.verdict.line().startswith("compaction: clean; 2 partitions, 2 replicas")
+
+
+def test_findings_are_those_of_this_process_and_are_kept(spark: Any, tmp_path: Path) -> None:
+    raw = make_log()
+    raw.write(tmp_path / "raw")
+    log, expected = COMPACTION["an older value survives"](raw, compact(raw, horizon_ms=HORIZON_MS))
+    log.write(tmp_path / "clean")
+    result = run_audit(compaction_of(tmp_path))
+    local = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
+    assert result.findings == [finding.to_row() for finding in local]
+    assert {(row["what"], row["offset"]) for row in result.findings} == expected
+    assert result.verdict.exit_code == 3
+
+    write_result(result, tmp_path / "out")
+    rows = spark.read.parquet(str(tmp_path / "out" / "findings.parquet")).collect()
+    assert [(row["what"], row["offset"]) for row in rows] == list(expected)
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert (verdict["clean"], verdict["errors"], verdict["by_kind"]) == (
+        False,
+        1,
+        {"stale_value": 1},
+    )
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "stale_value" in page
+    assert "http" not in page, "the page needs nothing from elsewhere"
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_partition_too_large_for_one_table_is_split(tmp_path: Path) -> None:
+    raw = make_log()
+    raw.write(tmp_path / "raw")
+    log, expected = COMPACTION["a batch of lost keys"](raw, compact(raw, horizon_ms=HORIZON_MS))
+    log.write(tmp_path / "clean")
+    result = run_audit(compaction_of(tmp_path, key_limit=15))
+    assert {(row["what"], row["offset"]) for row in result.findings} == expected
+    assert {summary["shard_count"] for summary in result.summaries} >= {4}
+
+
+def test_sql_and_tasks_agree(spark: Any, tmp_path: Path) -> None:
+    spark.dataSource.register(KafkaSegments)
+    raw = make_log()
+    raw.write(tmp_path / "raw")
+    twin = compact(raw, horizon_ms=HORIZON_MS)
+    reference = read(spark, tmp_path / "raw")
+    until = twin.cleaner_point or 0
+    for name in ("a value changed", "an older value survives"):
+        log, expected = COMPACTION[name](raw, twin)
+        log.write(tmp_path / name)
+        rows = changed_keys(read(spark, tmp_path / name), reference, until).collect()
+        assert {(row["what"], row["offset"]) for row in rows} == expected, name
+    log, expected = COMPACTION["a key that is there twice"](raw, twin)
+    log.write(tmp_path / "twice")
+    found = duplicate_keys(read(spark, tmp_path / "twice"), until).collect()
+    assert {(row["what"], row["offset"]) for row in found} == expected
+
+
+def test_keys_that_a_short_hash_confuses_are_found(spark: Any, tmp_path: Path) -> None:
+    spark.dataSource.register(KafkaSegments)
+    make_log(400, 300).write(tmp_path)
+    schema = "topic string, partition int, key binary"
+    keys = spark.read.format("kafka-segments").schema(schema).load(str(tmp_path))
+    assert colliding_keys(keys).count() == 0
+    assert colliding_keys(keys, prefix_bytes=1).count() > 0
+
+
+def test_the_source_projects_and_filters(spark: Any, tmp_path: Path) -> None:
+    spark.dataSource.register(KafkaSegments)
+    for partition in range(2):
+        make_log(partition=partition).write(tmp_path)
+    frame = spark.read.format("kafka-segments").schema("partition int, offset bigint")
+    frame = frame.option("range.bytes", 700)
+    where = "partition = 1 and offset >= 150 and offset < 153"
+    pushed = frame.option("pushdown", "true").load(str(tmp_path)).where(where)
+    assert sorted(row["offset"] for row in pushed.collect()) == [150, 151, 152]
+    assert pushed.rdd.getNumPartitions() < 4
+    plain = frame.option("pushdown", "false").load(str(tmp_path))
+    assert plain.where(where).count() == 3
+    assert plain.count() == 800, "what one query filtered, the next one sees again"
+
+
+@pytest.mark.usefixtures("spark")
+def test_replicas_are_audited_together(tmp_path: Path) -> None:
+    for name in "ab":
+        make_log().write(tmp_path / name)
+    request = Request(
+        audit=Audit.REPLICAS,
+        directories=[str(tmp_path / "a"), str(tmp_path / "b")],
+        master="local[1]",
+        rules=Rules(now_ms=NOW_MS),
+    )
+    assert run_audit(request).verdict.line().startswith("replicas: clean; 1 partitions, 2 replicas")
+
+
+def read(spark: Any, root: Path) -> Any:
+    return spark.read.format("kafka-segments").schema(COLUMNS).load(str(root))

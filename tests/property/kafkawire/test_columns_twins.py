@@ -1,0 +1,123 @@
+"""The compiled loops of audits and the plain ones: the same rows, tables and refusals."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkawire import columns_loops, key_hash, key_table_loops
+from kafkawire.errors import CorruptBatchError
+from kafkawire.key_table_loops import KeyLimitError
+from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
+
+_columns = pytest.importorskip("kafkawire._columns")
+
+ALL_COLUMNS = sum(columns_loops.Column)
+BASE_MS = 1_700_000_000_000
+keys = st.one_of(st.none(), st.binary(max_size=40), st.sampled_from([b"a", b"b", b""]))
+values = st.one_of(st.none(), st.binary(max_size=40))
+headers = st.lists(st.tuples(st.text(max_size=3), values), max_size=2)
+records = st.lists(st.tuples(st.integers(0, 1000), keys, values, headers), min_size=1, max_size=12)
+
+
+def section_of(rows: list[Any]) -> tuple[bytes, int]:
+    builder = BatchBuilder()
+    for time, key, value, pairs in rows:
+        builder.append(BASE_MS + time, key, value, tuple(pairs))
+    return bytes(builder.build())[BATCH_HEADER_BYTES:], len(rows)
+
+
+def outcome(action: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return action(*arguments)
+    except CorruptBatchError:
+        return CorruptBatchError
+    except KeyLimitError:
+        return KeyLimitError
+
+
+@given(st.binary(max_size=70))
+def test_hashes_agree(key: bytes) -> None:
+    assert _columns.hash_key(key) == key_hash.hash_key(key)
+
+
+@given(records, st.binary(max_size=3), st.integers(0, 200))
+def test_surveys_agree_also_on_damage(rows: list[Any], patch: bytes, at: int) -> None:
+    section, count = section_of(rows)
+    damaged = section[:at] + patch + section[at + len(patch) :]
+    for data in (section, damaged):
+        expected = outcome(columns_loops.survey_section, data, count, count - 1, BASE_MS)
+        assert outcome(_columns.survey_section, data, count, count - 1, BASE_MS) == expected
+
+
+@given(records, st.one_of(st.none(), st.just(77)), st.integers(0, ALL_COLUMNS))
+def test_columns_agree(rows: list[Any], append_ms: int | None, mask: int) -> None:
+    section, count = section_of(rows)
+    taken = []
+    for module in (columns_loops, _columns):
+        columns = module.RecordColumns(mask)
+        columns.append(section, count, 40, BASE_MS, append_ms)
+        columns.append(section, count, 90, BASE_MS, append_ms)
+        rows_and_bytes = columns.row_count, columns.span_bytes
+        taken.append((*rows_and_bytes, columns.take(), columns.row_count, columns.take()))
+    assert taken[0] == taken[1]
+
+
+def test_a_refused_batch_leaves_the_columns_as_they_were() -> None:
+    section, count = section_of([(0, b"key", b"value", [])])
+    for module in (columns_loops, _columns):
+        columns = module.RecordColumns(ALL_COLUMNS)
+        with pytest.raises(CorruptBatchError):
+            columns.append(section[:-1], count, 0, BASE_MS, None)
+        assert columns.row_count == 0
+
+
+@given(
+    st.lists(records, max_size=4),
+    records,
+    st.integers(1, 60),
+    st.sampled_from([(0, 1), (0, 2), (1, 2)]),
+    st.integers(0, 60),
+)
+def test_tables_agree(
+    log: list[list[Any]], other: list[Any], limit: int, shard: tuple[int, int], point: int
+) -> None:
+    answers = []
+    for table_type in (key_table_loops.KeyTable, _columns.KeyTable):
+        table = table_type(limit, *shard)
+        told: list[Any] = []
+        for number, rows in enumerate(log):
+            section, count = section_of(rows)
+            place = section, count, number * 20, BASE_MS
+            told.append(outcome(table.note, *place, None, point, 3))
+        if KeyLimitError not in told:
+            section, count = section_of(other)
+            told.append(table.match(section, count, 10, 5, point, 30, 100))
+            told.append(table.unseen(BASE_MS + 500, 100))
+            told.append([table.is_seen(key) for _, key, _, _ in other if key is not None])
+            told += [table.key_count, table.record_count, table.repeat_count]
+            told += [table.superseded_bytes, table.tombstone_count(), table.histogram()]
+            told.append(table.heaviest(3))
+            copy = table_type(limit)
+            copy.load(table.export())
+            told += [copy.key_count, [row[0] for row in copy.unseen(-1, 100)]]
+        answers.append(told)
+    assert answers[0] == answers[1]
+
+
+def test_a_table_grows_far_beyond_its_first_size() -> None:
+    rows: list[Any] = [(0, b"%d" % number, b"v", []) for number in range(30_000)]
+    section, count = section_of(rows)
+    tables = [key_table_loops.KeyTable(10**6), _columns.KeyTable(10**6)]
+    for table in tables:
+        table.note(section, count, 0, BASE_MS, None, 2**62)
+        assert table.key_count == 30_000
+    assert sorted(tables[0].export()) == sorted(tables[1].export())
+
+
+def test_the_hash_is_murmur3() -> None:
+    """The value that mmh3's documentation gives for its 128-bit hash."""
+    assert key_hash.hash_key(b"foo") == (-2129773440516405919, 9128664383759220103)
+    assert key_hash.hash_key(b"") == (0, 0)

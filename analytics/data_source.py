@@ -8,8 +8,8 @@ what is not asked for is not decoded. Several paths are several replicas (option
 by commas).
 
 With the option `pushdown` equality on topic and partition, and bounds of the offset, leave out
-whole ranges; Spark filters the rest. Load anew for each query then: Spark 4.3 keeps what one query pushed
-down for the next one of the same DataFrame, which would get too few rows. It also needs
+whole ranges; Spark filters the rest. Load anew for each query then: Spark 4.3 keeps what one query
+pushed down for the next one of the same DataFrame, which would get too few rows. It also needs
 `spark.sql.python.filterPushdown.enabled`.
 """
 

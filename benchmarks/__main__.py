@@ -34,6 +34,7 @@ LOADS: Final = {
     "compaction": "benchmarks.loads.compaction_load",
     "client": "benchmarks.client_throughput",
     "coordination": "benchmarks.coordination_load",
+    "audit": "benchmarks.audit_load",
 }
 INTRODUCTION: Final = """# Benchmarks
 

@@ -44,8 +44,6 @@ cdef enum:
     # Of a hundred slots of the table; above, chains of occupied slots grow long.
     MAX_LOAD_PERCENT = 70
 
-# What stands in the place of a tombstone's fingerprint: its value is null, whatever its headers.
-cdef uint64_t TOMBSTONE_PRINT = 0
 cdef uint64_t C1 = 0x87C37B91114253D5
 cdef uint64_t C2 = 0x4CF5AD432745937F
 
@@ -401,17 +399,49 @@ cdef class RecordColumns:
         return taken
 
 
-cdef struct Slot:
+cdef extern from *:
+    """
+    #if defined(__GNUC__) || defined(__clang__)
+    #define OTTLA_PREFETCH(address) __builtin_prefetch(address)
+    #else
+    #define OTTLA_PREFETCH(address) ((void)0)
+    #endif
+    typedef struct {
+        uint64_t high;
+        uint64_t low;
+        uint64_t offset : 62;
+        uint64_t is_tombstone : 1;
+        uint64_t is_seen : 1;
+        /* A tombstone's timestamp, or the fingerprint of a value. */
+        uint64_t what;
+        /* 0 is an empty slot. */
+        uint32_t count;
+        uint32_t record_bytes;
+    } OttlaSlot;
+    """
+    void OTTLA_PREFETCH(const void *address) noexcept nogil
+    ctypedef struct Slot "OttlaSlot":
+        uint64_t high
+        uint64_t low
+        uint64_t offset
+        uint64_t is_tombstone
+        uint64_t is_seen
+        uint64_t what
+        uint32_t count
+        uint32_t record_bytes
+
+cdef enum:
+    # Records whose slots are fetched from memory together, while the next ones are hashed.
+    GROUP = 32
+
+# A record on its way into its slot.
+cdef struct Hashed:
     uint64_t high
     uint64_t low
     int64_t offset
-    int64_t timestamp_ms
-    uint64_t fingerprint
-    # 0 is an empty slot.
-    uint32_t count
+    uint64_t what
     uint32_t record_bytes
-    uint8_t is_tombstone
-    uint8_t is_seen
+    bint is_tombstone
 
 
 cdef class KeyTable:
@@ -471,6 +501,19 @@ cdef class KeyTable:
                 return slot
             index = (index + 1) & mask
 
+    cdef inline bint _hash(self, const Record *record, Hashed *hashed) noexcept nogil:
+        """Whether the record belongs into this table; its slot is then on its way."""
+        cdef const char *slot
+        if record.key_bytes < 0:
+            return False
+        murmur(record.key, record.key_bytes, &hashed.high, &hashed.low)
+        if self._shard_count > 1 and hashed.high % self._shard_count != self._shard:
+            return False
+        slot = <const char *>(self._slots + (hashed.low & (self._capacity - 1)))
+        OTTLA_PREFETCH(slot)
+        OTTLA_PREFETCH(slot + sizeof(Slot) - 1)
+        return True
+
     def note(
         self,
         data,
@@ -486,53 +529,71 @@ cdef class KeyTable:
         cdef bint has_append_time = append_timestamp_ms is not None
         cdef int64_t append_ms = append_timestamp_ms if has_append_time else 0
         cdef list repeats = []
-        cdef int64_t offset
-        cdef uint64_t high, low
+        cdef Hashed[GROUP] group
+        cdef Hashed *hashed
+        cdef Py_ssize_t filled = 0
         cdef const uint8_t *start
         cdef Record record
-        cdef Slot *slot
         cdef Py_ssize_t index
-        cdef Fault fault
         for index in range(count):
             start = section.cursor
-            fault = walk_record(&section.cursor, section.end, &record)
-            if fault != NO_FAULT:
+            if walk_record(&section.cursor, section.end, &record) != NO_FAULT:
                 raise corrupt(index)
-            offset = base_offset + record.offset_delta
-            if record.key_bytes < 0 or offset >= end_offset:
+            hashed = &group[filled]
+            hashed.offset = base_offset + record.offset_delta
+            if hashed.offset >= end_offset or not self._hash(&record, hashed):
                 continue
-            murmur(record.key, record.key_bytes, &high, &low)
-            if self._shard_count > 1 and high % self._shard_count != self._shard:
-                continue
+            hashed.is_tombstone = record.value_bytes < 0
+            if not hashed.is_tombstone:
+                hashed.what = fingerprint_of(&record, section.cursor)
+            elif has_append_time:
+                hashed.what = <uint64_t>append_ms
+            else:
+                hashed.what = <uint64_t>plus(base_timestamp_ms, record.timestamp_delta)
+            hashed.record_bytes = <uint32_t>(section.cursor - start)
+            filled += 1
+            if filled == GROUP:
+                self._put(group, filled, repeats, repeat_limit)
+                filled = 0
+        self._put(group, filled, repeats, repeat_limit)
+        section.check_end()
+        return repeats
+
+    cdef int _put(
+        self, const Hashed *group, Py_ssize_t filled, list repeats, Py_ssize_t repeat_limit
+    ) except -1:
+        cdef const Hashed *hashed
+        cdef Py_ssize_t index
+        cdef Slot *slot
+        for index in range(filled):
+            hashed = &group[index]
             self.record_count += 1
-            slot = self._find(high, low)
+            slot = self._find(hashed.high, hashed.low)
             if slot.count == 0:
-                if <uint64_t>self.key_count >= self._key_limit:
-                    raise KeyLimitError(f"more than {self._key_limit} keys")
-                if <uint64_t>self.key_count >= self._room:
-                    self._grow()
-                    slot = self._find(high, low)
-                self.key_count += 1
-                slot.high = high
-                slot.low = low
+                slot = self._take_slot(slot, hashed.high, hashed.low)
             else:
                 self.repeat_count += 1
                 self.superseded_bytes += slot.record_bytes
-                if len(repeats) < repeat_limit:
-                    repeats.append((slot.offset, offset))
+                if repeat_limit and len(repeats) < repeat_limit:
+                    repeats.append((<int64_t>slot.offset, hashed.offset))
             slot.count += 1
-            slot.offset = offset
-            slot.timestamp_ms = (
-                append_ms if has_append_time
-                else plus(base_timestamp_ms, record.timestamp_delta)
-            )
-            slot.is_tombstone = record.value_bytes < 0
-            slot.fingerprint = (
-                TOMBSTONE_PRINT if record.value_bytes < 0 else fingerprint_of(&record, section.cursor)
-            )
-            slot.record_bytes = <uint32_t>(section.cursor - start)
-        section.check_end()
-        return repeats
+            slot.offset = <uint64_t>hashed.offset
+            slot.is_tombstone = hashed.is_tombstone
+            slot.what = hashed.what
+            slot.record_bytes = hashed.record_bytes
+        return 0
+
+    cdef Slot *_take_slot(self, Slot *slot, uint64_t high, uint64_t low) except NULL:
+        """The empty `slot`, made the key's own; another one if the table has to grow."""
+        if <uint64_t>self.key_count >= self._key_limit:
+            raise KeyLimitError(f"more than {self._key_limit} keys")
+        if <uint64_t>self.key_count >= self._room:
+            self._grow()
+            slot = self._find(high, low)
+        self.key_count += 1
+        slot.high = high
+        slot.low = low
+        return slot
 
     def match(
         self,
@@ -547,50 +608,75 @@ cdef class KeyTable:
         """See `key_table_loops.KeyTable.match`."""
         cdef Section section = Section(data, count)
         cdef list mismatches = []
-        cdef int64_t offset
-        cdef uint64_t high, low
+        cdef Hashed[GROUP] group
+        cdef Hashed *hashed
+        cdef Py_ssize_t filled = 0
         cdef Record record
-        cdef Slot *slot
-        cdef int kind
         section.check_all()
         for _ in range(count):
             walk_record(&section.cursor, section.end, &record)
-            offset = base_offset + record.offset_delta
-            if record.key_bytes < 0 or offset < start_offset:
+            hashed = &group[filled]
+            hashed.offset = base_offset + record.offset_delta
+            if hashed.offset < start_offset or not self._hash(&record, hashed):
                 continue
-            murmur(record.key, record.key_bytes, &high, &low)
-            if self._shard_count > 1 and high % self._shard_count != self._shard:
-                continue
-            slot = self._find(high, low)
+            hashed.is_tombstone = record.value_bytes < 0
+            hashed.what = 0 if hashed.is_tombstone else fingerprint_of(&record, section.cursor)
+            filled += 1
+            if filled == GROUP:
+                self._compare(group, filled, end_offset, cleaned_until, mismatches, limit)
+                filled = 0
+        self._compare(group, filled, end_offset, cleaned_until, mismatches, limit)
+        return mismatches
+
+    cdef int _compare(
+        self,
+        const Hashed *group,
+        Py_ssize_t filled,
+        int64_t end_offset,
+        int64_t cleaned_until,
+        list mismatches,
+        Py_ssize_t limit,
+    ) except -1:
+        cdef const Hashed *hashed
+        cdef int64_t last
+        cdef Py_ssize_t index
+        cdef Slot *slot
+        cdef int kind
+        for index in range(filled):
+            hashed = &group[index]
+            slot = self._find(hashed.high, hashed.low)
+            last = <int64_t>slot.offset if slot.count else -1
             kind = 0
-            if offset >= end_offset:
+            if hashed.offset >= end_offset:
                 slot.is_seen = slot.count != 0
             elif slot.count == 0:
                 kind = UNKNOWN_KEY
-            elif slot.offset < offset:
+            elif last < hashed.offset:
                 kind = NEWER
-            elif slot.offset > offset:
-                kind = OLDER if slot.offset < cleaned_until else 0
+            elif last > hashed.offset:
+                kind = OLDER if last < cleaned_until else 0
             else:
                 slot.is_seen = 1
-                if record.value_bytes < 0:
-                    kind = 0 if slot.is_tombstone else OTHER_VALUE
-                elif slot.fingerprint != fingerprint_of(&record, section.cursor):
+                if hashed.is_tombstone != (slot.is_tombstone != 0) or (
+                    not hashed.is_tombstone and slot.what != hashed.what
+                ):
                     kind = OTHER_VALUE
             if kind and len(mismatches) < limit:
-                mismatches.append((kind, offset, slot.offset if slot.count else -1))
-        return mismatches
+                mismatches.append((kind, hashed.offset, last))
+        return 0
 
     def unseen(self, int64_t tombstones_after_ms, Py_ssize_t limit):
         """See `key_table_loops.KeyTable.unseen`."""
         cdef list found = []
         cdef uint64_t index
         cdef Slot *slot
+        cdef int64_t time
         for index in range(self._capacity):
             slot = self._slots + index
             if slot.count and not slot.is_seen:
-                if not slot.is_tombstone or slot.timestamp_ms > tombstones_after_ms:
-                    found.append((slot.offset, slot.timestamp_ms, bool(slot.is_tombstone)))
+                time = <int64_t>slot.what if slot.is_tombstone else NO_TIMESTAMP
+                if not slot.is_tombstone or time > tombstones_after_ms:
+                    found.append((<int64_t>slot.offset, time, bool(slot.is_tombstone)))
         found.sort()
         return found[:limit]
 
@@ -611,10 +697,9 @@ cdef class KeyTable:
                 rows.reserve(40)
                 rows.put64(<int64_t>slot.high)
                 rows.put64(<int64_t>slot.low)
-                rows.put64(slot.offset)
-                # A tombstone's time decides how long it stays; any other key's place is its value.
-                rows.put64(slot.timestamp_ms if slot.is_tombstone else <int64_t>slot.fingerprint)
-                rows.put64(slot.is_tombstone)
+                rows.put64(<int64_t>slot.offset)
+                rows.put64(<int64_t>slot.what)
+                rows.put64(<int64_t>slot.is_tombstone)
         return rows.take()
 
     def load(self, rows):
@@ -629,19 +714,13 @@ cdef class KeyTable:
                 row = <const int64_t *>view.buf + 5 * index
                 if self._shard_count > 1 and <uint64_t>row[0] % self._shard_count != self._shard:
                     continue
-                if <uint64_t>self.key_count >= self._key_limit:
-                    raise KeyLimitError(f"more than {self._key_limit} keys")
-                if <uint64_t>self.key_count >= self._room:
-                    self._grow()
                 slot = self._find(<uint64_t>row[0], <uint64_t>row[1])
-                self.key_count += slot.count == 0
-                slot.high = <uint64_t>row[0]
-                slot.low = <uint64_t>row[1]
+                if slot.count == 0:
+                    slot = self._take_slot(slot, <uint64_t>row[0], <uint64_t>row[1])
                 slot.count = 1
-                slot.offset = row[2]
+                slot.offset = <uint64_t>row[2]
+                slot.what = <uint64_t>row[3]
                 slot.is_tombstone = row[4] != 0
-                slot.timestamp_ms = row[3] if slot.is_tombstone else NO_TIMESTAMP
-                slot.fingerprint = TOMBSTONE_PRINT if slot.is_tombstone else <uint64_t>row[3]
         finally:
             PyBuffer_Release(&view)
 
@@ -654,7 +733,7 @@ cdef class KeyTable:
         for index in range(self._capacity):
             slot = self._slots + index
             if slot.count >= least:
-                rows.append((-<int64_t>slot.count, slot.offset))
+                rows.append((-<int64_t>slot.count, <int64_t>slot.offset))
                 # Cut now and then, so that what is kept stays small.
                 if len(rows) >= 64 * limit + 1024:
                     rows.sort()

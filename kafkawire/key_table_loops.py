@@ -103,8 +103,8 @@ class KeyTable:
                     repeats.append((slot.offset, offset))
             slot.count += 1
             slot.offset = offset
-            slot.time = timestamp_ms
             slot.is_tombstone = fields.value is None
+            slot.time = timestamp_ms if slot.is_tombstone else _NO_TIMESTAMP
             slot.fingerprint = _fingerprint(fields)
             slot.record_bytes = fields.size_bytes
         return repeats
@@ -158,7 +158,7 @@ class KeyTable:
     def unseen(self, tombstones_after_ms: int, limit: int) -> list[tuple[int, int, bool]]:
         """The keys that `match` did not mark: (offset, timestamp, is a tombstone), by offset.
 
-        Tombstones are listed only when their timestamp is above `tombstones_after_ms`.
+        Only a tombstone's timestamp is known; it is -1 for others. Tombstones are listed only when their timestamp is above `tombstones_after_ms`.
         """
         found = sorted(
             (slot.offset, slot.time, slot.is_tombstone)

@@ -1,0 +1,158 @@
+"""Writes a log for audits to read, and the same log as a cleaner leaves it. Kind: edge.
+
+Records of about 100 bytes, 155 to a batch, a tenth as many keys as records, 2 % tombstones.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kafkawire.compression import Codec, compress
+from kafkawire.records import BATCH_HEADER_BYTES, MAGIC, BatchBuilder, BatchHeader, write_header
+
+PER_BATCH: Final = 155
+PER_SEGMENT: Final = 155 * 16_000
+VALUE: Final = bytes(range(33, 113))
+INDEX_INTERVAL_BYTES: Final = 4096
+_TOMBSTONE_EVERY: Final = 50
+_DAY_MS: Final = 86_400_000
+
+
+def key_number(offset: int, key_count: int) -> int:
+    """The key of a record: scattered, and the same in every run."""
+    return (offset * 2654435761 >> 7) % key_count
+
+
+def write_pair(raw: Path, clean: Path, record_count: int, codec: Codec = Codec.NONE) -> None:
+    """Write partition 0 of `orders` into both log directories, with their checkpoints."""
+    key_count = max(1, record_count // 10)
+    start_ms = int(time.time() * 1000) - _DAY_MS // 2
+    bases = list(range(0, record_count, PER_SEGMENT))
+    # The newest segment is active: its last few batches stand alone.
+    active = max(bases[-1] + PER_BATCH, (record_count - 1) // PER_BATCH * PER_BATCH)
+    if active < record_count:
+        bases.append(active)
+    until = bases[-1]
+    last = array("q", bytes(8 * key_count))
+    for offset in range(until):
+        last[key_number(offset, key_count)] = offset
+    for root in (raw, clean):
+        (root / "orders-0").mkdir(parents=True)
+        for name, value in (("replication-offset", record_count), ("recovery-point-offset", 0)):
+            (root / f"{name}-checkpoint").write_text(f"0\n1\norders 0 {value}\n")
+    (clean / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {until}\n")
+    for base, end in zip(bases, [*bases[1:], record_count], strict=True):
+        batches = _raw_batches(base, end, key_count, start_ms, codec)
+        _write_segment(raw / "orders-0", base, batches, is_active=base == until)
+        if base == until:
+            batches = _raw_batches(base, end, key_count, start_ms, codec)
+        else:
+            batches = _clean_batches(base, end, last, start_ms, codec)
+        _write_segment(clean / "orders-0", base, batches, is_active=base == until)
+
+
+def _record(offset: int, key_count: int) -> tuple[bytes, bytes | None]:
+    value = None if offset % _TOMBSTONE_EVERY == 0 else VALUE
+    return b"%016d" % key_number(offset, key_count), value
+
+
+def _raw_batches(
+    base: int, end: int, key_count: int, start_ms: int, codec: Codec
+) -> Iterator[bytes]:
+    for first in range(base, end, PER_BATCH):
+        builder = BatchBuilder(codec)
+        append = builder.append
+        for offset in range(first, min(first + PER_BATCH, end)):
+            append(start_ms + (offset >> 4), *_record(offset, key_count))
+        yield bytes(builder.build(first, 0))
+
+
+def _clean_batches(
+    base: int, end: int, last: array[int], start_ms: int, codec: Codec
+) -> Iterator[bytes]:
+    key_count = len(last)
+    for first in range(base, end, PER_BATCH):
+        offsets = range(first, min(first + PER_BATCH, end))
+        kept = [offset for offset in offsets if last[key_number(offset, key_count)] == offset]
+        if kept:
+            yield _thin_batch(first, offsets[-1], kept, key_count, start_ms, codec)
+
+
+def _thin_batch(
+    first: int, last_offset: int, kept: list[int], key_count: int, start_ms: int, codec: Codec
+) -> bytes:
+    has_tombstone = any(offset % _TOMBSTONE_EVERY == 0 for offset in kept)
+    # As a cleaner of this moment sets it: nothing may remove these tombstones yet.
+    base_ms = start_ms + 2 * _DAY_MS // 2 if has_tombstone else start_ms + (kept[0] >> 4)
+    section = b"".join(
+        _encode(offset - first, start_ms + (offset >> 4) - base_ms, *_record(offset, key_count))
+        for offset in kept
+    )
+    batch = bytearray(BATCH_HEADER_BYTES) + compress(codec, section)
+    header = BatchHeader(
+        base_offset=first,
+        batch_length=len(batch) - 12,
+        leader_epoch=0,
+        magic=MAGIC,
+        crc=0,
+        attributes=codec | has_tombstone << 6,
+        last_offset_delta=last_offset - first,
+        base_timestamp_ms=base_ms,
+        max_timestamp_ms=start_ms + (kept[-1] >> 4),
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=len(kept),
+    )
+    write_header(batch, header)
+    return bytes(batch)
+
+
+def _encode(offset_delta: int, timestamp_delta: int, key: bytes, value: bytes | None) -> bytes:
+    body = b"\0" + _varint(timestamp_delta) + _varint(offset_delta) + _varint(len(key)) + key
+    body += _varint(-1) if value is None else _varint(len(value)) + value
+    return _varint(len(body) + 1) + body + b"\0"
+
+
+def _varint(value: int) -> bytes:
+    number = value << 1 ^ value >> 63
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _write_segment(
+    directory: Path, base: int, batches: Iterator[bytes], *, is_active: bool
+) -> None:
+    stem = directory / f"{base:020d}"
+    index = bytearray()
+    newest, newest_offset, position, since = -1, 0, 0, 0
+    with stem.with_suffix(".log").open("wb") as file:
+        for batch in batches:
+            base_offset, last_delta = struct.unpack_from(">q", batch)[0], _int(batch, 23)
+            last_offset = base_offset + last_delta
+            max_ms = struct.unpack_from(">q", batch, 35)[0]
+            if max_ms > newest:
+                newest, newest_offset = max_ms, last_offset
+            if since > INDEX_INTERVAL_BYTES:
+                index += struct.pack(">ii", last_offset - base, position)
+                since = 0
+            file.write(batch)
+            since += len(batch)
+            position += len(batch)
+    stem.with_suffix(".index").write_bytes(index)
+    times = b"" if is_active or newest < 0 else struct.pack(">qi", newest, newest_offset - base)
+    stem.with_suffix(".timeindex").write_bytes(times)
+
+
+def _int(batch: bytes, at: int) -> int:
+    number: int = struct.unpack_from(">i", batch, at)[0]
+    return number

@@ -158,7 +158,8 @@ class KeyTable:
     def unseen(self, tombstones_after_ms: int, limit: int) -> list[tuple[int, int, bool]]:
         """The keys that `match` did not mark: (offset, timestamp, is a tombstone), by offset.
 
-        Only a tombstone's timestamp is known; it is -1 for others. Tombstones are listed only when their timestamp is above `tombstones_after_ms`.
+        Only a tombstone's timestamp is known; it is -1 for others. Tombstones are listed only when
+        theirs is above `tombstones_after_ms`.
         """
         found = sorted(
             (slot.offset, slot.time, slot.is_tombstone)

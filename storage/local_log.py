@@ -199,7 +199,8 @@ class LocalLog:
         if offset < self.segments.first.base_offset:
             self.restart_at(offset)
             return
-        self._delete(self.segments.remove_above(offset))
+        # The newest first, so that a crash within leaves no hole.
+        self._delete(self.segments.remove_above(offset)[::-1])
         self._active = self.segments.last
         self._end_at(self._active.truncate_to(offset))
         self._reload_producers()

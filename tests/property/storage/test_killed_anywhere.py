@@ -1,0 +1,212 @@
+"""A process that is killed at any call of the system loses nothing that it has acknowledged.
+
+The fault layer counts the calls that change something on disk, and ends the process before one of
+them. What the kernel has been given stays: a machine that loses power is in `test_torn_write`.
+"""
+
+import os
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.records import read_header
+from storage.config import LogConfig
+from storage.directory import Logs
+from storage.expiry import delete_expired
+from storage.log import Log
+from tests.unit.storage.logs import NOW_MS, Batch, batch_of, check_files, read_all, split
+
+CALLS = (
+    "open", "pwrite", "ftruncate", "rename", "replace", "unlink", "fsync", "fdatasync",
+)  # fmt: skip
+PARTITION = TopicPartition("orders", 0)
+INTERVAL = 200
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=INTERVAL, file_delete_delay_ms=0)
+LIVES = 4
+OPERATIONS_PER_LIFE = 60
+LONGEST_LIFE = 120
+SEEDS = 16
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@contextmanager
+def dies_before_call(number: int) -> Iterator[None]:
+    """End the process before the call with this number; none follows it."""
+    calls = 0
+
+    def wrapped(real: Callable[..., object]) -> Callable[..., object]:
+        def fake(*arguments: object, **more: object) -> object:
+            nonlocal calls
+            calls += 1
+            if calls >= number:
+                raise Killed
+            return real(*arguments, **more)
+
+        return fake
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CALLS:
+            patch.setattr(os, name, wrapped(getattr(os, name)))
+        yield
+
+
+class Broker:
+    """One log of a broker, and what its clients know of it.
+
+    `batches` is what was acknowledged and not taken back since; `start` is where it begins. What
+    an operation is about to do stands in `maybe`: after a kill it may have happened.
+    """
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.directory = directory
+        self.dice = random.Random(seed)
+        self.batches: list[Batch] = []
+        self.maybe: list[Batch] = []
+        self.kept_to: int | None = None
+        self.start = self.highest_start = 0
+        self.epoch = 0
+        self.deaths = 0
+        self.open()
+
+    def open(self) -> None:
+        self.logs = Logs.open(
+            [self.directory], config_of=lambda _topic: CONFIG, now_ms=NOW_MS, reserve_bytes=0
+        )
+        found = self.logs.get(PARTITION)
+        self.log: Log = found or self.logs.create(PARTITION, CONFIG, None, now_ms=NOW_MS)
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].next_offset if self.batches else int(self.log.log_end_offset)
+
+    def live(self) -> None:
+        """Do something, until it is enough or the process dies."""
+        operations = [self.append] * 6 + [
+            self.flush, self.checkpoint, self.truncate, self.advance, self.expire, self.remove,
+        ]  # fmt: skip
+        try:
+            with dies_before_call(self.dice.randrange(1, LONGEST_LIFE)):
+                for _ in range(OPERATIONS_PER_LIFE):
+                    self.dice.choice(operations)()
+        except Killed:
+            self.deaths += 1
+
+    def append(self) -> None:
+        self.epoch += self.dice.random() < 0.1
+        batch = batch_of([NOW_MS] * self.dice.randrange(1, 4))
+        base_offset = self.log.log_end_offset
+        # Before the append, which writes offset and epoch into the batch.
+        header = read_header(batch)
+        self.maybe = [Batch(0, base_offset, base_offset + header.last_offset_delta, 0, 0, b"")]
+        self.log.append_as_leader(memoryview(batch), header, LeaderEpoch(self.epoch), NOW_MS)
+        self.batches += split(bytes(batch))
+        self.maybe = []
+
+    def flush(self) -> None:
+        self.log.flush()
+
+    def checkpoint(self) -> None:
+        self.logs.write_checkpoints()
+        self.logs.write_high_watermarks({PARTITION: self.log.log_end_offset})
+
+    def truncate(self) -> None:
+        target = self.dice.randrange(self.start, self.end + 1)
+        kept = [batch for batch in self.batches if batch.last_offset < target]
+        self.kept_to = len(kept)
+        self.logs.truncate_to({PARTITION: Offset(target)})
+        self.batches, self.kept_to = kept, None
+        self.start = min(self.start, self.end)
+
+    def advance(self) -> None:
+        self.start = self.dice.randrange(self.start, self.log.log_end_offset + 1)
+        self.highest_start = max(self.highest_start, self.start)
+        self.log.advance_log_start(Offset(self.start))
+
+    def expire(self) -> None:
+        self.log.update_config(LogConfig(segment_bytes=700, retention_bytes=2_000))
+        # Before it begins: it may be found half done.
+        self.start = max(self.start, self._expired_start())
+        self.highest_start = max(self.highest_start, self.start)
+        delete_expired(self.log, self.log.log_end_offset, NOW_MS, max_segments=1_000)
+        self.log.update_config(CONFIG)
+
+    def _expired_start(self) -> int:
+        """Where the log begins when it has as little as retention wants."""
+        sizes = [(segment.base_offset, segment.size_bytes) for segment in self.log.segments]
+        rest = sum(size for _, size in sizes)
+        for base_offset, size in sizes:
+            if rest - size < 2_000:
+                return int(base_offset)
+            rest -= size
+        return int(self.log.log_end_offset)
+
+    def remove(self) -> None:
+        self.logs.remove_deleted(NOW_MS, delay_ms=0)
+
+    def come_back(self) -> None:
+        """Start again, and see that nothing is missing."""
+        for directory in self.logs.directories:
+            directory.unlock()
+        self.open()
+        first = self.log.segments[0].base_offset
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        # A log that was cut below its start begins anew there: the checkpoint still says so.
+        is_anew = start == end <= self.highest_start
+        assert start <= self.start or is_anew, "the log begins later than anybody asked"
+        found = split(b"".join(_segment_bytes(self.log)))
+        expected = [batch for batch in self.batches if batch.base_offset >= first]
+        least = expected
+        if self.kept_to is not None:
+            gone = {batch.base_offset for batch in self.batches[self.kept_to :]}
+            least = [batch for batch in expected if batch.base_offset not in gone]
+        assert _data(found[: len(least)]) == _data(least), "an acknowledged batch is missing"
+        extra = found[len(least) :]
+        if self.kept_to is not None:
+            assert _data(extra) == _data(expected[len(least) : len(found)])
+        else:
+            assert [batch.base_offset for batch in extra] in (
+                [],
+                [batch.base_offset for batch in self.maybe],
+            )
+        assert all(batch.base_offset < first for batch in self.batches if batch not in expected)
+        self.batches, self.maybe, self.kept_to = found, [], None
+        self.start = int(start)
+        self.epoch = max(self.epoch, self.log.leader_epochs.latest)
+
+    def close(self) -> None:
+        self.logs.close()
+        check_files(self.log.directory, INTERVAL)
+
+
+def _segment_bytes(log: Log) -> list[bytes]:
+    return [segment.files.open_log(0).path.read_bytes() for segment in log.segments]
+
+
+def _data(batches: list[Batch]) -> list[bytes]:
+    return [batch.data for batch in batches]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_acknowledged_is_lost_wherever_the_process_dies(tmp_path: Path, seed: int) -> None:
+    with capture_logs():
+        broker = Broker(tmp_path / "data", seed)
+        for _ in range(LIVES):
+            broker.live()
+            broker.come_back()
+        assert broker.deaths > 0
+        broker.append()
+        stored = read_all(broker.log)
+        broker.close()
+        broker.open()
+        assert read_all(broker.log) == stored
+        broker.close()
+    shutil.rmtree(tmp_path / "data")

@@ -1,0 +1,62 @@
+"""Which trouble comes when. Pure: a seed in, rounds out."""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+
+class Trouble(enum.Enum):
+    """What can happen to a cluster. The second word is to whom."""
+
+    KILL_BROKER = "kill -9 of a broker"
+    KILL_CONTROLLER = "kill -9 of the controller"
+    KILL_TWO = "kill -9 of two brokers at once"
+    PAUSE_BROKER = "SIGSTOP, SIGCONT of a broker"
+    PAUSE_CONTROLLER = "SIGSTOP, SIGCONT of the controller"
+    STOP_BROKER = "a broker stops in order"
+    STOP_CONTROLLER = "the controller stops in order"
+    KILL_COORDINATOR = "kill -9 of the coordinator"
+
+
+QUICK: Final = (
+    Trouble.KILL_CONTROLLER,
+    Trouble.PAUSE_BROKER,
+    Trouble.KILL_COORDINATOR,
+    Trouble.STOP_BROKER,
+)
+MIN_PAUSE_MS: Final = 100
+MAX_PAUSE_MS: Final = 2_500
+"""Longer than a session: some of the paused are declared dead, some are not."""
+
+HEALED_PART: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One trouble: it begins, lasts, and is mended."""
+
+    trouble: Trouble
+    dice: int
+    """Chooses among those whom it may hit."""
+    duration_ms: int
+    heals: bool
+    """Whether the cluster gets whole again before the next round begins."""
+
+
+def rounds(seed: int, count: int, troubles: Sequence[Trouble] = tuple(Trouble)) -> list[Round]:
+    """Return the rounds of `seed`; each trouble comes before any comes again."""
+    random = Random(seed)
+    order: list[Trouble] = []
+    while len(order) < count:
+        order += random.sample(troubles, len(troubles))
+    return [
+        Round(
+            trouble,
+            random.getrandbits(16),
+            random.randint(MIN_PAUSE_MS, MAX_PAUSE_MS),
+            random.random() < HEALED_PART,
+        )
+        for trouble in order[:count]
+    ]

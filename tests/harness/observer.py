@@ -1,0 +1,127 @@
+"""What the coordinator holds about a cluster. Edge: a session of the test's own.
+
+The znodes are the truth that brokers act on, so tests look there and not at one broker's picture.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from coordination.client import Client
+from coordination.errors import CoordinationError, NoNodeError
+from kafkawire.ids import TopicPartition
+
+T = TypeVar("T")
+
+DEADLINE_S: Final = 30.0
+LOOK_INTERVAL_S: Final = 0.02
+REQUEST_TIMEOUT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Who leads a partition, and who is in sync."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is led and no replica lags."""
+        return self.leader >= 0 and set(self.isr) == set(self.replicas)
+
+
+class Observer:
+    """Reads the nodes of a cluster, over failures of the coordinator. Use with `async with`."""
+
+    def __init__(self, connect: str) -> None:
+        self.client = Client(connect, session_timeout_ms=20_000)
+
+    async def __aenter__(self) -> Self:
+        await self.client.connect()
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        await self.client.close()
+
+    async def brokers(self) -> set[int]:
+        """Return the numbers of the brokers that are registered."""
+        return set(map(int, await self.client.get_children("/brokers/ids")))
+
+    async def controller(self) -> int | None:
+        """Return the broker that is controller, None while there is none."""
+        try:
+            data, _stat = await self.client.get_data("/controller")
+        except NoNodeError:
+            return None
+        return int(json.loads(data or b"{}")["brokerid"])
+
+    async def partitions(self) -> Mapping[TopicPartition, State]:
+        """Return all partitions that have a state, and their replicas."""
+        found: dict[TopicPartition, State] = {}
+        for topic in await self.client.get_children("/brokers/topics"):
+            data, _stat = await self.client.get_data(f"/brokers/topics/{topic}")
+            for number, replicas in json.loads(data or b"{}")["partitions"].items():
+                where = TopicPartition(topic, int(number))
+                found[where] = await self.state(where, tuple(replicas))
+        return found
+
+    async def state(self, where: TopicPartition, replicas: tuple[int, ...] = ()) -> State:
+        """Return what the partition's own node says; leader -1 when it has none."""
+        path = f"/brokers/topics/{where.topic}/partitions/{where.partition}/state"
+        try:
+            data, _stat = await self.client.get_data(path)
+        except NoNodeError:
+            return State(-1, -1, (), replicas)
+        fields = json.loads(data or b"{}")
+        return State(fields["leader"], fields["leader_epoch"], tuple(fields["isr"]), replicas)
+
+    async def wait_for_controller(self, other_than: int | None = None) -> int:
+        """Return the controller once there is one, and it is another than `other_than`."""
+        found = await self.wait_for(self.controller, lambda it: it not in (None, other_than))
+        assert found is not None
+        return found
+
+    async def wait_until_whole(self, broker_count: int, timeout_s: float = DEADLINE_S) -> None:
+        """Return when all brokers are registered, all partitions led, and all replicas in sync."""
+        await self.wait_for(self.brokers, lambda found: len(found) == broker_count, timeout_s)
+        await self.wait_for_controller()
+        await self.wait_for(
+            self.partitions, lambda found: all(each.is_whole for each in found.values()), timeout_s
+        )
+
+    async def wait_for(
+        self,
+        look: Callable[[], Awaitable[T]],
+        is_good: Callable[[T], bool],
+        timeout_s: float = DEADLINE_S,
+    ) -> T:
+        """Return what `look` finds as soon as `is_good` accepts it.
+
+        Raises:
+            AssertionError: the deadline passed; the message holds the last thing found.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        found: object = "nothing"
+        while time.monotonic() < deadline_s:
+            try:
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    found = await look()
+                if is_good(found):
+                    return found
+            except (CoordinationError, TimeoutError) as error:
+                # The coordinator may be down right now: that is what some tests do.
+                found = error
+            await asyncio.sleep(LOOK_INTERVAL_S)
+        raise AssertionError(f"not within {timeout_s} s; last seen: {found}")

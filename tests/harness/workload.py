@@ -1,0 +1,262 @@
+"""Producers and a reader that go on while a cluster is in trouble. Edge: clients, a thread each.
+
+All write down what they were told in one `History`. Each producer has one request per partition
+in flight at most: without idempotence that is what keeps a partition's order over retries.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+import confluent_kafka
+
+import ottla
+from kafkawire.ids import TopicPartition
+from ottla.client.errors import OttlaError
+from tests.harness.history import History, Item, Seen
+
+BURST: Final = 5
+"""Records per partition and turn."""
+TURN_S: Final = 0.03
+DELIVERY_TIMEOUT_MS: Final = 60_000
+REQUEST_TIMEOUT_MS: Final = 3_000
+JOIN_TIMEOUT_S: Final = 90.0
+SILENCE_S: Final = 0.3
+
+
+class Worker:
+    """A thread that repeats `turn` until it is told to stop. Use with `with`."""
+
+    def __init__(self, name: str) -> None:
+        self.failure: BaseException | None = None
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._is_stopping.set()
+        self._thread.join(JOIN_TIMEOUT_S)
+        if error is None:
+            assert not self._thread.is_alive(), f"{self._thread.name} does not end"
+            if self.failure is not None:
+                raise self.failure
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:
+            self.failure = error
+
+    def work(self) -> None:
+        """Do the thread's work until `is_stopping`."""
+        raise NotImplementedError
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._is_stopping.is_set()
+
+    def pause(self) -> None:
+        """Leave the processor to those under test."""
+        self._is_stopping.wait(TURN_S)
+
+
+class OurProducer(Worker):
+    """acks=all with our own client."""
+
+    def __init__(
+        self, bootstrap: str, history: History, partitions: Sequence[TopicPartition]
+    ) -> None:
+        super().__init__("ours")
+        self._bootstrap = bootstrap
+        self._history = history
+        self._partitions = partitions
+
+    def work(self) -> None:
+        asyncio.run(self._produce())
+
+    async def _produce(self) -> None:
+        async with ottla.Producer(
+            self._bootstrap,
+            acks="all",
+            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            metadata_max_age_ms=5_000,
+        ) as producer:
+            number = 0
+            while not self.is_stopping:
+                for _ in range(BURST):
+                    await self._send_round(producer, number)
+                    number += 1
+                # Not in a loop that looks for something: the rate of the load.
+                await asyncio.sleep(TURN_S)
+
+    async def _send_round(self, producer: ottla.Producer, number: int) -> None:
+        for where in self._partitions:
+            item = Item("ours", where, number)
+            self._history.sent.add(item)
+            delivery = await producer.send(where.topic, item.encode(), partition=where.partition)
+            delivery.add_done_callback(partial(self._note, item))
+
+    def _note(self, item: Item, delivery: "asyncio.Future[ottla.RecordMetadata]") -> None:
+        if delivery.cancelled():
+            self._history.failed.append((item, "cancelled"))
+        elif error := delivery.exception():
+            assert isinstance(error, OttlaError), error
+            self._history.failed.append((item, str(error)))
+        else:
+            self._history.acknowledged[item] = delivery.result().offset
+
+
+class ConfluentProducer(Worker):
+    """acks=all with librdkafka, idempotence off."""
+
+    def __init__(
+        self, bootstrap: str, history: History, partitions: Sequence[TopicPartition]
+    ) -> None:
+        super().__init__("librdkafka")
+        self._history = history
+        self._partitions = partitions
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "enable.idempotence": False,
+                "max.in.flight.requests.per.connection": 1,
+                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "request.timeout.ms": REQUEST_TIMEOUT_MS,
+                "socket.timeout.ms": REQUEST_TIMEOUT_MS,
+                "retry.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 2_000,
+                "linger.ms": 1,
+                "log_level": 0,
+            }
+        )
+
+    def work(self) -> None:
+        number = 0
+        while not self.is_stopping:
+            for _ in range(BURST):
+                self._send_round(number)
+                number += 1
+            self._producer.poll(0)
+            self.pause()
+        left = self._producer.flush(DELIVERY_TIMEOUT_MS / 1000)
+        assert left == 0, f"{left} records without an answer"
+
+    def _send_round(self, number: int) -> None:
+        for where in self._partitions:
+            item = Item("librdkafka", where, number)
+            self._history.sent.add(item)
+            try:
+                self._producer.produce(
+                    where.topic,
+                    item.encode(),
+                    partition=where.partition,
+                    on_delivery=partial(self._note, item),
+                )
+            except BufferError:
+                self._history.failed.append((item, "the queue was full"))
+                self._producer.poll(0.1)
+
+    def _note(self, item: Item, error: object, message: confluent_kafka.Message) -> None:
+        offset = message.offset()
+        if error is not None or offset is None:
+            self._history.failed.append((item, str(error)))
+        else:
+            self._history.acknowledged[item] = offset
+
+
+class Reader(Worker):
+    """Follows all partitions with librdkafka's consumer, and writes down what it is shown."""
+
+    def __init__(
+        self, bootstrap: str, history: History, partitions: Sequence[TopicPartition]
+    ) -> None:
+        super().__init__("reader")
+        self._history = history
+        self._partitions = partitions
+        self._bootstrap = bootstrap
+
+    def work(self) -> None:
+        consumer = make_consumer(self._bootstrap, self._partitions)
+        try:
+            while not self.is_stopping:
+                take_in(consumer, self._history.read)
+        finally:
+            consumer.close()
+
+
+def make_consumer(bootstrap: str, partitions: Sequence[TopicPartition]) -> confluent_kafka.Consumer:
+    """Return a consumer without a group that reads from the first offset of each partition."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "socket.timeout.ms": REQUEST_TIMEOUT_MS,
+            "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.interval.ms": 2_000,
+            "fetch.wait.max.ms": 100,
+            "log_level": 0,
+        }
+    )
+    consumer.assign(
+        [
+            confluent_kafka.TopicPartition(
+                each.topic, each.partition, confluent_kafka.OFFSET_BEGINNING
+            )
+            for each in partitions
+        ]
+    )
+    return consumer
+
+
+def take_in(consumer: confluent_kafka.Consumer, shown: dict[TopicPartition, list[Seen]]) -> int:
+    """Add what arrives within a moment to `shown`; return how many records that were."""
+    taken = 0
+    for message in consumer.consume(1_000, 0.1):
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if message.error() is not None or topic is None or partition is None or offset is None:
+            continue
+        place = TopicPartition(topic, partition)
+        shown.setdefault(place, []).append(Seen(offset, message.value() or b""))
+        taken += 1
+    return taken
+
+
+def read_logs(
+    bootstrap: str, end_offsets: dict[TopicPartition, int], timeout_s: float = JOIN_TIMEOUT_S
+) -> dict[TopicPartition, list[Seen]]:
+    """Return all records below `end_offsets` (exclusive), partition by partition.
+
+    Raises:
+        AssertionError: they could not all be read in time.
+    """
+    logs: dict[TopicPartition, list[Seen]] = {where: [] for where in end_offsets}
+    consumer = make_consumer(bootstrap, list(end_offsets))
+    deadline_s = time.monotonic() + timeout_s
+    try:
+        while any(_next_offset(logs[where]) < end for where, end in end_offsets.items()):
+            assert time.monotonic() < deadline_s, "the logs cannot be read to their ends"
+            take_in(consumer, logs)
+    finally:
+        consumer.close()
+    return logs
+
+
+def _next_offset(log: list[Seen]) -> int:
+    return log[-1].offset + 1 if log else 0

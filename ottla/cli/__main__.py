@@ -19,6 +19,7 @@ from ottla.cli.commands import (
     logs,
     produce,
     topics,
+    up,
     version,
 )
 
@@ -32,8 +33,9 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
         help="A replicated log that speaks Kafka's protocol: run it, use it, look inside.",
-        epilog="Start with: ottla broker --override log.dirs=/tmp/ottla",
+        epilog="Start with: ottla up",
     )
+    app.command("up")(up.up)
     app.command("broker")(broker.run_broker)
     app.add_typer(coordinator.app, name="coordinator")
     app.add_typer(topics.app, name="topics")

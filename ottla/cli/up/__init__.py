@@ -1,0 +1,1 @@
+"""`ottla up`: a cluster of child processes on one machine."""

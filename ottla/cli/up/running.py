@@ -1,0 +1,59 @@
+"""Runs a supervisor until somebody wants it to stop (composition)."""
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Final
+
+from ottla.cli.terminal import is_terminal
+from ottla.cli.up.plan import ClusterPlan
+from ottla.cli.up.report import report_json, report_line
+from ottla.cli.up.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from ottla.cli.up.show import LiveTable
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_until_signal(plan: ClusterPlan, *, may_restart: bool, is_json: bool) -> None:
+    """Run the cluster until SIGINT or SIGTERM; a second one kills what still runs.
+
+    Raises:
+        CommandError: it could not start or go on; everything is stopped by then.
+    """
+    asyncio.run(_run(plan, may_restart, is_json))
+
+
+async def _run(plan: ClusterPlan, may_restart: bool, is_json: bool) -> None:
+    table = _table() if is_terminal() and not is_json else None
+    report = report_json if is_json else table.report if table else report_line
+    supervisor = Supervisor(plan, may_restart=may_restart, report=report)
+    work = asyncio.create_task(_work(supervisor, table))
+    stopping = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopping.is_set():
+            supervisor.kill()
+        stopping.set()
+        work.cancel()
+
+    for number in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    try:
+        await asyncio.wait((work,))
+        if not work.cancelled() and (failure := work.exception()):
+            raise failure
+    finally:
+        await supervisor.stop()
+
+
+def _table() -> "LiveTable":
+    from ottla.cli.up.show import LiveTable
+
+    return LiveTable()
+
+
+async def _work(supervisor: Supervisor, table: "LiveTable | None") -> None:
+    await supervisor.start()
+    shown = () if table is None else (table.follow(supervisor),)
+    await asyncio.gather(supervisor.run(), *shown)

@@ -1,0 +1,77 @@
+"""The table that a person sees while a cluster runs (edge)."""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ottla.cli.up.events import Event, Ready
+from ottla.cli.up.picture import COLUMNS, Member, Observation, broker_rows, summary
+from ottla.cli.up.report import report_line
+from ottla.cli.up.supervisor import Supervisor
+from ottla.cli.up.survey import Survey
+
+LOOK_INTERVAL_S: Final = 2.0
+EVENTS_SHOWN: Final = 5
+
+
+class LiveTable:
+    """A table of the brokers that renews itself, with the last events below it."""
+
+    def __init__(self) -> None:
+        self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
+
+    def report(self, event: Event) -> None:
+        """Show the event under the table; `ready` is a line of its own that stays."""
+        if isinstance(event, Ready):
+            report_line(event)
+        else:
+            self._events.append(str(event))
+
+    async def follow(self, supervisor: Supervisor) -> None:
+        """Renew the table until cancelled."""
+        survey, before = Survey(supervisor.plan.bootstrap), None
+        # Without a thread of its own: the supervisor forks.
+        live = Live(auto_refresh=False)
+        try:
+            with live:
+                while True:
+                    now = await survey.look(_pids(supervisor))
+                    live.update(self._page(supervisor, now, before), refresh=True)
+                    before = now
+                    await asyncio.sleep(LOOK_INTERVAL_S)
+        finally:
+            await survey.close()
+
+    def _page(self, supervisor: Supervisor, now: Observation, before: Observation | None) -> Group:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for name in COLUMNS:
+            table.add_column(name, justify="right" if name not in COLUMNS[1:4] else "left")
+        for row in broker_rows(members(supervisor), now, before):
+            table.add_row(*map(str, row))
+        head = f"{summary(now, before)}; coordinator {supervisor.plan.connect}; Ctrl-C stops"
+        return Group(table, Text(head), *map(Text, self._events))
+
+
+def members(supervisor: Supervisor) -> list[Member]:
+    """Return the brokers as their supervisor sees them now."""
+    pids = _pids(supervisor)
+    return [
+        Member(
+            broker.broker_id or 0,
+            broker.name,
+            broker.address,
+            pids.get(broker.name),
+            broker.broker_id in supervisor.census.registered,
+        )
+        for broker in supervisor.plan.brokers
+    ]
+
+
+def _pids(supervisor: Supervisor) -> dict[str, int]:
+    return {name: process.pid for name, process in supervisor.running.items()}

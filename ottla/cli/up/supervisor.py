@@ -1,0 +1,188 @@
+"""Keeps the processes of a cluster alive, and stops them in order (edge).
+
+A broker that died cannot close its session; its parent, who knows that it is dead, does that at
+once, so that its partitions get new leaders in milliseconds and not after a timeout.
+"""
+
+import asyncio
+import itertools
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from coordination.client.patterns import end_dead_session
+from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError
+from ottla.cli.up.census import Census, wait_until_acquainted
+from ottla.cli.up.events import Died, Event, Hung, Ready, Started, Stopped, how_it_ended, reason_in
+from ottla.cli.up.plan import COORDINATOR, SESSION_FILE, Child, ClusterPlan
+from ottla.cli.up.process import ChildProcess, last_words, launch
+from ottla.cli.up.restart import Absence, RestartDelay
+
+START_TIMEOUT_S: Final = 120.0
+"""Brokers that have much to recover take their time; then somebody should look."""
+STOP_TIMEOUT_S: Final = 60.0
+CHECK_INTERVAL_S: Final = 1.0
+
+
+class Supervisor:
+    """Runs one cluster. `start` once, then `run`, then `stop`."""
+
+    def __init__(
+        self, plan: ClusterPlan, *, may_restart: bool, report: Callable[[Event], None]
+    ) -> None:
+        self.plan = plan
+        self.running: dict[str, ChildProcess] = {}
+        self.census = Census(plan.connect, self._on_census)
+        self._may_restart = may_restart
+        self._report = report
+        self._absence = Absence()
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._registered = asyncio.Event()
+        self._failure: asyncio.Future[CommandError] = asyncio.get_running_loop().create_future()
+        self._following: asyncio.Task[None] | None = None
+        self._is_ready = False
+
+    async def start(self) -> None:
+        """Start everything, and return when all brokers are registered and know each other.
+
+        Raises:
+            CommandError: a process ended, or not all were ready in time.
+        """
+        began_s = time.monotonic()
+        for child in self.plan.children:
+            self._watchers[child.name] = asyncio.create_task(self._keep(child), name=child.name)
+        self._following = asyncio.create_task(self.census.follow(), name="census")
+        becoming_ready = asyncio.create_task(self._become_ready())
+        try:
+            await asyncio.wait(
+                (becoming_ready, self._failure),
+                timeout=START_TIMEOUT_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not becoming_ready.done():
+                raise self._failure.result() if self._failure.done() else self._not_ready()
+        finally:
+            becoming_ready.cancel()
+        self._is_ready = True
+        addresses = tuple(broker.address for broker in self.plan.brokers)
+        self._report(Ready(addresses, self.plan.connect, round(time.monotonic() - began_s, 3)))
+
+    async def run(self) -> None:
+        """Look after the children until cancelled.
+
+        Raises:
+            CommandError: a child cannot even be started again.
+        """
+        while True:
+            self._look_for_hung()
+            await asyncio.wait((self._failure,), timeout=CHECK_INTERVAL_S)
+            if self._failure.done():
+                raise self._failure.result()
+
+    async def stop(self) -> None:
+        """Stop brokers one after the other, so that each can hand over; then the coordinator."""
+        for watcher in self._watchers.values():
+            watcher.cancel()
+        await asyncio.gather(*self._watchers.values(), return_exceptions=True)
+        for child in (*self.plan.brokers, self.plan.coordinator):
+            if child is not None and child.name in self.running:
+                process = self.running.pop(child.name)
+                self._report(Stopped(child.name, await process.stop(STOP_TIMEOUT_S)))
+            if child is not None and child is self.plan.brokers[-1]:
+                await self._stop_following()
+        await self._stop_following()
+
+    def kill(self) -> None:
+        """End all children at once: somebody is in a hurry."""
+        for process in self.running.values():
+            process.send(signal.SIGKILL)
+
+    async def _stop_following(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+            self._following = None
+
+    async def _keep(self, child: Child) -> None:
+        """Run `child` again and again."""
+        delay = RestartDelay()
+        for life in itertools.count():
+            try:
+                process = self.running[child.name] = await launch(child)
+            except OSError as error:
+                self._fail(CommandError(f"{child.name} cannot be started: {error}"))
+                return
+            delay.on_start(time.monotonic())
+            if life:
+                self._report(Started(child.name, process.pid))
+            exit_code = await process.wait()
+            del self.running[child.name]
+            self._absence.on_death(child.name)
+            is_closed = await self._close_session(child)
+            if not self._is_ready:
+                self._fail(_early_death(child, exit_code))
+                return
+            pause_s = delay.on_death(time.monotonic()) if self._may_restart else None
+            self._report(Died(child.name, exit_code, is_closed, pause_s))
+            if pause_s is None:
+                return
+            await asyncio.sleep(pause_s)
+
+    def _fail(self, error: CommandError) -> None:
+        if not self._failure.done():
+            self._failure.set_result(error)
+
+    async def _close_session(self, child: Child) -> bool:
+        """Close what the dead child left open; False when there was nothing to close."""
+        return child.broker_id is not None and await end_dead_session(session_file(child))
+
+    async def _become_ready(self) -> None:
+        await self._registered.wait()
+        await wait_until_acquainted([broker.address for broker in self.plan.brokers])
+
+    def _on_census(self) -> None:
+        if self.census.registered >= {broker.broker_id for broker in self.plan.brokers}:
+            self._registered.set()
+
+    def _look_for_hung(self) -> None:
+        now_s = time.monotonic()
+        if self.census.is_connected:
+            self._absence.on_seen(COORDINATOR, now_s)
+            for broker in self.plan.brokers:
+                if broker.broker_id in self.census.registered:
+                    self._absence.on_seen(broker.name, now_s)
+        else:
+            # Without the coordinator nobody can say who is there.
+            self._absence.forgive_all_but(COORDINATOR, now_s)
+        if not self._may_restart:
+            return
+        for name in self._absence.hung(now_s):
+            if name in self.running:
+                self._report(Hung(name))
+                self.running[name].send(signal.SIGKILL)
+
+    def _not_ready(self) -> CommandError:
+        missing = [
+            broker.name
+            for broker in self.plan.brokers
+            if broker.broker_id not in self.census.registered
+        ]
+        what = f"{', '.join(missing)} did not register" if missing else "no controller was elected"
+        return CommandError(
+            f"not ready after {START_TIMEOUT_S:g} s: {what}; see the logs in {self.plan.directory}"
+        )
+
+
+def _early_death(child: Child, exit_code: int) -> CommandError:
+    reason = reason_in(last_words(child)) or how_it_ended(exit_code)
+    return CommandError(
+        f"{child.name} could not start: {reason}",
+        EXIT_USAGE if exit_code == EXIT_USAGE else EXIT_FAILED,
+    )
+
+
+def session_file(broker: Child) -> Path:
+    """Return where a broker writes down its session."""
+    return broker.directory / SESSION_FILE

@@ -1,0 +1,78 @@
+"""Looks at a running cluster for its table (edge): asks brokers, and /proc about processes."""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kafkawire.ids import TopicPartition
+from ottla.cli.up.picture import Observation, Usage
+from ottla.client.admin_model import OffsetSpec
+from ottla.client.admin_topics import describe_all
+from ottla.client.cluster import Cluster
+from ottla.client.config import ClientConfig, parse_bootstrap
+from ottla.client.errors import OttlaError
+from ottla.client.metadata import ClusterMetadata
+from ottla.client.offset_lookup import list_offsets
+
+QUESTION_TIMEOUT_S: Final = 1.0
+MAX_RATED_PARTITIONS: Final = 5_000
+"""With more partitions, asking for all end offsets would be a load of its own."""
+_USER_TIME_FIELD: Final = 11
+
+
+class Survey:
+    """Asks the same cluster again and again. Whoever calls `open` calls `close`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._cluster = Cluster(
+            ClientConfig(
+                bootstrap=parse_bootstrap(bootstrap),
+                client_id="ottla-up",
+                request_timeout_ms=round(1000 * QUESTION_TIMEOUT_S),
+            ),
+            allow_auto_topic_creation=False,
+        )
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._cluster.close()
+
+    async def look(self, pids: Mapping[str, int]) -> Observation:
+        """Return what can be seen now; what does not answer in time is left out."""
+        metadata, offsets = None, {}
+        try:
+            async with asyncio.timeout(QUESTION_TIMEOUT_S):
+                metadata = await describe_all(self._cluster, QUESTION_TIMEOUT_S)
+                offsets = await self._end_offsets(metadata)
+        except (OttlaError, TimeoutError):
+            # Somebody died a moment ago: the next look finds out.
+            pass
+        usage = {name: found for name, pid in pids.items() if (found := usage_of(pid))}
+        return Observation(time.monotonic(), metadata, offsets, usage)
+
+    async def _end_offsets(self, metadata: ClusterMetadata) -> dict[TopicPartition, int]:
+        wanted = {
+            TopicPartition(topic.name, number): int(OffsetSpec.LATEST)
+            for topic in metadata.topics.values()
+            for number in topic.available()
+        }
+        if not wanted or len(wanted) > MAX_RATED_PARTITIONS:
+            return {}
+        await self._cluster.refresh()
+        found = await list_offsets(self._cluster, wanted, timeout_s=QUESTION_TIMEOUT_S)
+        return {where: place.offset for where, place in found.items()}
+
+
+def usage_of(pid: int) -> Usage | None:
+    """Return what process `pid` uses; None when it is gone, or the system has no /proc."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    ticks = int(fields[_USER_TIME_FIELD]) + int(fields[_USER_TIME_FIELD + 1])
+    return Usage(ticks / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE"))

@@ -1,0 +1,71 @@
+"""The table of a running cluster."""
+
+from kafkawire.ids import BrokerId, TopicPartition
+from ottla.cli.up.picture import COLUMNS, Member, Observation, Usage, broker_rows, summary
+from ottla.client.config import Address
+from ottla.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+
+B1, B2 = BrokerId(1), BrokerId(2)
+ORDERS = [TopicPartition("orders", number) for number in (0, 1)]
+METADATA = ClusterMetadata(
+    controller_id=B2,
+    brokers={B1: Address("h", 1), B2: Address("h", 2)},
+    topics={
+        "orders": TopicMetadata(
+            name="orders",
+            partitions={
+                0: PartitionMetadata(partition=0, leader=B1, replicas=(B1, B2), isr=(B1,)),
+                1: PartitionMetadata(partition=1, leader=B2, replicas=(B2, B1), isr=(B2, B1)),
+            },
+        )
+    },
+)
+MEMBERS = [
+    Member(1, "broker-1", "h:1", 41, is_registered=True),
+    Member(2, "broker-2", "h:2", 42, is_registered=True),
+]
+BEFORE = Observation(10.0, METADATA, dict.fromkeys(ORDERS, 100), {"broker-1": Usage(1.0, 0)})
+NOW = Observation(
+    12.0, METADATA, {ORDERS[0]: 300, ORDERS[1]: 100}, {"broker-1": Usage(1.5, 30_000_000)}
+)
+
+
+def test_each_broker_is_a_row() -> None:
+    first, second = broker_rows(MEMBERS, NOW, BEFORE)
+    assert dict(zip(COLUMNS, first, strict=True)) == {
+        "broker": 1,
+        "address": "h:1",
+        "process": "41",
+        "role": "",
+        "leaders": 1,
+        "replicas": 2,
+        "lagging": 0,
+        "records/s": 100,
+        "cpu %": 25,
+        "memory MB": 30,
+    }
+    assert second[3:8] == ["controller", 1, 2, 1, 0]
+
+
+def test_a_first_look_has_no_rates() -> None:
+    assert [row[7:9] for row in broker_rows(MEMBERS, NOW, None)] == [[0, 0], [0, 0]]
+
+
+def test_a_broker_that_is_down_or_unknown_says_so() -> None:
+    down = Member(1, "broker-1", "h:1", None, is_registered=False)
+    unknown = Member(2, "broker-2", "h:2", 42, is_registered=False)
+    rows = broker_rows([down, unknown], NOW, BEFORE)
+    assert [row[2] for row in rows] == ["down", "42 (not registered)"]
+    assert rows[1][3] == ""
+
+
+def test_the_summary_counts_what_needs_attention() -> None:
+    assert summary(NOW, BEFORE) == (
+        "1 topics, 2 partitions, 1 under-replicated, 0 without a leader, 100 records/s"
+    )
+
+
+def test_without_an_answer_there_is_no_picture() -> None:
+    silent = Observation(12.0, None, {}, {})
+    assert summary(silent, BEFORE) == "no broker answers"
+    assert broker_rows(MEMBERS, silent, BEFORE)[0][3:8] == ["", 0, 0, 0, 0]

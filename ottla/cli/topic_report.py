@@ -1,7 +1,7 @@
 """What `ottla topics describe` knows of a topic. Composition of three questions to the cluster."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkawire.ids import TopicPartition, topic_id_to_text
 from ottla.cli.terminal import Cell
@@ -23,13 +23,16 @@ class TopicReport:
     configs: Mapping[str, str | None]
 
 
-async def describe_topics(bootstrap: str, names: Sequence[str]) -> list[TopicReport]:
-    """Ask for topics, offsets and configs, in the order of `names`.
+async def describe_topics(bootstrap: str, names: Sequence[str] | None) -> list[TopicReport]:
+    """Ask for topics, offsets and configs, in the order of `names`; for all topics without any.
 
     Raises:
         UnknownTopicError: one of the topics does not exist.
     """
     async with Admin(bootstrap) as admin:
+        if not names:
+            found = await admin.describe_all_topics()
+            return [await _report(admin, topic) for topic in found.values()]
         topics = await admin.describe_topics(names)
         return [await _report(admin, topics[name]) for name in names]
 
@@ -49,6 +52,23 @@ async def _offsets(admin: Admin, topic: TopicDescription, spec: OffsetSpec) -> d
     wanted = {TopicPartition(topic.name, part.partition): int(spec) for part in led}
     places = await admin.list_offsets(wanted)
     return {where.partition: place.offset for where, place in places.items()}
+
+
+def narrowed(
+    reports: Sequence[TopicReport], *, under_replicated: bool, unavailable: bool
+) -> list[TopicReport]:
+    """Return the reports with only those partitions that are in one of the states asked for."""
+    found = []
+    for report in reports:
+        partitions = tuple(
+            part
+            for part in report.topic.partitions
+            if (under_replicated and len(part.isr) < len(part.replicas))
+            or (unavailable and part.leader < 0)
+        )
+        if partitions:
+            found.append(replace(report, topic=replace(report.topic, partitions=partitions)))
+    return found
 
 
 def to_rows(report: TopicReport) -> list[list[Cell]]:

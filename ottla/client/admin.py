@@ -13,8 +13,14 @@ from ottla.client.admin_model import (
     ConfigEntry,
     GroupDescription,
     GroupListing,
+from ottla.client import admin_configs, admin_logs, admin_replicas, admin_topics
+from ottla.client.admin_model import (
+    ClusterDescription,
+    ConfigEntry,
+    ElectionType,
     LogDirectory,
     NewTopic,
+    Reassignment,
     ResourceType,
     TopicDescription,
 )
@@ -124,6 +130,10 @@ class Admin:
         """
         return await admin_topics.describe_topics(self._started(), list(names), self._timeout_s)
 
+    async def describe_all_topics(self) -> dict[str, TopicDescription]:
+        """Return all topics with their partitions, those that brokers keep for themselves too."""
+        return await admin_topics.describe_all_topics(self._started(), self._timeout_s)
+
     async def describe_cluster(self) -> ClusterDescription:
         """Return who is in the cluster now."""
         metadata = await admin_topics.describe_nothing(self._started(), self._timeout_s)
@@ -177,6 +187,40 @@ class Admin:
         Return where each log starts now.
         """
         return await admin_logs.delete_records(self._started(), before, self._timeout_ms)
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        kind: ElectionType = ElectionType.PREFERRED,
+    ) -> list[TopicPartition]:
+        """Elect leaders of `partitions` (None: of all that need it); return where it changed.
+
+        Raises:
+            BrokerError: a partition has nobody who could lead it, or does not exist.
+        """
+        return await admin_replicas.elect_leaders(
+            self._started(), partitions, kind, self._timeout_ms
+        )
+
+    async def alter_reassignments(
+        self, moves: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> None:
+        """Begin to move partitions to other brokers, the preferred leader first; None cancels.
+
+        It takes as long as copying does: see `list_reassignments`.
+
+        Raises:
+            BrokerError: a broker does not exist, or there is no move to cancel.
+        """
+        await admin_replicas.alter_reassignments(self._started(), moves, self._timeout_ms)
+
+    async def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Return which of `partitions` (None: of all) are being moved."""
+        return await admin_replicas.list_reassignments(
+            self._started(), partitions, self._timeout_ms
+        )
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int]

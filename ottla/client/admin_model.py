@@ -87,6 +87,24 @@ class LogDirectory:
     replicas: tuple[ReplicaLog, ...]
 
 
+class ElectionType(enum.IntEnum):
+    """Who becomes leader."""
+
+    PREFERRED = 0
+    """The first of the replicas, when it is in sync."""
+    UNCLEAN = 1
+    """Where nobody in sync is left, any replica: records may be lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """A partition that moves: its replicas now, those that come, and those that go."""
+
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+
+
 class OffsetSpec(enum.IntEnum):
     """Ends of a log, for `Admin.list_offsets`; a timestamp in ms asks for a time."""
 

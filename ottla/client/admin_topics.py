@@ -112,6 +112,11 @@ async def describe_topics(
     return await read(cluster, attempt, timeout_s)
 
 
+async def describe_all_topics(cluster: Cluster, timeout_s: float) -> dict[str, TopicDescription]:
+    metadata = await describe_all(cluster, timeout_s)
+    return {name: _description(topic) for name, topic in sorted(metadata.topics.items())}
+
+
 async def _metadata(cluster: Cluster, names: Sequence[str] | None) -> ClusterMetadata:
     wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)

@@ -1,66 +1,164 @@
-"""`ottla cluster`: who is there. Composition."""
+"""`ottla cluster`: who is there, who leads, and where replicas are. Composition."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.failure import guarded, run_client
+from ottla.cli.failure import guarded, run_client, usage_error
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
 from ottla.cli.terminal import print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from ottla.client.admin_model import ClusterDescription
+    from collections.abc import Mapping
 
-app = typer.Typer(no_args_is_help=True, help="Look at the cluster.")
+    from kafkawire.ids import TopicPartition
+    from ottla.cli.text import JsonValue
+    from ottla.client.admin_model import Reassignment
 
+app = typer.Typer(no_args_is_help=True, help="Look at the cluster, elect leaders, move replicas.")
 
-@app.callback()
-def cluster() -> None:
-    """Keep `describe` a command of its own: with a single one typer would drop its name."""
+Places = Annotated[
+    list[str] | None, typer.Argument(metavar="[TOPIC[:PARTITION]]...", help="All unless given.")
+]
 
 
 @app.command()
 @guarded
 def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """Print the brokers and the controller.
+    """Print the brokers, the controller, and how partitions are spread.
 
     \b
     Example:
       ottla cluster describe --json
     """
-    from ottla.client.admin import Admin
+    from ottla.cli.cluster_report import COLUMNS, describe_cluster, to_json, to_rows
 
-    async def work() -> "ClusterDescription":
-        async with Admin(bootstrap) as admin:
-            return await admin.describe_cluster()
-
-    found = run_client(work())
-    brokers = sorted(found.brokers.items())
+    report = run_client(describe_cluster(bootstrap))
     if json:
-        print_json(
-            {
-                "cluster_id": found.cluster_id,
-                "controller_id": found.controller_id,
-                "brokers": [
-                    {
-                        "id": broker_id,
-                        "host": address.host,
-                        "port": address.port,
-                        "rack": found.racks.get(broker_id),
-                    }
-                    for broker_id, address in brokers
-                ],
-            }
-        )
+        print_json(to_json(report))
         return
-    print_line(f"cluster {found.cluster_id}")
-    rows = [
-        (
-            broker_id,
-            str(address),
-            found.racks.get(broker_id) or "-",
-            "controller" if broker_id == found.controller_id else "",
-        )
-        for broker_id, address in brokers
+    print_line(f"cluster {report.cluster.cluster_id}")
+    print_table(COLUMNS, to_rows(report))
+
+
+@app.command()
+@guarded
+def elect(
+    partitions: Places = None,
+    unclean: Annotated[
+        bool,
+        typer.Option("--unclean", help="Where nobody in sync is left, elect any replica."),
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Give partitions back to their preferred leaders; prints where the leader changed.
+
+    An unclean election can lose records: it needs the partitions' names.
+
+    \b
+    Examples:
+      ottla cluster elect
+      ottla cluster elect orders:0 --unclean
+    """
+    from ottla.cli.cluster_moves import elect_leaders
+    from ottla.client.admin_model import ElectionType
+
+    if unclean and not partitions:
+        usage_error("an unclean election can lose records: name the partitions.")
+    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+    elected = run_client(elect_leaders(bootstrap, partitions, kind))
+    if json:
+        print_json([{"topic": each.topic, "partition": each.partition} for each in elected])
+    else:
+        for where in elected:
+            print_line(f"elected {where}")
+
+
+@app.command()
+@guarded
+def reassign(
+    moves: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC:PARTITION=BROKER,...]...",
+            help="Where partitions shall be; with --brokers or --cancel just TOPIC[:PARTITION].",
+        ),
+    ] = None,
+    brokers: Annotated[
+        str | None, typer.Option(metavar="ID,...", help="Spread the partitions over these.")
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Moves as kafka-reassign-partitions.sh has them."),
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Take moves back.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Until all replicas are in place.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Move partitions to other brokers, while they are in use.
+
+    The first broker of a list is the preferred leader.
+
+    \b
+    Examples:
+      ottla cluster reassign orders:0=1,2,3 orders:1=2,3,4 --wait
+      ottla cluster reassign orders --brokers 1,2,3,4
+      ottla cluster reassign orders:0 --cancel
+    """
+    from ottla.cli.cluster_moves import Wish, move
+
+    if (plan is not None) + bool(moves) != 1:
+        usage_error("say what to move: TOPIC:PARTITION=BROKER,... or --plan FILE.")
+    if sum((plan is not None, brokers is not None, cancel)) > 1:
+        usage_error("--plan, --brokers and --cancel exclude each other: choose one.")
+    text = None if plan is None else plan.read_text(encoding="utf-8")
+    wish = Wish(tuple(moves or ()), brokers, text, cancel)
+    for where in run_client(move(bootstrap, wish, is_waiting=wait)):
+        print_line(f"{'cancelled' if cancel else 'moved' if wait else 'moving'} {where}")
+
+
+@app.command()
+@guarded
+def reassignments(
+    partitions: Places = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False
+) -> None:
+    """Print the partitions that are being moved.
+
+    \b
+    Example:
+      ottla cluster reassignments
+    """
+    from ottla.cli.cluster_moves import list_moves
+
+    found = run_client(list_moves(bootstrap, partitions))
+    if json:
+        print_json([_move_json(where, each) for where, each in found.items()])
+        return
+    print_table(("topic", "partition", "replicas", "adding", "removing"), _move_rows(found))
+
+
+def _move_rows(found: "Mapping[TopicPartition, Reassignment]") -> list[list[str | int]]:
+    return [
+        [
+            where.topic,
+            where.partition,
+            *(_ids(each) for each in (it.replicas, it.adding, it.removing)),
+        ]
+        for where, it in sorted(found.items())
     ]
-    print_table(("broker", "address", "rack", "role"), rows)
+
+
+def _move_json(where: "TopicPartition", found: "Reassignment") -> "JsonValue":
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "replicas": list(found.replicas),
+        "adding": list(found.adding),
+        "removing": list(found.removing),
+    }
+
+
+def _ids(brokers: tuple[int, ...]) -> str:
+    return ",".join(map(str, brokers)) or "-"

@@ -30,15 +30,26 @@ def create(
     replication_factor: Annotated[
         int | None, typer.Option("--replication-factor", "-r", min=1, help="Default: the broker's.")
     ] = None,
+    replicas: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replicas",
+            metavar="PARTITION=BROKER,...",
+            help="Where a partition lies, the preferred leader first; once for each of them.",
+        ),
+    ] = None,
     config: Setting = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Create a topic.
 
     \b
-    Example:
+    Examples:
       ottla topics create orders --partitions 6 --config retention.ms=86400000
+      ottla topics create orders --replicas 0=1,2,3 --replicas 1=2,3,1
     """
+    if replicas and (partitions or replication_factor):
+        usage_error("--replicas says how many there are: leave the other numbers out.")
     from ottla.client.admin import Admin
     from ottla.client.admin_model import BROKER_DEFAULT, NewTopic
 
@@ -47,6 +58,7 @@ def create(
         partitions=partitions or BROKER_DEFAULT,
         replication_factor=replication_factor or BROKER_DEFAULT,
         configs=parse_settings(config),
+        assignment=_assignment(topic, replicas) if replicas else None,
     )
 
     async def work() -> None:
@@ -55,6 +67,16 @@ def create(
 
     run_client(work())
     print_line(f"created {topic}")
+
+
+def _assignment(topic: str, replicas: list[str]) -> dict[int, tuple[int, ...]]:
+    from ottla.cli.partition_argument import parse_move
+
+    try:
+        moves = [parse_move(f"{topic}:{each}") for each in replicas]
+    except ValueError as error:
+        usage_error(str(error))
+    return {where.partition: brokers for where, brokers in moves}
 
 
 @app.command("list")
@@ -89,19 +111,31 @@ def list_topics(
 @app.command()
 @guarded
 def describe(
-    topics: Topics,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="All unless given.")
+    ] = None,
+    under_replicated: Annotated[
+        bool,
+        typer.Option("--under-replicated", help="Only partitions with a replica out of sync."),
+    ] = False,
+    unavailable: Annotated[
+        bool, typer.Option("--unavailable", help="Only partitions without a leader.")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Print the partitions of topics: leader, replicas, in-sync replicas, offsets.
 
     \b
-    Example:
+    Examples:
       ottla topics describe orders
+      ottla topics describe --under-replicated
     """
-    from ottla.cli.topic_report import describe_topics, to_json, to_rows
+    from ottla.cli.topic_report import describe_topics, narrowed, to_json, to_rows
 
     reports = run_client(describe_topics(bootstrap, topics))
+    if under_replicated or unavailable:
+        reports = narrowed(reports, under_replicated=under_replicated, unavailable=unavailable)
     if json:
         print_json([to_json(report) for report in reports])
         return

@@ -297,3 +297,49 @@ def test_the_files_of_a_broker_are_found_healthy_while_it_runs_and_afterwards(
     assert (dumped.returncode, dumped.stderr) == (0, "")
     assert broker_process.stop() == 0
     assert run_ottla("logs", "verify", "--deep", broker_process.data_dir).returncode == 0
+
+
+def test_the_cluster_says_how_partitions_are_spread(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
+    run_ottla("topics", "create", topic, "-p", "2", *at)
+    found = json.loads(run_ottla("cluster", "describe", "--json", *at).stdout)
+    [broker] = found["brokers"]
+    assert broker["leaders"] == broker["replicas"] == found["partitions"] >= 2
+    assert (broker["lagging"], found["under_replicated"], found["leaderless"]) == (0, 0, 0)
+    head, *_rows = run_ottla("cluster", "describe", *at).stdout.splitlines()[1:]
+    assert head.split()[-3:] == ["leaders", "replicas", "lagging"]
+
+
+def test_partitions_in_good_health_are_left_out(run_ottla: RunOttla, at: At, topic: str) -> None:
+    run_ottla("topics", "create", topic, *at)
+    for option in ("--under-replicated", "--unavailable"):
+        narrowed = run_ottla("topics", "describe", topic, option, "--json", *at)
+        assert json.loads(narrowed.stdout) == []
+    everything = json.loads(run_ottla("topics", "describe", "--json", *at).stdout)
+    assert topic in [report["name"] for report in everything]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("reassign",),
+        ("reassign", "orders", "--brokers", "1", "--cancel"),
+        ("reassign", "orders:0=one"),
+        ("reassign", "orders:x", "--cancel"),
+        ("elect", "--unclean"),
+        ("elect", "orders:x"),
+    ],
+)
+def test_moves_and_elections_that_make_no_sense(
+    run_ottla: RunOttla, at: At, arguments: tuple[str, ...]
+) -> None:
+    ended = run_ottla("cluster", *arguments, *at)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_replicas_of_a_new_topic_are_said_once(run_ottla: RunOttla, at: At, topic: str) -> None:
+    assert run_ottla("topics", "create", topic, "--replicas", "0=x", *at).returncode == 2
+    both = run_ottla("topics", "create", topic, "--replicas", "0=1", "-p", "2", *at)
+    assert both.returncode == 2

@@ -46,18 +46,16 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.integration.client.fake_log import FakeLogs, FakePartition
+from tests.integration.client.fake_log import FakePartition
+from tests.integration.client.fake_replica_answer import ReplicaAnswerer
 
 DELETE: Final = 1
 
 
 @dataclass
-class AdminAnswerer:
+class AdminAnswerer(ReplicaAnswerer):
     """Answers for one broker; `refusal` is the code that a fault demands for every partition."""
 
-    broker_id: int
-    controller_id: int
-    logs: FakeLogs
     addresses: Mapping[int, tuple[str, int]]
     versions: Mapping[ApiKey, tuple[int, int]]
     refusal: ErrorCode | None = None

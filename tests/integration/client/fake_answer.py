@@ -68,6 +68,9 @@ class Answerer(AdminAnswerer):
             ApiKey.DESCRIBE_CONFIGS: self.describe_configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self.alter_configs,
             ApiKey.DESCRIBE_LOG_DIRS: self.describe_log_dirs,
+            ApiKey.ELECT_LEADERS: self.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self.alter_reassignments,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self.list_reassignments,
         }
 
     def api_versions(self, _message: object) -> ApiVersionsResponse:
@@ -239,7 +242,13 @@ def has_records(response: FetchResponse) -> bool:
 def default_versions() -> dict[ApiKey, tuple[int, int]]:
     """Return what our own broker advertises, and what the tests need beyond that."""
     versions = {key: api.advertised for key, api in APIS.items() if api.advertised is not None}
-    for key in (ApiKey.CREATE_PARTITIONS, ApiKey.INCREMENTAL_ALTER_CONFIGS):
+    for key in (
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ):
         versions[key] = APIS[key].decodable
     return versions
 

@@ -150,6 +150,8 @@ class FakeLogs:
         self.topics: dict[str, FakeTopic] = {}
         self.producer_count = 0
         """How many producer ids were given out; the last one, too."""
+        self.moves: dict[TopicPartition, tuple[int, ...]] = {}
+        """Partitions that are being reassigned, with the replicas that they shall have."""
 
     def create(self, name: str, leaders: Sequence[int]) -> list[FakePartition]:
         """Create a topic with one partition per given leader."""

@@ -1,0 +1,104 @@
+"""How partitions and their replicas are written on the command line (decision).
+
+`orders:0` is a partition, `orders` all partitions of the topic, `orders:0=1,2,3` a partition with
+the brokers that hold it, the preferred leader first.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafkawire.ids import TopicPartition
+
+
+def parse_brokers(text: str) -> tuple[int, ...]:
+    """Return the broker ids in `1,2,3`.
+
+    Raises:
+        ValueError: it is no list of different numbers.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdigit() for word in words):
+        raise ValueError(f"{text!r} is no list of broker ids: write 1,2,3")
+    brokers = tuple(map(int, words))
+    if len(set(brokers)) < len(brokers):
+        raise ValueError(f"{text!r} names a broker twice")
+    return brokers
+
+
+def parse_partition(text: str) -> tuple[str, int | None]:
+    """Return topic and partition in `TOPIC:PARTITION`; None when only a topic is named.
+
+    Raises:
+        ValueError: what follows the colon is no number, or there is no topic.
+    """
+    topic, separator, number = text.partition(":")
+    if not topic or (separator and not number.isdigit()):
+        raise ValueError(f"{text!r} is no TOPIC or TOPIC:PARTITION")
+    return topic, int(number) if separator else None
+
+
+def parse_move(text: str) -> tuple[TopicPartition, tuple[int, ...]]:
+    """Return partition and brokers in `TOPIC:PARTITION=BROKER,...`.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    place, _, brokers = text.partition("=")
+    topic, partition = parse_partition(place)
+    if partition is None or not brokers:
+        raise ValueError(f"{text!r} is no TOPIC:PARTITION=BROKER,...")
+    return TopicPartition(topic, partition), parse_brokers(brokers)
+
+
+def parse_plan(text: str) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the moves in a plan as kafka-reassign-partitions.sh writes it.
+
+    Raises:
+        ValueError: it is no such plan.
+    """
+    try:
+        entries = json.loads(text)["partitions"]
+        return {
+            TopicPartition(str(entry["topic"]), int(entry["partition"])): tuple(
+                map(int, entry["replicas"])
+            )
+            for entry in entries
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            'no reassignment plan: {"version":1,"partitions":'
+            '[{"topic":"orders","partition":0,"replicas":[1,2,3]}]}'
+        ) from error
+
+
+def spread(
+    counts: Mapping[TopicPartition, int], brokers: Sequence[int]
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the partitions spread over `brokers`, each with as many replicas as `counts` says.
+
+    Leaders and replicas go round, and the distance between them grows with each round, so that
+    the load of a broker that dies falls on all others.
+
+    Raises:
+        ValueError: a partition has more replicas than there are brokers.
+    """
+    moves = {}
+    for index, (where, count) in enumerate(sorted(counts.items())):
+        if count > len(brokers):
+            raise ValueError(f"{where} has {count} replicas: name at least {count} brokers")
+        turn, first = divmod(index, len(brokers))
+        others = [brokers[(first + step) % len(brokers)] for step in range(1, len(brokers))]
+        shift = turn % max(1, len(others))
+        moves[where] = (brokers[first], *(others[shift:] + others[:shift])[: count - 1])
+    return moves
+
+
+def expand(
+    places: Iterable[tuple[str, int | None]], counts: Mapping[str, int]
+) -> list[TopicPartition]:
+    """Return all partitions that `places` name; `counts` says how many a topic has."""
+    return [
+        TopicPartition(topic, number)
+        for topic, partition in places
+        for number in (range(counts[topic]) if partition is None else (partition,))
+    ]

@@ -1,0 +1,135 @@
+"""Elects leaders and moves replicas. Edge: asks the controller."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.messages.reassignment import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from ottla.client.admin_model import ElectionType, Reassignment
+from ottla.client.admin_request import change, error_or_none, raise_first
+from ottla.client.cluster import Cluster
+
+
+async def elect_leaders(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition] | None,
+    kind: ElectionType,
+    timeout_ms: int,
+) -> list[TopicPartition]:
+    """A partition whose leader is the right one already is no failure, and not returned."""
+    wanted = None
+    if partitions is not None:
+        wanted = [
+            TopicPartitions(topic=topic, partitions=numbers)
+            for topic, numbers in _by_topic(partitions).items()
+        ]
+    request = ElectLeadersRequest(
+        election_type=kind, topic_partitions=wanted, timeout_ms=timeout_ms
+    )
+
+    async def attempt() -> list[TopicPartition]:
+        response = await cluster.request_controller(request, ElectLeadersResponse)
+        raise_first([error_or_none(response.error_code, "the election")])
+        answers = [
+            (TopicPartition(topic.topic, each.partition_id), each.error_code, each.error_message)
+            for topic in response.replica_election_results
+            for each in topic.partition_result
+        ]
+        raise_first(
+            error_or_none(code, f"partition {where}", message)
+            for where, code, message in answers
+            if code != ErrorCode.ELECTION_NOT_NEEDED
+        )
+        return [where for where, code, _message in answers if code == ErrorCode.NONE]
+
+    return await change(cluster, attempt, timeout_ms / 1000)
+
+
+async def alter_reassignments(
+    cluster: Cluster, moves: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
+) -> None:
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=timeout_ms,
+        topics=[
+            ReassignableTopic(
+                name=topic,
+                partitions=[
+                    ReassignablePartition(
+                        partition_index=number, replicas=moves[TopicPartition(topic, number)]
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in _by_topic(moves).items()
+        ],
+    )
+
+    async def attempt() -> None:
+        response = await cluster.request_controller(request, AlterPartitionReassignmentsResponse)
+        raise_first(
+            [error_or_none(response.error_code, "the reassignment", response.error_message)]
+        )
+        raise_first(
+            error_or_none(
+                each.error_code,
+                f"partition {topic.name}-{each.partition_index}",
+                each.error_message,
+            )
+            for topic in response.responses
+            for each in topic.partitions
+        )
+
+    await change(cluster, attempt, timeout_ms / 1000)
+
+
+async def list_reassignments(
+    cluster: Cluster, partitions: Iterable[TopicPartition] | None, timeout_ms: int
+) -> dict[TopicPartition, Reassignment]:
+    wanted = None
+    if partitions is not None:
+        wanted = [
+            ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
+            for topic, numbers in _by_topic(partitions).items()
+        ]
+    request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=wanted)
+
+    async def attempt() -> dict[TopicPartition, Reassignment]:
+        response = await cluster.request_controller(request, ListPartitionReassignmentsResponse)
+        raise_first([error_or_none(response.error_code, "reassignments", response.error_message)])
+        return dict(_moves(response))
+
+    # It changes nothing, but like a change it must reach the controller of this moment.
+    return await change(cluster, attempt, timeout_ms / 1000)
+
+
+def _moves(
+    response: ListPartitionReassignmentsResponse,
+) -> Iterator[tuple[TopicPartition, Reassignment]]:
+    for topic in response.topics:
+        for each in topic.partitions:
+            yield (
+                TopicPartition(topic.name, each.partition_index),
+                Reassignment(
+                    replicas=tuple(map(BrokerId, each.replicas)),
+                    adding=tuple(map(BrokerId, each.adding_replicas)),
+                    removing=tuple(map(BrokerId, each.removing_replicas)),
+                ),
+            )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = {}
+    for where in partitions:
+        numbers.setdefault(where.topic, []).append(where.partition)
+    return numbers

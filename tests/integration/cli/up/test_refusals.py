@@ -1,0 +1,52 @@
+"""`ottla up` that cannot start: one sentence says why, and nothing is left running."""
+
+import fcntl
+import socket
+from pathlib import Path
+
+from tests.integration.cli.conftest import RunOttla
+
+
+def test_a_port_in_use(run_ottla: RunOttla, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = run_ottla("up", "--dir", tmp_path / "data", "--port", str(port), "--brokers", "1")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        f"ottla: port {port} cannot be used: address already in use; "
+        "choose another --port, or 0 for free ones\n"
+    )
+
+
+def test_a_directory_in_use(run_ottla: RunOttla, tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ended = run_ottla("up", "--dir", tmp_path)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"ottla: another `ottla up` runs on {tmp_path}: stop it")
+
+
+def test_a_directory_that_is_none(run_ottla: RunOttla, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = run_ottla("up", "--dir", tmp_path / "file")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"ottla: cannot use {tmp_path / 'file'}: File exists")
+
+
+def test_settings_that_cannot_be_used(run_ottla: RunOttla, tmp_path: Path) -> None:
+    for override in ("broker.id=1", "nonsense"):
+        ended = run_ottla("up", "--dir", tmp_path, "--override", override)
+        assert ended.returncode == 2
+    too_high = run_ottla("up", "--dir", tmp_path, "--port", "65535")
+    assert (too_high.returncode, "choose a lower --port" in too_high.stderr) == (2, True)
+
+
+def test_what_a_broker_refuses_is_told(run_ottla_process: RunOttla, tmp_path: Path) -> None:
+    ended = run_ottla_process(
+        "up", "--dir", tmp_path, "--port", "0", "--brokers", "1", "--override", "num.partitions=x"
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "ottla: broker-1 could not start: num.partitions=x" in ended.stderr
+    assert not [*tmp_path.glob("*/pid")]

@@ -1,0 +1,53 @@
+"""Elections and reassignments with the admin client, against a scripted cluster."""
+
+import pytest
+
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
+from ottla import Admin, TopicPartition
+from ottla.client.admin_model import ElectionType, Reassignment
+from ottla.client.errors import BrokerError, UnknownTopicError
+from tests.integration.client.client_support import FAST
+from tests.integration.client.fake_broker import FakeCluster
+
+B0, B1 = BrokerId(0), BrokerId(1)
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+async def test_only_partitions_whose_leader_changed_are_returned(pair: FakeCluster) -> None:
+    pair.create("a", leaders=[0, 0])
+    async with Admin(pair.bootstrap) as admin:
+        assert await admin.elect_leaders() == [A1]
+        assert await admin.elect_leaders([A0, A1], ElectionType.PREFERRED) == []
+    assert [held.leader for held in pair.logs.topics["a"].partitions] == [0, 1]
+
+
+async def test_an_election_of_what_does_not_exist_fails(cluster: FakeCluster) -> None:
+    async with Admin(cluster.bootstrap) as admin:
+        with pytest.raises(UnknownTopicError, match="a-0"):
+            await admin.elect_leaders([A0], ElectionType.UNCLEAN)
+
+
+async def test_a_move_begins_is_listed_and_cancelled(pair: FakeCluster) -> None:
+    pair.create("a", leaders=[0, 0])
+    async with Admin(pair.bootstrap) as admin:
+        await admin.alter_reassignments({A0: [1], A1: [1]})
+        moving = Reassignment(replicas=(B0, B1), adding=(B1,), removing=(B0,))
+        assert await admin.list_reassignments() == {A0: moving, A1: moving}
+        assert await admin.list_reassignments([A1]) == {A1: moving}
+        await admin.alter_reassignments({A0: None, A1: None})
+        assert await admin.list_reassignments() == {}
+        with pytest.raises(BrokerError) as caught:
+            await admin.alter_reassignments({A0: None})
+    assert caught.value.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+async def test_they_find_the_controller(pair: FakeCluster) -> None:
+    pair.create("a", leaders=[0, 0])
+    async with Admin(pair.bootstrap, **FAST) as admin:
+        pair.controller_id = 1
+        assert await admin.elect_leaders([A1]) == [A1]
+        pair.controller_id = 0
+        await admin.alter_reassignments({A0: [1]})
+        pair.controller_id = 1
+        assert set(await admin.list_reassignments()) == {A0}

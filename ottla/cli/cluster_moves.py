@@ -59,7 +59,10 @@ async def move(bootstrap: str, wish: Wish, *, is_waiting: bool) -> list[TopicPar
 
 async def _finish(admin: Admin, moves: Iterable[TopicPartition]) -> None:
     left: Iterable[TopicPartition] = moves
-    while left := await admin.list_reassignments(left):
+    while True:
+        left = await admin.list_reassignments(left)
+        if not left:
+            return
         # Brokers do not tell when a move is done.
         await asyncio.sleep(LOOK_INTERVAL_S)
 

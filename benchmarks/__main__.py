@@ -35,6 +35,8 @@ LOADS: Final = {
     "client": "benchmarks.client_throughput",
     "coordination": "benchmarks.coordination_load",
     "audit": "benchmarks.audit_load",
+    "replication": "benchmarks.replication_load",
+    "failover": "benchmarks.failover_load",
 }
 INTRODUCTION: Final = """# Benchmarks
 

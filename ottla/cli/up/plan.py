@@ -10,7 +10,7 @@ MAX_PORT: Final = 65_535
 COORDINATOR: Final = "coordinator"
 PID_FILE: Final = "pid"
 LOG_FILE: Final = "log.jsonl"
-SESSION_FILE: Final = "session.json"
+SESSION_FILE: Final = "coordinator-session"
 """What a broker writes of its session into its first log directory."""
 SESSION_TIMEOUT_MS: Final = 1_000
 MOST_REPLICAS: Final = 3

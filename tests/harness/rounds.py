@@ -1,0 +1,77 @@
+"""Carries out the rounds of a nemesis on a cluster. Edge: kills, pauses, mends."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+
+from tests.harness.cluster import ClusterProcesses
+from tests.harness.nemesis import Round, Trouble
+from tests.harness.observer import Observer
+from tests.harness.proof import HEAL_TIMEOUT_S, Scenario
+
+
+def play(drawn: Sequence[Round], kill_coordinator: Callable[[], None] | None = None) -> Scenario:
+    """Return the scenario that these rounds are; whoever kills a foreign coordinator says how."""
+
+    async def scenario(cluster: ClusterProcesses, observer: Observer) -> None:
+        player = _Player(cluster, observer, kill_coordinator or cluster.restart_coordinator)
+        for number, each in enumerate(drawn):
+            sys.stderr.write(f"round {number}: {each}\n")
+            await player.play(each)
+        await asyncio.to_thread(player.heal)
+
+    return scenario
+
+
+class _Player:
+    """Carries out rounds on a cluster."""
+
+    def __init__(
+        self, cluster: ClusterProcesses, observer: Observer, kill_coordinator: Callable[[], None]
+    ) -> None:
+        self._cluster = cluster
+        self._observer = observer
+        self._kill_coordinator = kill_coordinator
+
+    async def play(self, this: Round) -> None:
+        """Let the trouble begin, last, and end; then heal, if the round says so."""
+        duration_s = this.duration_ms / 1000
+        controller = await self._observer.wait_for_controller()
+        victims = self._victims(this, controller)
+        match this.trouble:
+            case Trouble.KILL_BROKER | Trouble.KILL_CONTROLLER | Trouble.KILL_TWO:
+                for victim in victims:
+                    self._cluster.kill(victim)
+            case Trouble.PAUSE_BROKER | Trouble.PAUSE_CONTROLLER:
+                for victim in victims:
+                    self._cluster.pause(victim)
+            case Trouble.STOP_BROKER | Trouble.STOP_CONTROLLER:
+                for victim in victims:
+                    code = await asyncio.to_thread(self._cluster.stop, victim)
+                    assert code == 0, f"broker {victim} stopped with exit code {code}"
+            case Trouble.KILL_COORDINATOR:
+                await asyncio.to_thread(self._kill_coordinator)
+        # How long the trouble lasts is the seed's choice, not a condition to wait for.
+        await asyncio.sleep(duration_s)
+        await asyncio.to_thread(self.heal)
+        if this.heals:
+            await self._observer.wait_until_whole(len(self._cluster.numbers), HEAL_TIMEOUT_S)
+
+    def heal(self) -> None:
+        """Let everybody run again."""
+        for number in [*self._cluster.paused]:
+            self._cluster.resume(number)
+        if down := set(self._cluster.numbers) - set(self._cluster.running):
+            self._cluster.start_brokers(*sorted(down))
+
+    def _victims(self, this: Round, controller: int) -> list[int]:
+        running = self._cluster.running
+        if this.trouble in (
+            Trouble.KILL_CONTROLLER,
+            Trouble.PAUSE_CONTROLLER,
+            Trouble.STOP_CONTROLLER,
+        ):
+            return [controller] if controller in running else running[:1]
+        first = this.dice % len(running)
+        count = 2 if this.trouble is Trouble.KILL_TWO else 1
+        return [running[(first + step) % len(running)] for step in range(count)]

@@ -1,0 +1,194 @@
+"""What operators do to a running cluster: restart it, lose a disk, and change it in every way
+while the controller dies in the middle.
+
+Each of the latter is tried once a day, and many times, at other moments, with `make soak`.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+import ottla
+from kafkawire.ids import TopicPartition
+from ottla.client.errors import OttlaError
+from tests.harness.cluster import ClusterProcesses
+from tests.harness.observer import Observer, State
+from tests.harness.proof import prove
+
+MAX_DELAY_S = 0.08
+"""Longer than any of the operations takes to be accepted, shorter than it takes to be done."""
+SOAK_SEEDS = range(1, 13)
+TRIES = 10
+
+Change = Callable[[ottla.Admin], Awaitable[None]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path) as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def observer(cluster: ClusterProcesses) -> AsyncIterator[Observer]:
+    async with Observer(cluster.connect) as watching:
+        yield watching
+
+
+async def test_producers_do_not_notice_a_rolling_restart(cluster: ClusterProcesses) -> None:
+    async def restart_all(cluster: ClusterProcesses, observer: Observer) -> None:
+        for number in cluster.numbers:
+            assert await asyncio.to_thread(cluster.stop, number) == 0
+            await asyncio.to_thread(cluster.start_brokers, number)
+            await observer.wait_until_whole(len(cluster.numbers))
+
+    outcome = await prove(cluster, restart_all)
+    outcome.require_proof()
+    assert outcome.failed == []
+
+
+async def test_a_wiped_disk_is_filled_again(cluster: ClusterProcesses) -> None:
+    async def lose_disk(cluster: ClusterProcesses, observer: Observer) -> None:
+        victim = await observer.wait_for_controller()
+        await asyncio.to_thread(cluster.kill, victim)
+        await observer.wait_for(observer.brokers, lambda found: victim not in found)
+        cluster.wipe(victim)
+        await asyncio.to_thread(cluster.start_brokers, victim)
+        await observer.wait_until_whole(len(cluster.numbers))
+
+    outcome = await prove(cluster, lose_disk)
+    outcome.require_proof()
+
+
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in SOAK_SEEDS)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_expansion_survives_the_controller(
+    cluster: ClusterProcesses, observer: Observer, seed: int
+) -> None:
+    await create(cluster, partitions=3)
+    await interrupted(cluster, observer, seed, lambda admin: admin.create_partitions({"t": 30}))
+    await repeat(cluster, lambda admin: admin.create_partitions({"t": 30}), "INVALID_PARTITIONS")
+    found = await observer.wait_for(
+        observer.partitions, lambda them: len(them) == 30 and all_whole(them)
+    )
+    assert set(found) == {TopicPartition("t", number) for number in range(30)}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_deletion_survives_the_controller(
+    cluster: ClusterProcesses, observer: Observer, seed: int
+) -> None:
+    await create(cluster, partitions=20)
+    await interrupted(cluster, observer, seed, lambda admin: admin.delete_topics(["t"]))
+    await repeat(cluster, lambda admin: admin.delete_topics(["t"]), "UNKNOWN_TOPIC_OR_PARTITION")
+    await observer.wait_for(observer.partitions, lambda them: them == {})
+    await observer.wait_for(directories_of(cluster, "t"), lambda found: found == [])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_reassignment_survives_the_controller(
+    cluster: ClusterProcesses, observer: Observer, seed: int
+) -> None:
+    newcomer = await asyncio.to_thread(cluster.add_broker)
+    await create(cluster, partitions=12)
+    moves = {TopicPartition("t", number): [newcomer, 1 + number % 3] for number in range(12)}
+    await interrupted(cluster, observer, seed, lambda admin: admin.alter_reassignments(moves))
+    await repeat(cluster, lambda admin: admin.alter_reassignments(moves))
+    wanted = {where: tuple(replicas) for where, replicas in moves.items()}
+    await observer.wait_for(
+        observer.partitions,
+        lambda them: (
+            {where: each.replicas for where, each in them.items()} == wanted and all_whole(them)
+        ),
+    )
+    await observer.wait_for(moving(cluster), lambda found: found == {})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_preferred_election_survives_the_controller(
+    cluster: ClusterProcesses, observer: Observer, seed: int
+) -> None:
+    await create(cluster, partitions=12)
+    # One broker leads nothing any more, once it was gone.
+    controller = await observer.wait_for_controller()
+    victim = next(number for number in cluster.running if number != controller)
+    await asyncio.to_thread(cluster.stop, victim)
+    await asyncio.to_thread(cluster.start_brokers, victim)
+    await observer.wait_until_whole(len(cluster.numbers))
+
+    async def elect(admin: ottla.Admin) -> None:
+        await admin.elect_leaders()
+
+    await interrupted(cluster, observer, seed, elect)
+    await observer.wait_until_whole(len(cluster.numbers))
+    await repeat(cluster, elect)
+    await observer.wait_for(
+        observer.partitions,
+        lambda them: all(each.leader == each.replicas[0] for each in them.values()),
+    )
+
+
+async def create(cluster: ClusterProcesses, partitions: int) -> None:
+    async with ottla.Admin(cluster.bootstrap) as admin:
+        await admin.create_topics([ottla.NewTopic("t", partitions, 3)])
+
+
+async def interrupted(
+    cluster: ClusterProcesses, observer: Observer, seed: int, change: Change
+) -> None:
+    """Ask for the change, kill the controller a moment later, and start it again."""
+    await observer.wait_until_whole(len(cluster.numbers))
+    victim = await observer.wait_for_controller()
+    async with ottla.Admin(cluster.bootstrap) as admin:
+        asking = asyncio.ensure_future(change(admin))
+        # The moment is the seed's choice.
+        await asyncio.sleep(random.Random(seed).uniform(0, MAX_DELAY_S))
+        await asyncio.to_thread(cluster.kill, victim)
+        await asyncio.gather(asking, return_exceptions=True)
+    assert await observer.wait_for_controller(other_than=victim) != victim
+    await asyncio.to_thread(cluster.start_brokers, victim)
+
+
+async def repeat(cluster: ClusterProcesses, change: Change, *good_errors: str) -> None:
+    """Ask again until it is accepted; `good_errors` say that it was done the first time."""
+    for attempt in range(TRIES):
+        async with ottla.Admin(cluster.bootstrap) as admin:
+            try:
+                return await change(admin)
+            except OttlaError as error:
+                if any(code in str(error) for code in good_errors):
+                    return None
+                if attempt == TRIES - 1:
+                    raise
+        await asyncio.sleep(0.2)
+    return None
+
+
+def all_whole(partitions: "dict[TopicPartition, State] | object") -> bool:
+    assert isinstance(partitions, dict)
+    return all(state.is_whole for state in partitions.values())
+
+
+def directories_of(cluster: ClusterProcesses, topic: str) -> Callable[[], Awaitable[list[str]]]:
+    async def look() -> list[str]:
+        return [
+            str(path)
+            for number in cluster.numbers
+            for path in cluster.log_directory(number).glob(f"{topic}-*")
+        ]
+
+    return look
+
+
+def moving(cluster: ClusterProcesses) -> Callable[[], Awaitable[object]]:
+    async def look() -> object:
+        async with ottla.Admin(cluster.bootstrap) as admin:
+            return await admin.list_reassignments()
+
+    return look

@@ -19,7 +19,7 @@ from ottla.cli.logs.offset_index_check import PER_BATCH
 from ottla.cli.logs.verify import PartitionResult, verify_directory
 from tests.conftest import StartBroker
 from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.coordination.test_kafka_brokers import KafkaBroker
+from tests.interop.kafka_broker import KafkaBroker
 from tests.interop.kafka_jars import kafka_jars
 
 BROKERS = (1, 2, 3)

@@ -4,8 +4,6 @@ Where the jars come from is said in `tests/interop/kafka_jars.py`.
 """
 
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +16,10 @@ from kazoo.exceptions import NoNodeError  # type: ignore[import-untyped]
 
 from tests.integration.coordination.process import (
     Coordinator,
-    ServerProcess,
     four_letter,
-    free_port,
     wait_until,
 )
-from tests.interop.kafka_jars import kafka_jars
+from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
 
 START_TIMEOUT_S = 120.0
 FAILOVER_TIMEOUT_S = 60.0
@@ -31,49 +27,6 @@ BROKERS = (1, 2, 3)
 PARTITIONS = 6
 RECORDS = 1000
 CHROOT = "/kafka"
-LOG4J = """
-log4j.rootLogger=INFO, A
-log4j.appender.A=org.apache.log4j.ConsoleAppender
-log4j.appender.A.layout=org.apache.log4j.PatternLayout
-log4j.appender.A.layout.ConversionPattern=%d %p %m (%c)%n
-"""
-
-
-class KafkaBroker(ServerProcess):
-    """One of Kafka's own."""
-
-    def __init__(
-        self, number: int, directory: Path, coordinator: str, jars: Path, more: str = ""
-    ) -> None:
-        """Start it; `more` are lines for its properties."""
-        super().__init__(free_port())
-        self.log = directory / f"broker-{number}.log"
-        properties = directory / f"broker-{number}.properties"
-        properties.write_text(
-            f"broker.id={number}\nlisteners=PLAINTEXT://127.0.0.1:{self.port}\n"
-            f"zookeeper.connect={coordinator}{CHROOT}\nzookeeper.session.timeout.ms=6000\n"
-            f"log.dirs={directory / f'logs-{number}'}\noffsets.topic.replication.factor=1\n{more}"
-        )
-        log4j = directory / "log4j.properties"
-        log4j.write_text(LOG4J)
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [
-                    "java",
-                    "-Xmx512m",
-                    "-cp",
-                    f"{jars}/*",
-                    f"-Dlog4j.configuration=file:{log4j}",
-                    "kafka.Kafka",
-                    str(properties),
-                ],
-                stdout=log,
-                stderr=log,
-                text=True,
-            )
-
-    def has_started(self) -> bool:
-        return "started (kafka.server.KafkaServer)" in self.log.read_text()
 
 
 @pytest.fixture
@@ -85,10 +38,9 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
 
 @pytest.fixture
 def brokers(tmp_path: Path, coordinator: Coordinator) -> Iterator[dict[int, KafkaBroker]]:
-    jars = kafka_jars()
-    if jars is None or shutil.which("java") is None:
-        pytest.skip("needs java, and Kafka's jars (OTTLA_KAFKA_JARS or mvn)")
-    started = {n: KafkaBroker(n, tmp_path, coordinator.address, jars) for n in BROKERS}
+    jars = kafka_jars_or_skip()
+    connect = f"{coordinator.address}{CHROOT}"
+    started = {n: KafkaBroker(n, tmp_path, connect, jars) for n in BROKERS}
     yield started
     for broker in started.values():
         broker.kill()

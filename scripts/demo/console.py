@@ -1,0 +1,67 @@
+"""What the demo shows: each step, each command, and what that writes. Edge: runs commands."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from scripts.demo.material import ROOT
+
+console = Console(highlight=False, markup=False, soft_wrap=True)
+
+
+class DemoError(Exception):
+    """A step did not do what it should; the message says which."""
+
+
+class Commands:
+    """Runs commands in the demo's directory, and shows them with what they write."""
+
+    def __init__(self, directory: Path, address: str) -> None:
+        self._directory = directory
+        self._at = ("--bootstrap", address)
+
+    def ask_broker(self, *arguments: str, output: Path | None = None) -> None:
+        """Run an `ottla` command that talks to the broker."""
+        self.ottla(*arguments, *self._at, output=output)
+
+    def ottla(self, *arguments: str, output: Path | None = None) -> None:
+        """Run an `ottla` command."""
+        self.run([sys.executable, "-m", "ottla.cli", *arguments], ["ottla", *arguments], output)
+
+    def run(self, command: Sequence[str], shown: Sequence[str], output: Path | None = None) -> None:
+        """Run any command; what it writes to standard output may go to a file instead.
+
+        Raises:
+            DemoError: it did not end with exit code 0.
+        """
+        target = f" > {output.name}" if output else ""
+        console.print(f"  $ {shlex.join(shown)}{target}", style="bold")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        ended = subprocess.run(
+            command, capture_output=True, check=False, cwd=self._directory, env=environment
+        )
+        if output is None:
+            _indent(ended.stdout)
+        else:
+            output.write_bytes(ended.stdout)
+        _indent(ended.stderr)
+        if ended.returncode != 0:
+            raise DemoError(f"`{shlex.join(shown)}` ended with exit code {ended.returncode}")
+
+
+def _indent(written: bytes) -> None:
+    for line in written.decode("utf-8", errors="replace").splitlines():
+        console.print(f"    {line}")
+
+
+def title(text: str) -> None:
+    console.print(f"\n{text}", style="bold cyan")
+
+
+def note(text: str, style: str = "") -> None:
+    console.print(f"  {text}", style=style)

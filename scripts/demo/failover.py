@@ -19,8 +19,8 @@ from scripts.demo.traffic import Traffic
 TOPIC: Final = "survivors"
 PARTITIONS: Final = 6
 BROKERS: Final = 3
-BEFORE_S: Final = 1.5
-AFTER_S: Final = 3.0
+BEFORE_S: Final = 1.0
+AFTER_S: Final = 2.0
 READ_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 60.0
 RETURN_TIMEOUT_S: Final = 30.0

@@ -11,6 +11,7 @@ from scripts.demo.material import write_material
 
 TOPIC: Final = "demo"
 CODEC: Final = "zstd"
+SEGMENT_SUFFIXES: Final = (".log", ".index", ".timeindex")
 
 
 def transfer_a_file(directory: Path, chosen: Path | None) -> None:
@@ -28,7 +29,11 @@ def transfer_a_file(directory: Path, chosen: Path | None) -> None:
     title("What is on the disk, now that the broker has stopped")
     if exit_code != 0:
         raise DemoError(f"the broker ended with exit code {exit_code}")
-    files = [path.relative_to(directory) for path in sorted(daemon.data.glob(f"{TOPIC}-0/0*"))]
+    files = [
+        path.relative_to(directory)
+        for path in sorted(daemon.data.glob(f"{TOPIC}-0/0*"))
+        if path.suffix in SEGMENT_SUFFIXES
+    ]
     commands.ottla("logs", "dump", "--deep", "--summary", *map(str, files))
     commands.ottla("logs", "verify", daemon.data.name)
 

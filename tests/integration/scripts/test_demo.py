@@ -28,6 +28,8 @@ def test_a_file_goes_through_a_broker_and_back(tmp_path: Path) -> None:
     assert "Everything that was sent came back, byte for byte." in ended.stdout
     assert "sent 5 records" in ended.stdout
     assert ", 0 inconsistencies" in ended.stdout
+    assert "every acknowledged record was read exactly once" in ended.stdout
+    assert "no acknowledged record was lost or read twice." in ended.stdout
 
 
 def test_a_file_that_is_not_there_ends_the_demo_with_a_word(tmp_path: Path) -> None:

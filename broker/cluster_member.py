@@ -32,6 +32,7 @@ from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.events import Reelect, UncleanElectionEnabled
 from controller.znodes.registration import Registration
+from coordination.errors import SessionExpiredError
 from kafkawire.errors import ApiError
 from kafkawire.ids import BrokerId, topic_id_to_text
 from storage.errors import StorageError
@@ -99,19 +100,27 @@ class ClusterMember:
         """
         registration = registration_of(self._config, self.identity.broker_id, endpoints)
         version = 5 if self._has_features else 4
-        try:
-            await self.session.run(check_endpoints(registration))
-        except ApiError as error:
-            raise StartupError(str(error)) from None
 
         def encode() -> bytes:
             return registration.encode(timestamp_ms=self._now_ms(), version=version)
 
         self.session.on_registered = on_registered
-        await self.session.register(self.identity.broker_id, encode)
+        while not await self._register_once(registration, encode):
+            await self.session.renew()
         self.controller.start()
         self.controller.on_failure(lambda error: on_failure(f"the controller failed: {error!r}"))
         self.session.keep_registered(self.identity.broker_id, encode, self, on_failure)
+
+    async def _register_once(self, registration: Registration, encode: Callable[[], bytes]) -> bool:
+        """Return False when the session ended before this was done."""
+        try:
+            await self.session.run(check_endpoints(registration))
+            await self.session.register(self.identity.broker_id, encode)
+        except ApiError as error:
+            raise StartupError(str(error)) from None
+        except SessionExpiredError:
+            return False
+        return True
 
     async def _stop_controller(self) -> None:
         try:

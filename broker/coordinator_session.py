@@ -125,6 +125,16 @@ class CoordinatorSession:
         except TimeoutError:
             raise StartupError(_taken(broker_id)) from None
 
+    async def renew(self) -> None:
+        """Begin another session in place of one that ended before this broker was registered.
+
+        Opening logs can take all of the machine for longer than a session lasts.
+        """
+        log.warning("session.expired", session_id=hex(self.client.session_id))
+        await self._begin_again()
+        for callback in self._watchers.values():
+            callback()
+
     def keep_registered(
         self,
         broker_id: BrokerId,

@@ -14,15 +14,19 @@ from typing import Final, Self
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.coordination.process import Coordinator, free_port
 
-SESSION_TIMEOUT_MS: Final = 1_000
+SESSION_TIMEOUT_MS: Final = 2_000
 READY_TIMEOUT_S: Final = 60.0
 
 BROKER_SETTINGS: Final = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "zookeeper.connection.timeout.ms": "30000",
     "default.replication.factor": "3",
     "auto.create.topics.enable": "false",
     # A follower that hangs leaves the in-sync set soon, else acks=all would wait for half a minute.
     "replica.lag.time.max.ms": "3000",
+    # Clients that are not told otherwise look for a coordinator of groups, and so create its topic.
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
     # Enough for a few attempts; a last broker that has nobody to hand over to must not wait long.
     "controlled.shutdown.retry.backoff.ms": "300",
 }

@@ -27,7 +27,7 @@ QUICK: Final = (
     Trouble.STOP_BROKER,
 )
 MIN_PAUSE_MS: Final = 100
-MAX_PAUSE_MS: Final = 2_500
+MAX_PAUSE_MS: Final = 3_000
 """Longer than a session: some of the paused are declared dead, some are not."""
 
 HEALED_PART: Final = 0.5

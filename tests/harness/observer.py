@@ -20,6 +20,8 @@ T = TypeVar("T")
 DEADLINE_S: Final = 30.0
 LOOK_INTERVAL_S: Final = 0.02
 REQUEST_TIMEOUT_S: Final = 2.0
+INTERNAL: Final = "__"
+"""How the names of topics begin that brokers keep for themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,12 @@ class Observer:
             return None
         return int(json.loads(data or b"{}")["brokerid"])
 
-    async def partitions(self) -> Mapping[TopicPartition, State]:
-        """Return all partitions that have a state, and their replicas."""
+    async def partitions(self, *, internal: bool = False) -> Mapping[TopicPartition, State]:
+        """Return all partitions, with those that brokers keep for themselves if wanted."""
         found: dict[TopicPartition, State] = {}
         for topic in await self.client.get_children("/brokers/topics"):
+            if topic.startswith(INTERNAL) and not internal:
+                continue
             data, _stat = await self.client.get_data(f"/brokers/topics/{topic}")
             for number, replicas in json.loads(data or b"{}")["partitions"].items():
                 where = TopicPartition(topic, int(number))
@@ -98,7 +102,9 @@ class Observer:
         await self.wait_for(self.brokers, lambda found: len(found) == broker_count, timeout_s)
         await self.wait_for_controller()
         await self.wait_for(
-            self.partitions, lambda found: all(each.is_whole for each in found.values()), timeout_s
+            lambda: self.partitions(internal=True),
+            lambda found: all(each.is_whole for each in found.values()),
+            timeout_s,
         )
 
     async def wait_for(

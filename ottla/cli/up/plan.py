@@ -13,6 +13,7 @@ LOG_FILE: Final = "log.jsonl"
 SESSION_FILE: Final = "coordinator-session"
 """What a broker writes of its session into its first log directory."""
 SESSION_TIMEOUT_MS: Final = 1_000
+CONNECTION_TIMEOUT_MS: Final = 30_000
 MOST_REPLICAS: Final = 3
 """Replicas of a partition, when the cluster has so many brokers."""
 
@@ -94,6 +95,8 @@ def _defaults(broker_count: int) -> dict[str, str]:
     replicas = min(MOST_REPLICAS, broker_count)
     return {
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        # All start at the same time.
+        "zookeeper.connection.timeout.ms": str(CONNECTION_TIMEOUT_MS),
         "default.replication.factor": str(replicas),
         "min.insync.replicas": "2" if replicas >= MOST_REPLICAS else "1",
         "offsets.topic.replication.factor": str(replicas),

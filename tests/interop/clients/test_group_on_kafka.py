@@ -3,7 +3,6 @@
 The tests are those of `tests/integration/client/test_group.py`; only the broker is another.
 """
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -13,14 +12,16 @@ from kazoo.client import KazooClient  # type: ignore[import-untyped]
 
 from tests.integration.client import test_group as ours
 from tests.integration.coordination.process import Coordinator, wait_until
-from tests.interop.coordination.test_kafka_brokers import CHROOT, START_TIMEOUT_S, KafkaBroker
-from tests.interop.kafka_jars import kafka_jars
+from tests.interop.kafka_broker import KafkaBroker, kafka_jars_or_skip
 
 DELETE_TIMEOUT_S = 30
-GROUPS_AT_ONCE = (
-    "group.initial.rebalance.delay.ms=0\ngroup.min.session.timeout.ms=100\n"
-    "offsets.topic.num.partitions=1\nauto.create.topics.enable=false\n"
-)
+START_TIMEOUT_S = 120.0
+GROUPS_AT_ONCE = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "1",
+    "auto.create.topics.enable": "false",
+}
 
 test_a_lone_member_reads = ours.test_a_lone_member_reads_everything_and_the_next_one_goes_on
 test_members_share = ours.test_members_share_and_hand_over_without_loss_or_repetition
@@ -48,9 +49,7 @@ class Kafka:
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """One broker of Kafka's, on our coordinator."""
-    jars = kafka_jars()
-    if jars is None or shutil.which("java") is None:
-        pytest.skip("needs java, and Kafka's jars (OTTLA_KAFKA_JARS or mvn)")
+    jars = kafka_jars_or_skip()
     directory = tmp_path_factory.mktemp("kafka")
     coordinator = Coordinator(directory / "coordinator")
     broker = KafkaBroker(1, directory, coordinator.address, jars, GROUPS_AT_ONCE)
@@ -77,8 +76,8 @@ def broker_process(kafka: Kafka) -> Iterator[Kafka]:
     wait_until(lambda: _is_deleted(admin), DELETE_TIMEOUT_S)
     admin.delete_topics(["t"])["t"].exception(DELETE_TIMEOUT_S)
     # Deleting goes on after the answer.
-    wait_until(lambda: kafka.nodes.exists(f"{CHROOT}/brokers/topics/t") is None)
-    wait_until(lambda: kafka.nodes.exists(f"{CHROOT}/admin/delete_topics/t") is None)
+    wait_until(lambda: kafka.nodes.exists("/brokers/topics/t") is None)
+    wait_until(lambda: kafka.nodes.exists("/admin/delete_topics/t") is None)
 
 
 def _is_deleted(admin: AdminClient) -> bool:

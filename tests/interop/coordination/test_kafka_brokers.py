@@ -27,6 +27,7 @@ BROKERS = (1, 2, 3)
 PARTITIONS = 6
 RECORDS = 1000
 CHROOT = "/kafka"
+CHROOT = "/kafka"
 
 
 @pytest.fixture

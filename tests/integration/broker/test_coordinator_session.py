@@ -1,0 +1,61 @@
+"""A broker's session with the coordinator, when that ends at a bad moment."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.coordinator_session import CoordinatorSession
+from controller.znodes import paths
+from coordination.errors import SessionExpiredError
+from coordination.messages import OpCode
+from kafkawire.ids import BrokerId
+from tests.integration.coordination.process import Coordinator, RawClient, kill_all
+
+TIMEOUT_MS = 8_000
+ID = BrokerId(1)
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
+    started = Coordinator(tmp_path / "coordinator")
+    yield started
+    kill_all([started])
+
+
+def end(session: CoordinatorSession, port: int) -> None:
+    """Let the session end behind its owner's back, who sees nothing of it before this returns."""
+    with RawClient(port) as other:
+        assert other.shake_hands(session.client.session_id, session.client.password)
+        other.ask(1, OpCode.CLOSE_SESSION)
+
+
+async def test_a_session_that_ends_before_the_registration_is_followed_by_another(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    session = CoordinatorSession(
+        coordinator.address,
+        tmp_path / "session",
+        timeout_ms=TIMEOUT_MS,
+        connect_timeout_ms=TIMEOUT_MS,
+    )
+    heard: list[str] = []
+    epochs: list[int] = []
+    await session.open()
+    session.watch(paths.BROKER_IDS, lambda: heard.append("look again"))
+    session.on_registered = epochs.append
+    first = session.client.session_id
+    end(session, coordinator.port)
+    with pytest.raises(SessionExpiredError):
+        await session.register(ID, lambda: b"{}")
+    assert (heard, epochs) == ([], [])
+
+    await session.renew()
+    assert session.client.session_id != first
+    assert heard == ["look again"]
+    await session.register(ID, lambda: b"{}")
+    assert epochs == [session.broker_epoch]
+    stat = await session.client.exists(paths.broker(ID))
+    assert stat is not None
+    assert (stat.czxid, stat.ephemeral_owner) == (epochs[0], session.client.session_id)
+    await session.close()

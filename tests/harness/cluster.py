@@ -120,12 +120,22 @@ class ClusterProcesses:
 
     def kill(self, number: int) -> None:
         """`kill -9`."""
-        self.brokers.pop(number).kill()
+        broker = self.brokers.pop(number)
+        broker.kill()
+        self._keep_log(number, broker)
         self.paused.discard(number)
 
     def stop(self, number: int) -> int:
         """Stop in order; return the exit code."""
-        return self.brokers.pop(number).stop()
+        broker = self.brokers.pop(number)
+        exit_code = broker.stop()
+        self._keep_log(number, broker)
+        return exit_code
+
+    def _keep_log(self, number: int, broker: BrokerProcess) -> None:
+        """Leave what the broker wrote beside its data, for whoever looks into a failure."""
+        with (self.directory / f"broker-{number}.jsonl").open("a") as file:
+            file.writelines(broker.output)
 
     def pause(self, number: int) -> None:
         """Let the process stand still; what is sent to it waits in the sockets."""

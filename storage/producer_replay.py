@@ -14,7 +14,7 @@ from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import Offset
 from kafkawire.records import BatchHeader, EndTransactionMarker, read_control_batch
 from storage import producer_snapshots
-from storage.batch_scan import walk_headers
+from storage.batch_scan import walk_produced
 from storage.errors import CorruptLogError
 from storage.producer_state import ProducerState
 from storage.segment import Segment
@@ -69,8 +69,7 @@ def _recall(state: ProducerState, segments: list[Segment], start: Offset) -> Non
         place = segment.find(start)
         end = segment.size_bytes if place is None else place.position
         first = segment.index.offsets.lookup_position(max(0, end - RECALL_BYTES))
-        headers = (header for _, header in walk_headers(segment.file, first.position, end))
-        state.recall(header for header in headers if header.producer_id >= 0)
+        state.recall(header for _, header in walk_produced(segment.file, first.position, end))
     except CorruptLogError as error:
         log.warning("producers.not_recalled", path=str(error.path), error=str(error))
     if not segment.is_active:
@@ -85,9 +84,8 @@ def _replay(state: ProducerState, segment: Segment, start: Offset) -> None:
         if place is None:
             return
         position = place.position
-    for at, header in walk_headers(segment.file, position, segment.size_bytes):
-        if header.producer_id >= 0:
-            state.replay(header, _marker(segment, at, header))
+    for at, header in walk_produced(segment.file, position, segment.size_bytes):
+        state.replay(header, _marker(segment, at, header))
 
 
 def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransactionMarker | None:

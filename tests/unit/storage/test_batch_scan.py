@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from kafkawire.ids import Offset
-from storage.batch_scan import find_batch, last_boundary, walk_headers
+from storage.batch_scan import find_batch, last_boundary, walk_headers, walk_produced
 from storage.config import LogConfig
 from storage.errors import CorruptLogError, OffsetOverflowError
 from storage.log_file import LogFile
 from storage.segment import Segment
 from tests.unit.storage.logs import NOW_MS, append, fill, offsets_in, open_log, read, replicated
+from tests.unit.storage.producers import produced
 
 Change = Callable[[bytearray, int], None]
 
@@ -79,6 +80,28 @@ def test_a_batch_that_ends_beyond_the_end_is_not_found(tmp_path: Path) -> None:
         list(walk_headers(file, 0, len(data)))
 
 
+@pytest.mark.parametrize("size_bytes", [100, 40_000, 70_000])
+def test_batches_of_producers_are_found_among_others(tmp_path: Path, size_bytes: int) -> None:
+    """Of every size: within one read, across reads, and larger than a read."""
+    batches = [replicated(0, value_bytes=size_bytes), produced(7, 0), produced(8, 0, 3)]
+    data = b"".join(batches * 50)
+    file = file_of(tmp_path, data)
+    expected = [each for each in walk_headers(file, 0, len(data)) if each[1].producer_id >= 0]
+    assert list(walk_produced(file, 0, len(data))) == expected
+    assert len(expected) == 100
+
+
+@pytest.mark.parametrize("change", [wrong_magic, short_length, negative_delta])
+def test_a_search_for_producers_stops_at_what_is_no_batch(tmp_path: Path, change: Change) -> None:
+    data = bytearray(produced(7, 0) * 5)
+    change(data, 4 * len(produced(7, 0)))
+    file = file_of(tmp_path, data)
+    found = walk_produced(file, 0, len(data))
+    assert [next(found)[1].producer_id for _ in range(4)] == [7] * 4
+    with pytest.raises(CorruptLogError):
+        next(found)
+
+
 @pytest.mark.parametrize("rest", [1, 11, 60])
 def test_half_a_header_is_damage(tmp_path: Path, rest: int) -> None:
     data = DATA + BATCHES[0][:rest]
@@ -86,6 +109,8 @@ def test_half_a_header_is_damage(tmp_path: Path, rest: int) -> None:
     with pytest.raises(CorruptLogError, match="no whole header"):
         find_batch(file, 0, len(data), 99)
     assert last_boundary(file, 0, len(data), len(data) + 100) == len(DATA)
+    with pytest.raises(CorruptLogError, match="no whole header"):
+        list(walk_produced(file, 0, len(data)))
 
 
 def test_a_boundary_is_found_across_reads(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ class ReplicaManager:
             on_change=self._changed,
             log_config_of=log_config_of,
             config=self.config,
+            loop=loop,
             now_ms=now_ms,
         )
         self.control_queue = AdminQueue(loop)

@@ -1,20 +1,20 @@
 """What controllers order: who leads, who follows, who goes (edge).
 
-Orders are obeyed one after the other, and each partition's change happens in one turn of the loop.
-Between partitions that must be made anew the loop is given back, since that is work for the disk.
+Orders are obeyed one after the other, and all changes of one order happen in one turn of the loop,
+when the logs that it needs are there (`replica_opening`).
 Invariants: an order of an older controller, for an earlier life of this broker, or of an older
 leadership changes nothing; a partition is copied from its leader or led, never both.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
-from broker.admin_queue import give_way
 from broker.config_keys.replication import ReplicationKeys
 from broker.control_fence import (
     UNKNOWN_BROKER_EPOCH,
@@ -35,14 +35,15 @@ from broker.leadership import Leadership, Limits, Recorded
 from broker.metadata_cache import MetadataCache
 from broker.replica import Replica
 from broker.replica_fetchers import ReplicaFetchers
+from broker.replica_opening import ReplicaOpening
 from broker.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from storage.config import LogConfig
 from storage.directory import Logs
-from storage.errors import InconsistentTopicIdError, StorageError
+from storage.errors import StorageError
 from storage.log import Log
 
 log = structlog.get_logger(__name__)
@@ -72,6 +73,7 @@ class ReplicaRoles:
         on_change: Callable[[TopicPartition], None],
         log_config_of: Callable[[str], LogConfig],
         config: ReplicationKeys,
+        loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
     ) -> None:
         self.fence = ControlFence(UNKNOWN_BROKER_EPOCH)
@@ -82,9 +84,11 @@ class ReplicaRoles:
         self._metadata = metadata
         self._fetchers = fetchers
         self._on_change = on_change
-        self._log_config_of = log_config_of
         self._config = config
         self._now_ms = now_ms
+        self._opening = ReplicaOpening(
+            table, logs, log_config_of=log_config_of, loop=loop, now_ms=now_ms
+        )
         self._listeners: list[LeadershipListener] = []
         # Whether the next LeaderAndIsr is the first since a registration, which names all.
         self._expects_all = False
@@ -110,11 +114,10 @@ class ReplicaRoles:
         if self._expects_all:
             self._expects_all = False
             self._set_strays_aside(orders.keys())
-        codes = {
-            partition: self._refuse(order) or await self._prepare(order)
-            for partition, order in orders.items()
-        }
-        accepted = [order for key, order in orders.items() if codes[key] is ErrorCode.NONE]
+        codes = {key: self._refuse(order) or ErrorCode.NONE for key, order in orders.items()}
+        wanted = [order for key, order in orders.items() if codes[key] is ErrorCode.NONE]
+        codes.update(await self._opening.open_all(wanted))
+        accepted = [order for order in wanted if codes[order.topic_partition] is ErrorCode.NONE]
         self._assume(accepted)
         return roles_answer(request, codes, version)
 
@@ -180,44 +183,6 @@ class ReplicaRoles:
         if order.leader == self._broker_id and self._broker_id not in order.isr:
             return ErrorCode.INVALID_REQUEST
         return None
-
-    async def _prepare(self, order: RoleOrder) -> ErrorCode:
-        """Have a replica for an order."""
-        partition = order.topic_partition
-        is_on_disk = self._logs.get(partition) is not None
-        try:
-            self._open(order)
-        except InconsistentTopicIdError as error:
-            log.error("log.not_opened", partition=str(partition), error=str(error))
-            return ErrorCode.INCONSISTENT_TOPIC_ID
-        except (StorageError, OSError) as error:
-            log.error("log.not_opened", partition=str(partition), error=str(error))
-            return as_api_error(error).code
-        if not is_on_disk:
-            await give_way()
-        return ErrorCode.NONE
-
-    def _open(self, order: RoleOrder) -> None:
-        partition, topic_id = order.topic_partition, order.topic_id
-        replica = self._table.by_key.get(partition)
-        known = self._logs.get(partition)
-        is_foreign = known is not None and known.topic_id not in (None, topic_id)
-        if replica is None and is_foreign and topic_id != ZERO_TOPIC_ID:
-            # Of a topic of the same name that was deleted while this broker was away.
-            self._logs.set_aside_as_stray(partition)
-        opened = self._logs.create(
-            partition,
-            self._log_config_of(partition.topic),
-            None if topic_id == ZERO_TOPIC_ID else topic_id,
-            now_ms=self._now_ms(),
-            is_new=order.is_new,
-        )
-        if replica is None:
-            replica = Replica(partition, topic_id, opened, self._logs.high_watermark(partition))
-            replica.update_config(self._log_config_of(partition.topic))
-            self._table.add(replica)
-        elif replica.topic_id == ZERO_TOPIC_ID:
-            replica.topic_id = topic_id
 
     def _assume(self, orders: Iterable[RoleOrder]) -> None:
         """Take over the roles, all in one turn; first nobody is copied any more."""

@@ -144,14 +144,39 @@ class Logs(LogTable):
             if topic_id is not None:
                 existing.assign_topic_id(topic_id)
             return existing
+        directory = self.reserve(partition, is_new=is_new)
+        try:
+            new = directory.create_log(partition, config, topic_id, now_ms)
+        except BaseException:
+            self.release(partition)
+            raise
+        self.adopt(new)
+        return new
+
+    def reserve(self, partition: TopicPartition, *, is_new: bool) -> LogDirectory:
+        """Return where the log of `partition` is to be made, by any thread.
+
+        Then either `adopt` or `release` must be called.
+
+        Raises:
+            LogDirOfflineError, LogDirFullError: see `create`.
+        """
+        assert partition not in self._home, "a log is made once"
         if not is_new and self.offline_paths:
             raise LogDirOfflineError(self.offline_paths[0], f"it may hold {partition}")
         self._check_any_online()
-        directory = self._choose_directory(partition)
-        new = directory.create_log(partition, config, topic_id, now_ms)
-        self._add(new, directory)
-        log.info("log.created", partition=str(partition), path=str(directory.path))
-        return new
+        directory = self._home[partition] = self._choose_directory(partition)
+        return directory
+
+    def adopt(self, new: Log) -> None:
+        """Serve a log that was made in the log dir that was reserved for it."""
+        partition = new.topic_partition
+        self._logs[partition] = new
+        log.info("log.created", partition=str(partition), path=str(self._home[partition].path))
+
+    def release(self, partition: TopicPartition) -> None:
+        """Note that a log was not made after all."""
+        self._home.pop(partition, None)
 
     def _choose_directory(self, partition: TopicPartition) -> LogDirectory:
         wanted = self._wanted_home.pop(partition, None)

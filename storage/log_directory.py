@@ -166,9 +166,10 @@ class LogDirectory:
         now_ms: int,
         state: DirectoryState = DirectoryState.LIVE,
     ) -> Log:
-        """Make an empty log; its directory and its topic id are durable when this returns.
+        """Make an empty log; any thread may call this.
 
-        The directory has the name of a live partition, or one that tells another `state`.
+        Its directory and its topic id are durable when this returns. The directory has the name of
+        a live partition, or one that tells another `state`.
 
         Raises:
             LogDirOfflineError, LogDirFullError: the disk failed, or is full.

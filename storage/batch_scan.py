@@ -151,10 +151,13 @@ def walk_produced(file: LogFile, position: int, end: int) -> Iterator[tuple[int,
     """
     unpack = _PRODUCER_FIELDS.unpack_from
     chunk, chunk_start = b"", position
+    length = 0
     while position < end:
         at = position - chunk_start
         if at + BATCH_HEADER_BYTES > len(chunk):
-            chunk, chunk_start, at = file.read(position, PRODUCER_SCAN_BYTES), position, 0
+            # Large batches are passed over, not read.
+            size = PRODUCER_SCAN_BYTES if length < SCAN_BYTES else SCAN_BYTES
+            chunk, chunk_start, at = file.read(position, size), position, 0
             if len(chunk) < BATCH_HEADER_BYTES:
                 raise CorruptLogError(file.path, position, f"no whole header before {end}")
         length, magic, producer_id = unpack(chunk, at)

@@ -226,7 +226,7 @@ class LocalLog:
         producer_snapshots.remove(self.directory, behind)
         kept = offsets[: len(offsets) - len(behind)]
         self._snapshot_offset = max(kept, default=Offset(0))
-        if len(self.producers):
+        if len(self.producers) and not self.producers.truncate(self.log_end_offset):
             producer_replay.rebuild(
                 self.producers, self.directory, self.segments, kept, self.log_end_offset
             )

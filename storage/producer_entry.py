@@ -71,6 +71,27 @@ class ProducerEntry:
         """The newest batch of the current epoch, if it wrote any."""
         return self.batches[-1] if self.batches else None
 
+    @property
+    def has_only_batches(self) -> bool:
+        """Whether all that is known comes from batches, and not from the end of a transaction."""
+        return (
+            bool(self.batches)
+            and not self.has_transaction
+            and self.coordinator_epoch == NO_COORDINATOR_EPOCH
+        )
+
+    def reaches(self, offset: Offset) -> bool:
+        """Whether a batch holds `offset` or a later one."""
+        return bool(self.batches) and self.batches[-1].last_offset >= offset
+
+    def truncate(self, end_offset: Offset) -> None:
+        """Forget batches that hold `end_offset` or a later one; some must be left."""
+        while self.batches[-1].last_offset >= end_offset:
+            del self.batches[-1]
+        last = self.batches[-1]
+        self.next_sequence = (last.last_sequence + 1) & MAX_SEQUENCE
+        self.last_timestamp_ms = last.timestamp_ms
+
     def find(self, base_sequence: int, last_sequence: int) -> WrittenBatch | None:
         """Return the batch that holds exactly these sequences, if it is known."""
         for batch in self.batches:

@@ -174,6 +174,21 @@ class ProducerState:
             del self._open[first_offset]
             self._ended[first_offset] = Offset(header.base_offset)
 
+    def truncate(self, end_offset: Offset) -> bool:
+        """Forget what lies at `end_offset` or behind it; False if that cannot be told from here.
+
+        Then nothing has changed, and the log must be read again: a producer has nothing left, so
+        that an older epoch may count, or there have been transactions.
+        """
+        touched = [entry for entry in self if entry.reaches(end_offset)]
+        if any(not entry.has_only_batches for entry in self) or any(
+            entry.batches[0].last_offset >= end_offset for entry in touched
+        ):
+            return False
+        for entry in touched:
+            entry.truncate(end_offset)
+        return True
+
     # Transactions
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:

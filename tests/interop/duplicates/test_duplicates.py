@@ -49,8 +49,9 @@ def start_behind(
 
 
 def run(
-    proxy: LossyProxy, start_broker: StartBroker, *, kills: int, records: int, losses: int
+    proxy: LossyProxy, start_broker: StartBroker, *, ends: int, records: int, losses: int
 ) -> None:
+    """Write while the broker ends so many times, by turns without warning and in order."""
     broker = start_behind(proxy, start_broker)
     with Wire(broker.port) as wire:
         assert wire.create_topic(TOPIC, partitions=PARTITIONS).error_code == ErrorCode.NONE
@@ -59,9 +60,12 @@ def run(
     for writer in writers:
         writer.start()
     try:
-        for _ in range(kills):
+        for number in range(ends):
             progress(writers, [proxy], records=records, losses=losses)
-            broker.kill()
+            if number % 2:
+                broker.stop()
+            else:
+                broker.kill()
             broker = start_behind(proxy, start_broker, broker)
         progress(writers, [proxy], records=records, losses=losses)
     finally:
@@ -69,16 +73,16 @@ def run(
             writer.stop()
     for writer in writers:
         writer.check()
-    assert proxy.lost_count >= losses * (kills + 1)
+    assert proxy.lost_count >= losses * (ends + 1)
     check_once(asyncio.run(read_values(address, TOPIC)), writers)
 
 
 def test_every_record_is_written_once(proxy: LossyProxy, start_broker: StartBroker) -> None:
-    run(proxy, start_broker, kills=1, records=200, losses=8)
+    run(proxy, start_broker, ends=1, records=200, losses=8)
 
 
 @pytest.mark.soak
 def test_every_record_is_written_once_for_long(
     proxy: LossyProxy, start_broker: StartBroker
 ) -> None:
-    run(proxy, start_broker, kills=40, records=1_000, losses=30)
+    run(proxy, start_broker, ends=40, records=1_000, losses=30)

@@ -53,6 +53,8 @@ class Known:
     epoch: int
     batches: list[Written] = field(default_factory=list)
     open_since: int | None = None
+    has_ended: bool = False
+    """Whether a transaction of it has."""
 
     def as_tuple(self) -> tuple[object, ...]:
         rows = [(each.last_sequence, each.base_offset, each.count - 1) for each in self.batches]
@@ -64,7 +66,7 @@ World = dict[int, Known]
 
 def replayed(world: World, batches: Iterable[Written]) -> World:
     result = {
-        producer_id: Known(known.epoch, list(known.batches), known.open_since)
+        producer_id: Known(known.epoch, list(known.batches), known.open_since, known.has_ended)
         for producer_id, known in world.items()
     }
     for batch in batches:
@@ -72,7 +74,7 @@ def replayed(world: World, batches: Iterable[Written]) -> World:
         if known.epoch != batch.epoch:
             known.epoch, known.batches = batch.epoch, []
         if batch.is_marker:
-            known.open_since = None
+            known.open_since, known.has_ended = None, True
             continue
         known.batches = [*known.batches, batch][-5:]
         if batch.is_transactional and known.open_since is None:
@@ -83,7 +85,7 @@ def replayed(world: World, batches: Iterable[Written]) -> World:
 def reduced(world: World) -> World:
     """What a snapshot keeps."""
     return {
-        producer_id: Known(known.epoch, known.batches[-1:], known.open_since)
+        producer_id: Known(known.epoch, known.batches[-1:], known.open_since, known.has_ended)
         for producer_id, known in world.items()
     }
 
@@ -105,6 +107,16 @@ def recalled(world: World, history: list[Written], start: int, end: int) -> Worl
             chain.append(each)
         if chain and chain[-1:] == known.batches:
             known.batches = chain[-5:]
+    return result
+
+
+def shortened(world: World, end: int) -> World | None:
+    """What is left below `end`; None if that asks for reading the log again."""
+    result = replayed(world, [])
+    for known in result.values():
+        known.batches = [each for each in known.batches if each.base_offset < end]
+        if not known.batches or known.open_since is not None or known.has_ended:
+            return None
     return result
 
 
@@ -255,13 +267,17 @@ class ProducersAgainstModel(RuleBasedStateMachine):
     @rule(back=st.integers(1, 15))
     def truncate(self, back: int) -> None:
         had_producers = len(self.log.producers) > 0
-        if self.log.truncate_to(Offset(max(0, self.log.log_end_offset - back))):
+        world = self.world()
+        first = self.log.segments[0].base_offset
+        target = max(0, self.log.log_end_offset - back)
+        if self.log.truncate_to(Offset(target)):
             end = self.log.log_end_offset
+            cut = shortened(world, end)
             self.history = [each for each in self.history if each.base_offset < end]
-            if had_producers:
+            if had_producers and (cut is None or target < first):
                 self.know_from(end)
             else:
-                self.base = (end, {})
+                self.base = (end, cut or {})
 
     @rule()
     def start_anew(self) -> None:

@@ -133,14 +133,20 @@ def test_after_a_truncation_what_is_gone_may_be_written(directory: Path) -> None
     assert write(log, produced(7, 20)).base_offset == 20
 
 
+def test_a_short_truncation_reads_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = written(directory)
+    monkeypatch.setattr(producer_replay, "rebuild", None)
+    log.truncate_to(Offset(27))
+    assert [repeat(log, sequence) for sequence in range(24, 27)] == [None, 25, 26]
+    assert write(log, produced(7, 27)).base_offset == 27
+
+
 def test_a_truncation_starts_from_a_snapshot_within_a_segment(directory: Path) -> None:
     written(directory).close()
     log = open_log(directory, CONFIG)
-    for number in range(30, 33):
+    for number in range(30, 35):
         write(log, produced(7, number))
     assert 30 not in [segment.base_offset for segment in log.segments]
-    log.truncate_to(Offset(32))
-    assert [repeat(log, sequence) for sequence in range(28, 32)] == [28, 29, 30, 31]
     log.truncate_to(Offset(30))
     assert [repeat(log, sequence) for sequence in range(24, 30)] == [None, None, 26, 27, 28, 29]
 

@@ -122,6 +122,36 @@ def test_producers_that_write_nothing_are_forgotten() -> None:
     assert state.find_duplicate(header_of(PRODUCER, 55)) is None
 
 
+def test_a_truncation_takes_the_newest_batches() -> None:
+    state = state_after((0, 0, 2), (0, 2, 2), (0, 4, 2))
+    other = header_of(8, 0)
+    state.on_append(other._replace(base_sequence=0), Offset(1), NOW_MS)
+    assert state.truncate(Offset(3))
+    entry = state.get(PRODUCER)
+    assert entry is not None
+    assert (entry.next_sequence, entry.last_timestamp_ms) == (2, NOW_MS + 2)
+    assert [batch.last_offset for batch in entry.batches] == [1]
+    assert state.find_duplicate(header_of(PRODUCER, 2, 2)) is None
+
+
+def test_a_truncation_that_leaves_a_producer_nothing_asks_for_the_log() -> None:
+    """An older epoch may count then, or nothing at all."""
+    state = state_after((0, 0, 2), (1, 0, 2))
+    assert not state.truncate(Offset(2))
+    entry = state.get(PRODUCER)
+    assert entry is not None
+    assert len(entry.batches) == 1, "nothing has changed"
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_truncation_after_transactions_asks_for_the_log(is_over: bool) -> None:
+    state = state_after((0, 0, 2), (0, 2, 2))
+    transactional(state, 8, 4)
+    if is_over:
+        end(state, 8, 5)
+    assert not state.truncate(Offset(3))
+
+
 def test_compaction_is_told_the_last_record_of_each() -> None:
     state = state_after((0, 0, 3), (0, 3, 2))
     control = read_header(marker(9, 5, epoch=4))

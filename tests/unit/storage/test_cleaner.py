@@ -1,14 +1,24 @@
 """What a cleaning leaves of a log, seen in its files."""
 
+import io
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafkawire.compression import Codec
+from kafkawire.ids import Offset
 from kafkawire.records import TimestampType, read_header
+from storage.compaction import worker
+from storage.compaction.cleaned_segment import remove_all_cleaned
+from storage.compaction.cleaner import Cleaner
+from storage.compaction.job import CleaningDone, CleaningFailed, GroupCleaned, read_report
 from storage.errors import CorruptLogError, StorageError
+from tests.unit.kafkawire.batches import with_section
 from tests.unit.storage.compacting import (
     COMPACTED,
+    SEED,
     append_at,
     append_batch,
     clean,
@@ -249,3 +259,165 @@ def test_what_is_left_is_a_batch_that_anybody_can_read(tmp_path: Path) -> None:
         log.log_start_offset, 10_000, end_offset=log.log_end_offset, min_one_batch=True
     )
     assert read_header(region.read()).record_count == 1
+
+
+def test_a_header_that_is_none_stops_the_cleaning(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"))
+    log.roll(NOW_MS)
+    job = job_of(log)
+    path = log.directory / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    half = len(data) // 2
+    path.write_bytes(data[:half] + bytes(half))
+    with pytest.raises(CorruptLogError, match="impossible batch header"):
+        run(job)
+    path.write_bytes(data[:-5])
+    with pytest.raises(CorruptLogError, match="cut short"):
+        run(job)
+
+
+def test_records_that_cannot_be_read_stop_the_cleaning(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    batch = keyed_batch([(b"a", b"1")])
+    damaged = with_section(batch, b"\xff" * 20, 1)
+    append_at(log, damaged, 0)
+    log.roll(NOW_MS)
+    put(log, (b"a", b"2"))
+    log.roll(NOW_MS)
+    # Met by the map, and by the copy.
+    for dirty_from in (0, 1):
+        job = replace(job_of(log), first_dirty_offset=dirty_from)
+        with pytest.raises(CorruptLogError, match="record"):
+            run(job)
+
+
+def test_a_damaged_transaction_index_stops_the_cleaning(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"))
+    log.roll(NOW_MS)
+    (log.directory / "00000000000000000000.txnindex").write_bytes(b"\1" * 34)
+    with pytest.raises(CorruptLogError, match="version"):
+        run(job_of(log))
+
+
+def test_a_missing_index_does_not_stop_the_cleaning(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll(NOW_MS)
+    job = job_of(log)
+    for suffix in ("index", "timeindex"):
+        (log.directory / f"00000000000000000000.{suffix}").unlink()
+    groups, _ = run(job)
+    assert groups == [GroupCleaned(replaced=(0,), size_bytes=groups[0].size_bytes)]
+
+
+def test_a_cleaning_waits_where_its_rate_is_limited(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    for number in range(50):
+        put(log, (b"%d" % number, b"v" * 100))
+    log.roll(NOW_MS)
+    job = replace(job_of(log), max_bytes_per_second=1_000.0, io_buffer_bytes=200)
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    def clock() -> float:
+        nonlocal now_s
+        now_s += 0.1
+        return now_s
+
+    cleaner = Cleaner(job, seed=SEED, clock=clock, sleep=sleep)
+    assert list(cleaner.clean())
+    stats = cleaner.stats
+    moved = stats.map_bytes_read + stats.bytes_read + stats.bytes_written
+    assert moved / 1_000 * 0.9 < now_s < moved / 1_000 * 1.5
+
+
+def test_a_worker_reports_what_it_did(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll(NOW_MS)
+    sink = io.StringIO()
+    worker.main(io.StringIO(job_of(log).to_line()), sink)
+    group, done = [read_report(line) for line in sink.getvalue().splitlines()]
+    assert isinstance(group, GroupCleaned)
+    assert isinstance(done, CleaningDone)
+    assert done.end_offset == 2
+
+
+@pytest.mark.parametrize("is_damage", [False, True])
+def test_a_worker_tells_damage_from_what_passes(tmp_path: Path, is_damage: bool) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll(NOW_MS)
+    line = job_of(log).to_line()
+    path = log.directory / "00000000000000000000.log"
+    if is_damage:
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    else:
+        # Retention took it.
+        path.unlink()
+    sink = io.StringIO()
+    worker.main(io.StringIO(line), sink)
+    (report,) = [read_report(each) for each in sink.getvalue().splitlines()]
+    assert isinstance(report, CleaningFailed)
+    assert report.is_damage is is_damage
+
+
+def test_a_worker_without_a_parent_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll(NOW_MS)
+    parents = iter([5, 5, 1])
+    monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))
+    with pytest.raises(worker.OrphanError):
+        worker.main(io.StringIO(job_of(log).to_line()), io.StringIO())
+    assert not list(log.directory.glob("*.cleaned"))
+
+
+def test_a_swap_of_files_that_are_not_what_was_written_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll(NOW_MS)
+    (group,), _ = run(job_of(log))
+    assert not log.begin_swap(group.replaced, group.size_bytes + 1)
+    assert not log.begin_swap((0, 1), group.size_bytes)
+    remove_all_cleaned(log.directory)
+    assert not log.begin_swap(group.replaced, group.size_bytes)
+    assert not log.finish_swap(NOW_MS)
+    assert [each.offset for each in records_of(log)] == [0, 1]
+
+
+def test_a_truncation_gives_up_a_swap_that_has_begun(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"))
+    put(log, (b"a", b"2"))
+    log.roll(NOW_MS)
+    (group,), _ = run(job_of(log))
+    assert log.begin_swap(group.replaced, group.size_bytes)
+    log.truncate_to(Offset(1))
+    assert not log.finish_swap(NOW_MS)
+    assert [each.offset for each in records_of(log)] == [0]
+    assert not list(log.directory.glob("*.swap"))
+
+
+def test_a_reader_in_the_middle_of_a_replaced_segment_finishes(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    for number in range(8):
+        put(log, (b"a", b"%d" % number))
+    log.roll(NOW_MS)
+    end = log.log_end_offset
+    region = log.read(Offset(0), 10_000, end_offset=end, min_one_batch=True)
+    before = region.read()
+    clean(log)
+    log.remove_deleted_files(NOW_MS)
+    log.remove_deleted_files(NOW_MS + COMPACTED.file_delete_delay_ms)
+    assert region.read() == before
+    after = log.read(Offset(0), 10_000, end_offset=end, min_one_batch=True).read()
+    assert read_header(after).base_offset == 7

@@ -21,6 +21,7 @@ class CleanerMetrics:
         self.max_compaction_delay_secs = 0
         self.round_count = 0
         self.failure_count = 0
+        self.dead_thread_count = 0
 
     def on_round(self, number: int, stats: CleanerStats) -> None:
         """Note what cleaner `number` did in its last round."""
@@ -38,6 +39,7 @@ class CleanerMetrics:
             "max_clean_time_secs": lambda: self._most(lambda stats: int(stats.seconds)),
             "cleaner_rounds": lambda: self.round_count,
             "cleaner_failures": lambda: self.failure_count,
+            "dead_cleaner_threads": lambda: self.dead_thread_count,
         }
 
     def _recopy_percent(self) -> int:

@@ -97,13 +97,21 @@ class LogCleaner:
         self._logs.cleaning = self._manager
         for number in range(self._config.log_cleaner_threads):
             name = f"kafka-log-cleaner-thread-{number}"
-            self._tasks.append(self._loop.create_task(self._run(number), name=name))
+            task = self._loop.create_task(self._run(number), name=name)
+            task.add_done_callback(self._on_ended)
+            self._tasks.append(task)
 
     async def stop(self) -> None:
         """Return when no cleaner runs any more; what they had begun is worth nothing."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _on_ended(self, task: asyncio.Task[None]) -> None:
+        """A cleaner never ends by itself: that is a bug, which must not pass unseen."""
+        if not task.cancelled():
+            self.metrics.dead_thread_count += 1
+            log.error("cleaner.died", task=task.get_name(), error=repr(task.exception()))
 
     async def _run(self, number: int) -> None:
         while True:
@@ -164,7 +172,7 @@ class LogCleaner:
         try:
             end = await self._follow(process, cleaning)
         except (StorageError, OSError, ValueError) as error:
-            end = CleaningFailed(error=str(error), is_damage=False)
+            end = CleaningFailed(error=str(error), is_damage=isinstance(error, CorruptLogError))
         finally:
             # Also when this task is cancelled: the next cleaning writes files of the same names.
             process.kill()

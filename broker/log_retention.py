@@ -39,8 +39,9 @@ async def delete_expired_logs(
     """
     deleted_count = 0
     for each in logs:
-        if each.config.is_compacted is of_compacted:
-            deleted_count += await _delete_expired(each, high_watermark_of, now_ms)
+        if each.config.is_compacted is not of_compacted:
+            continue
+        deleted_count += await _delete_expired(each, high_watermark_of, now_ms)
         # Else the files of every segment that was ever read would stay open.
         each.release_closed()
         await give_way()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -24,7 +25,7 @@ from broker.cleaner_process import COMMAND
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder, Codec, read_header
 from storage.compaction.cleanable import weigh
-from storage.compaction.job import CleaningDone, CleaningJob, read_report
+from storage.compaction.job import CleaningDone, CleaningJob, Report, read_report
 from storage.compaction.job_maker import CleanerSettings, cleaning_job, log_facts
 from storage.config import COMPACT, LogConfig
 from storage.log import Log
@@ -113,13 +114,27 @@ def clean(job: CleaningJob) -> Cleaned:
         assert process.stdout is not None
         process.stdin.write(job.to_line().encode())
         process.stdin.close()
-        reports = [read_report(line.decode()) for line in process.stdout]
+        reports: list[Report] = []
+        memory_mb = 0.0
+        for line in process.stdout:
+            memory_mb = max(memory_mb, _peak_memory_mb(process.pid))
+            reports.append(read_report(line.decode()))
         _, _, usage = os.wait4(process.pid, 0)
         process.returncode = 0
     done = reports[-1]
     assert isinstance(done, CleaningDone), done
     cpu_s = usage.ru_utime + usage.ru_stime
-    return Cleaned(done, time.perf_counter() - began_s, cpu_s, usage.ru_maxrss / 1000)
+    return Cleaned(done, time.perf_counter() - began_s, cpu_s, memory_mb)
+
+
+def _peak_memory_mb(pid: int) -> float:
+    """Not by the resource usage, which counts what the parent had at the fork."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 / 1e6 if found else 0.0
 
 
 def copy_plainly(directory: Path, target: Path) -> float:

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.config import BrokerConfig
 from broker.log_cleaner import LogCleaner, cleaner_settings
@@ -237,6 +239,35 @@ async def test_a_process_that_cannot_start_is_tried_again(rig: Rig) -> None:
     await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1)
     assert rig.cleaner.metrics.failure_count == 2
     assert rig.offsets() == [19]
+
+
+async def test_a_cleaner_that_dies_of_a_bug_is_counted(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+
+    async def start(_: CleaningJob) -> FakeProcess:
+        raise AssertionError("a bug")
+
+    rig.cleaner._start_process = start
+    with capture_logs() as logs:
+        await rig.run_until(lambda: rig.cleaner.metrics.dead_thread_count == 1)
+    assert [each["error"] for each in logs if each["event"] == "cleaner.died"] == [
+        "AssertionError('a bug')"
+    ]
+    # It has let go of the log.
+    assert rig.manager.candidate(next(iter(rig.logs)), NOW_MS) is not None
+
+
+async def test_a_log_whose_times_cannot_be_read_is_uncleanable(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    log = rig.logs.get(PARTITION)
+    assert log is not None
+    log.update_config(replace(COMPACTED, max_compaction_lag_ms=1))
+    first = log.segments[0]
+    path = log.directory / "00000000000000000000.log"
+    path.write_bytes(bytes(path.stat().st_size))
+    first._first_timestamp_ms = None
+    await rig.run_until(lambda: rig.manager.uncleanable == [PARTITION])
+    assert rig.processes == []
 
 
 def test_cleaners_share_what_they_are_given() -> None:

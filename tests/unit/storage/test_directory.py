@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage import load_progress
+from storage.checkpoint import read_offsets
 from storage.config import LogConfig
 from storage.directory import Logs
 from storage.errors import (
@@ -302,6 +303,46 @@ def test_a_crashed_log_is_recovered_and_then_flushed(one: Path) -> None:
     log = logs.get(ORDERS)
     assert log is not None
     assert offsets_in(read_all(log)) == list(range(50))
+    logs.close()
+
+
+def clean_up_to(logs: Logs, offset: int) -> None:
+    logs.note_cleaner_offset(ORDERS, Offset(offset))
+    logs.write_cleaner_offsets()
+
+
+def cleaner_offset_on_disk(path: Path) -> Offset | None:
+    return read_offsets(path / "cleaner-offset-checkpoint").get(ORDERS)
+
+
+def test_what_is_cut_counts_as_clean_no_more(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    local = logs.get(ORDERS)
+    assert local is not None
+    for _ in range(3):
+        fill(local, 4)
+        local.roll(NOW_MS)
+    fill(local, 4)
+    clean_up_to(logs, 12)
+    logs.truncate_to({ORDERS: Offset(14)})
+    assert cleaner_offset_on_disk(one) == 12
+    logs.truncate_to({ORDERS: Offset(6)})
+    assert cleaner_offset_on_disk(one) == logs.cleaner_offset(ORDERS) == 6
+    logs.truncate_fully_and_start_at(ORDERS, Offset(50))
+    assert cleaner_offset_on_disk(one) == 0
+    logs.delete(ORDERS)
+    assert cleaner_offset_on_disk(one) is None
+    logs.close()
+
+
+def test_how_far_a_log_is_clean_is_known_after_a_restart(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    clean_up_to(logs, 7)
+    logs.close()
+    logs = open_logs(one)
+    assert logs.cleaner_offset(ORDERS) == 7
     logs.close()
 
 

@@ -32,6 +32,7 @@ LOADS: Final = {
     "librdkafka": "benchmarks.loads.librdkafka_load",
     "idempotence": "benchmarks.loads.idempotence_load",
     "compaction": "benchmarks.loads.compaction_load",
+    "groups": "benchmarks.loads.group_load",
     "client": "benchmarks.client_throughput",
     "coordination": "benchmarks.coordination_load",
     "audit": "benchmarks.audit_load",

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Final
 
 from benchmarks.loads.pipeline import connect, exchange
-from benchmarks.loads.process import HOST, ServerProcess, free_port
+from benchmarks.loads.process import (
+    CONNECT_RETRY_S,
+    HOST,
+    START_TIMEOUT_S,
+    ServerProcess,
+    free_port,
+)
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.headers import decode_response_header, encode_request
@@ -59,8 +66,7 @@ def create_topic(port: int, name: str, partition_count: int) -> None:
     frame = encode_request(
         ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, CORRELATION_ID, CLIENT_ID, request
     )
-    with connect(HOST, port) as connection:
-        answer = exchange(connection, frame)
+    answer = _first_answer(port, frame)
     _, start = decode_response_header(
         ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, memoryview(answer)
     )
@@ -68,6 +74,19 @@ def create_topic(port: int, name: str, partition_count: int) -> None:
     code = ErrorCode(response.topics[0].error_code)
     if code is not ErrorCode.NONE:
         raise RuntimeError(f"the broker refused to create {name}: {code.name}")
+
+
+def _first_answer(port: int, frame: bytes) -> bytes:
+    """Return the answer to `frame`; a broker listens a moment before it serves clients."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            with connect(HOST, port) as connection:
+                return exchange(connection, frame)
+        except ConnectionError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(CONNECT_RETRY_S)
 
 
 def produce_frame(

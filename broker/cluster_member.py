@@ -160,6 +160,11 @@ class ClusterMember:
         )
 
     @property
+    def has_alter_partition(self) -> bool:
+        """Whether the controller changes in-sync sets; else leaders write the nodes."""
+        return self._has_features
+
+    @property
     def _has_features(self) -> bool:
         return self._config.inter_broker_version >= FIRST_PROTOCOL_WITH_FEATURES
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -58,6 +58,9 @@ from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
 from storage.directory import Logs
 from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.node_isr_recorder import NodeIsrRecorder
 
 DRAIN_TIMEOUT_S: Final = 10.0
 """How long clients may take to read their last responses when the broker stops."""
@@ -196,15 +199,10 @@ class Node:
         return logs
 
     def _make_replicas(self, logs: Logs) -> ReplicaManager:
-        member, broker_id = self._member, self._member.identity.broker_id
-        recorder = AlterPartitionRecorder(
-            broker_id,
-            controller_endpoint=member.controller_endpoint,
-            broker_epoch=lambda: member.session.broker_epoch,
-            make_peer=member.make_peer,
-        )
+        member = self._member
+        recorder = self._make_recorder()
         replicas = self._replicas = ReplicaManager(
-            broker_id=broker_id,
+            broker_id=member.identity.broker_id,
             logs=logs,
             metadata=self._metadata,
             purgatory=self._purgatory,
@@ -218,6 +216,26 @@ class Node:
         self._running.push_async_callback(recorder.close)
         self._running.push_async_callback(replicas.stop)
         return replicas
+
+    def _make_recorder(self) -> AlterPartitionRecorder | NodeIsrRecorder:
+        """Return what records in-sync sets: the controller, or the nodes before protocol 2.7."""
+        member = self._member
+        if not member.has_alter_partition:
+            from broker.node_isr_recorder import NodeIsrRecorder
+
+            return NodeIsrRecorder(
+                member.identity.broker_id, member.session, self._known_controller_epoch
+            )
+        return AlterPartitionRecorder(
+            member.identity.broker_id,
+            controller_endpoint=member.controller_endpoint,
+            broker_epoch=lambda: member.session.broker_epoch,
+            make_peer=member.make_peer,
+        )
+
+    def _known_controller_epoch(self) -> int:
+        assert self._replicas is not None, "made before anything is recorded"
+        return self._replicas.roles.fence.controller_epoch
 
     def _make_mover(self, logs: Logs, replicas: ReplicaManager) -> LogMover:
         threads = self._config.num_replica_alter_log_dirs_threads

@@ -12,6 +12,7 @@ from controller.znodes import paths
 from coordination.client import Client, SessionState, session_file
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import TopicPartition
 from kafkawire.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -439,6 +440,33 @@ def test_a_leader_that_dies_is_followed_and_comes_back(
                 assert wire.produce("t", batch(b"x")).error_code == ErrorCode.NONE
             cluster.start(stopped)
             cluster.until_in_sync("t", {1, 2, 3})
+
+
+def test_below_protocol_2_7_leaders_write_in_sync_sets_themselves(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    overrides = {"inter.broker.protocol.version": "2.6", "replica.lag.time.max.ms": "1000"}
+    with BrokerCluster(tmp_path, coordinator.address, overrides) as cluster:
+        cluster.start(*IDS)
+        cluster.create_topic("t", [[1, 2, 3]])
+        followers = [each for each in (2, 3) if each != cluster.controller(1)]
+        sleeper = cluster.brokers[followers[0]].process
+        sleeper.send_signal(signal.SIGSTOP)
+        try:
+            # The broker is not missed yet: its session lives longer than the leader's patience.
+            with cluster.wire(1) as wire:
+                assert wire.produce("t", batch(b"a")).error_code == ErrorCode.NONE
+        finally:
+            sleeper.send_signal(signal.SIGCONT)
+        # One write let it go, another took it back; no controller was asked.
+        wait_until(lambda: asyncio.run(state_version(coordinator)) >= 2)
+
+
+async def state_version(coordinator: Coordinator) -> int:
+    async with Client(coordinator.address, has_heartbeat_thread=False) as client:
+        _, stat = await client.get_data(paths.partition_state(TopicPartition("t", 0)))
+        assert await client.exists(paths.FEATURE) is None, "the protocol is older than features"
+        return stat.version
 
 
 def test_znodes_are_kafkas(cluster: BrokerCluster, shared_coordinator: Coordinator) -> None:

@@ -12,6 +12,8 @@ from controller.config_requests import (
     read_config,
     take_notices,
 )
+from controller.effects import Plan
+from controller.isr_requests import change_isr
 from controller.notices import tell_isr_changes, tell_log_dir_failure
 from controller.replica_assignment import ReplicaAssignment, Replicas
 from controller.topic_requests import (
@@ -26,10 +28,11 @@ from controller.znodes import paths
 from controller.znodes.cluster import decode_features, encode_cluster_id, encode_features
 from controller.znodes.config import CHANGE_EXPIRY_MS, decode_config, encode_config_change
 from controller.znodes.notification import decode_log_dir_event, decode_partitions
+from controller.znodes.partition_state import decode_partition_state
 from controller.znodes.registration import Endpoint, Registration
 from controller.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import BrokerId, TopicId, TopicPartition
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.simulation.cluster.driver import Driver, empty_cluster, put_topic
 
 B1, B2 = BrokerId(1), BrokerId(2)
@@ -247,6 +250,40 @@ def test_the_controller_is_told_of_failures_and_of_in_sync_sets() -> None:
     assert decode_log_dir_event(found[f"{paths.LOG_DIR_EVENTS}/{event}"].data) == 1
     partitions = decode_partitions(found[f"{paths.ISR_CHANGES}/{change}"].data)
     assert partitions == (TopicPartition("orders", 0),)
+
+
+def isr_change(version: int, *isr: BrokerId) -> Plan[int | None]:
+    return change_isr(
+        TopicPartition("orders", 0),
+        leader=B1,
+        leader_epoch=LeaderEpoch(2),
+        isr=isr,
+        version=version,
+        controller_epoch=1,
+    )
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_leader_writes_its_in_sync_set_once(repeats: bool) -> None:
+    driver = empty_cluster(1, 2, repeats=repeats)
+    path = paths.partition_state(TopicPartition("orders", 0))
+    driver.coordinator.put(path, b"anything")
+    assert driver.run(isr_change(0, B1, B2)) == 1
+    assert driver.run(isr_change(1, B1)) == 2
+    node = driver.coordinator.read(path)
+    assert node is not None
+    found = decode_partition_state(node.data, node.version)
+    assert (found.leader, found.leader_epoch, found.isr) == (B1, 2, (B1,))
+
+
+def test_an_in_sync_set_of_the_past_is_not_written() -> None:
+    driver = empty_cluster(1, 2)
+    assert driver.run(isr_change(0, B1)) is None
+    path = paths.partition_state(TopicPartition("orders", 0))
+    driver.coordinator.put(path, b"anything")
+    assert driver.run(isr_change(4, B1)) is None
+    driver.run(isr_change(0, B1, B2))
+    assert driver.run(isr_change(0, B1)) is None
 
 
 def test_a_cluster_has_an_id_or_not_yet() -> None:

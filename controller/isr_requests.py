@@ -1,0 +1,50 @@
+"""How a leader changes an in-sync set by itself, below an inter-broker protocol of 2.7 (decision).
+
+Source: kafka.utils.ReplicationUtils.updateLeaderAndIsr of Kafka 3.9.
+"""
+
+from controller.effects import Plan, SetData, read, write
+from controller.errors import MalformedZnodeError
+from controller.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
+from controller.replica_assignment import Replicas
+from controller.znodes import paths
+from controller.znodes.partition_state import decode_partition_state, encode_partition_state
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
+
+
+def change_isr(
+    partition: TopicPartition,
+    *,
+    leader: BrokerId,
+    leader_epoch: LeaderEpoch,
+    isr: Replicas,
+    version: int,
+    controller_epoch: int,
+) -> Plan[int | None]:
+    """Write an in-sync set over the node's `version`; return its new one, None if it was refused.
+
+    It was refused when the node has another version, unless it holds just this: then a first copy
+    of the write, whose answer was lost, has done it.
+    """
+    state = LeaderAndIsr(
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=isr,
+        recovery_state=LeaderRecoveryState.RECOVERED,
+        partition_epoch=version,
+        controller_epoch=controller_epoch,
+    )
+    path = paths.partition_state(partition)
+    data = encode_partition_state(state, controller_epoch)
+    [outcome] = yield from write([(SetData(path, data, version),)])
+    if outcome.refusal is None:
+        return outcome.versions[0]
+    [node] = yield from read((path,))
+    if node is None:
+        return None
+    try:
+        found = decode_partition_state(node.data, node.version)
+    except MalformedZnodeError:
+        return None
+    is_ours = (found.leader, found.leader_epoch, found.isr) == (leader, leader_epoch, isr)
+    return node.version if is_ours else None

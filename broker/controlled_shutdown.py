@@ -5,13 +5,14 @@ Source: kafka.server.KafkaServer.controlledShutdown of Kafka 3.9.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
 
 from broker.config import BrokerConfig
 from broker.controller_link import ControllerLink
+from broker.metadata_cache import ClusterImage
+from broker.metadata_watch import MetadataWatch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.controlled_shutdown import (
@@ -26,17 +27,28 @@ async def hand_over(
     broker_id: BrokerId,
     broker_epoch: Callable[[], int],
     controller: ControllerLink,
+    watch: MetadataWatch,
     config: BrokerConfig,
 ) -> bool:
-    """Return whether nothing is led here any more that another broker could lead."""
+    """Return whether nothing is led here any more that another broker could lead.
+
+    Unlike Kafka's, this broker does not wait for others when there are none.
+    """
+
+    def is_last(image: ClusterImage) -> bool:
+        return image.brokers.keys() <= {broker_id}
+
     attempts = config.controlled_shutdown_max_retries
     for left in reversed(range(attempts)):
+        if is_last(watch.image):
+            log.info("shutdown.alone")
+            return True
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch())
         if await _is_relieved(request, controller):
             log.info("shutdown.controlled", attempt=attempts - left)
             return True
         if left:
-            await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
+            await watch.wait_for(is_last, config.controlled_shutdown_retry_backoff_ms)
     log.warning("shutdown.not_controlled", attempts=attempts)
     return False
 

@@ -133,6 +133,7 @@ class Node:
                 self._member.identity.broker_id,
                 lambda: self._member.session.broker_epoch,
                 self._controller,
+                self._watch,
                 self._config,
             )
         self.metrics.state = BrokerState.SHUTTING_DOWN

@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
         """Write now what was sent, instead of at the end of this turn of the event loop."""
         parts, self._outgoing = self._outgoing, []
         if parts and self._transport is not None and self._lost_because is None:
-            self._transport.writelines(parts)
+            self._write_parts(self._transport, parts)
 
     def abort(self, because: OttlaError | None = None) -> None:
         """End the connection at once; every waiting request fails with `because`."""
@@ -271,6 +271,15 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self.flush)
         self._outgoing.extend(parts)
         return used_version, correlation_id
+
+    @staticmethod
+    def _write_parts(transport: asyncio.Transport, parts: list[Any]) -> None:
+        # asyncio's own writelines copies too, or (3.12 and 3.13.0) forgets to call pause_writing,
+        # and would take in without limit what the peer does not.
+        if type(transport).__module__.startswith("asyncio."):
+            transport.write(b"".join(parts))
+        else:
+            transport.writelines(parts)
 
     def _on_frame(self, frame: memoryview) -> None:
         if self._lost_because is not None:

@@ -32,6 +32,8 @@ class State:
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
+    controller_epoch: int
+    """Of the controller that wrote the state."""
 
     @property
     def is_whole(self) -> bool:
@@ -69,6 +71,11 @@ class Observer:
             return None
         return int(json.loads(data or b"{}")["brokerid"])
 
+    async def controller_epoch(self) -> int:
+        """Return how many controllers there have been."""
+        data, _stat = await self.client.get_data("/controller_epoch")
+        return int(data or b"0")
+
     async def partitions(self, *, internal: bool = False) -> Mapping[TopicPartition, State]:
         """Return all partitions, with those that brokers keep for themselves if wanted."""
         found: dict[TopicPartition, State] = {}
@@ -87,9 +94,15 @@ class Observer:
         try:
             data, _stat = await self.client.get_data(path)
         except NoNodeError:
-            return State(-1, -1, (), replicas)
+            return State(-1, -1, (), replicas, -1)
         fields = json.loads(data or b"{}")
-        return State(fields["leader"], fields["leader_epoch"], tuple(fields["isr"]), replicas)
+        return State(
+            fields["leader"],
+            fields["leader_epoch"],
+            tuple(fields["isr"]),
+            replicas,
+            fields["controller_epoch"],
+        )
 
     async def wait_for_controller(self, other_than: int | None = None) -> int:
         """Return the controller once there is one, and it is another than `other_than`."""

@@ -68,6 +68,36 @@ async def test_a_wiped_disk_is_filled_again(tmp_path: Path) -> None:
     outcome.require_proof()
 
 
+async def test_a_controller_that_was_paused_past_its_session_changes_nothing(
+    cluster: ClusterProcesses, observer: Observer
+) -> None:
+    await create(cluster, partitions=12)
+    await observer.wait_until_whole(len(cluster.numbers))
+    zombie = await observer.wait_for_controller()
+    epoch = await observer.controller_epoch()
+    async with ottla.Admin(cluster.bootstrap) as admin:
+        # It stands still with work at hand.
+        asking = asyncio.ensure_future(admin.create_partitions({"t": 60}))
+        await asyncio.sleep(0)
+        cluster.pause(zombie)
+        successor = await observer.wait_for_controller(other_than=zombie)
+        await observer.wait_for(
+            observer.partitions,
+            lambda them: all(each.leader not in (-1, zombie) for each in them.values()),
+        )
+        before = await observer.partitions()
+        cluster.resume(zombie)
+        await asyncio.gather(asking, return_exceptions=True)
+    await observer.wait_until_whole(len(cluster.numbers))
+    assert await observer.controller() == successor
+    assert await observer.controller_epoch() == epoch + 1
+    after = await observer.partitions()
+    changed = {where for where, state in after.items() if state != before.get(where)}
+    assert changed, "the zombie's replicas have rejoined, so something must have changed"
+    assert {after[where].controller_epoch for where in changed} == {epoch + 1}
+    assert all(after[where].leader == state.leader for where, state in before.items())
+
+
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in SOAK_SEEDS)]
 
 

@@ -138,9 +138,10 @@ class Leadership:
             self._advance(now_ms)
         return opened
 
-    def on_idle_fetch(self, follower: BrokerId, now_ms: int) -> bool:
+    def on_idle_fetch(self, follower: BrokerId, now_ms: int, broker_epoch: int) -> bool:
         """Note that `follower` asks again for what comes behind the log's end, where it was.
 
+        It may have been declared dead and registered anew meanwhile: `broker_epoch` tells.
         Returns whether a proposal was opened.
         """
         progress = self._followers.get(follower)
@@ -151,9 +152,10 @@ class Leadership:
                 follower,
                 progress.log_end_offset,
                 now_ms,
-                progress.broker_epoch,
+                broker_epoch,
                 progress.log_start_offset,
             )
+        progress.broker_epoch = broker_epoch
         progress.on_still_there(self.log_end_offset, now_ms)
         return False
 

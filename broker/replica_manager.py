@@ -336,7 +336,7 @@ class ReplicaManager:
         return replica.log.log_end_offset
 
     def on_follower_idle(
-        self, key: Key, follower: BrokerId, now_ms: int
+        self, key: Key, follower: BrokerId, now_ms: int, *, broker_epoch: int
     ) -> tuple[Offset, Offset] | None:
         """Note that a follower that lacked nothing still fetches.
 
@@ -346,7 +346,7 @@ class ReplicaManager:
         leadership = None if replica is None else replica.leadership
         if replica is None or leadership is None:
             return None
-        if leadership.on_idle_fetch(follower, now_ms):
+        if leadership.on_idle_fetch(follower, now_ms, broker_epoch):
             self._isr_changes.put(replica)
         return leadership.high_watermark, replica.log.log_start_offset
 

@@ -103,7 +103,10 @@ class FollowerFetchHandler:
         for key in session.partitions:
             if key in session.active:
                 continue
-            marks = self.replicas.on_follower_idle(key, session.follower.broker_id, now_ms)
+            follower = session.follower
+            marks = self.replicas.on_follower_idle(
+                key, follower.broker_id, now_ms, broker_epoch=follower.broker_epoch
+            )
             if marks != session.sent.get(key):
                 # The log may start elsewhere since old segments were deleted.
                 session.active[key] = None

@@ -169,7 +169,7 @@ def test_a_follower_that_lacks_nothing_stays_caught_up_without_being_read_for() 
     led = lead(1, 2, 3)
     for one in (B2, B3):
         led.on_fetch(one, Offset(10), 1, 10 + one)
-    assert not led.on_idle_fetch(B2, 5000)
+    assert not led.on_idle_fetch(B2, 5000, 12)
     led.on_append(Offset(11), 5001)
     assert led.on_tick(5002)
     assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B3}))
@@ -179,7 +179,7 @@ def test_one_that_lags_is_not_taken_to_be_there() -> None:
     led = lead(1, 2, 3)
     led.on_append(Offset(20), 1)
     led.on_fetch(B2, Offset(15), 2, 12)
-    assert not led.on_idle_fetch(B2, 5000)
+    assert not led.on_idle_fetch(B2, 5000, 12)
     assert led.on_tick(5000)
     assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B2, B3}))
 
@@ -188,16 +188,27 @@ def test_a_follower_that_waits_at_the_end_joins_when_it_may() -> None:
     alive = {B1: 11, B2: 12}
     led = lead(1, 2, live=alive)
     assert not led.on_fetch(B3, Offset(10), 1, 13)
-    assert not led.on_idle_fetch(B3, 2)
+    assert not led.on_idle_fetch(B3, 2, 13)
     alive[B3] = 13
-    assert led.on_idle_fetch(B3, 3)
+    assert led.on_idle_fetch(B3, 3, 13)
     assert led.state == PendingExpand(frozenset({B1, B2}), B3)
+
+
+def test_one_that_registered_anew_while_it_waited_joins_under_its_new_epoch() -> None:
+    alive = {B1: 11, B2: 12, B3: 33}
+    led = lead(1, 2, live=alive)
+    led.on_fetch(B2, Offset(10), 1, 12)
+    assert not led.on_fetch(B3, Offset(10), 1, 13)
+    assert not led.on_idle_fetch(B3, 2, 13)
+    assert led.on_idle_fetch(B3, 3, 33)
+    assert led.question is not None
+    assert led.question.isr == ((B1, 11), (B2, 12), (B3, 33))
 
 
 def test_nobody_else_is_a_follower() -> None:
     led = lead(1, 2)
-    assert not led.on_idle_fetch(B4, 1)
-    assert not led.on_idle_fetch(B3, 1), "it has never fetched"
+    assert not led.on_idle_fetch(B4, 1, 14)
+    assert not led.on_idle_fetch(B3, 1, 13), "it has never fetched"
     assert [led.is_follower(one) for one in (B1, B2, B3, B4)] == [False, True, True, False]
 
 

@@ -28,6 +28,12 @@ def is_remote(place: str) -> bool:
     return _REMOTE_MARK in place
 
 
+def is_file(place: str) -> bool:
+    """Whether `place` is a file, and no directory."""
+    store, path, _ = _resolve(place)
+    return bool(store.get_file_info([path])[0].type == fs.FileType.File)
+
+
 def list_directory(place: str) -> list[Entry]:
     """What is directly in the directory, by name.
 

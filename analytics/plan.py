@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from analytics.finding import Check
 from analytics.task import AuditTask, ReplicaFiles, Rules
@@ -50,8 +50,8 @@ def plan_tasks(
     audit: Audit,
     groups: Mapping[TopicPartition, Sequence[ReplicaFiles]],
     references: Mapping[TopicPartition, ReplicaFiles],
-    snapshots: Mapping[TopicPartition, dict[str, Any]],
     rules: Rules,
+    snapshot: str | None = None,
 ) -> list[AuditTask]:
     """One task per replica; one per partition where the replicas are compared with each other."""
     checks = tuple(str(check) for check in CHECKS[audit])
@@ -67,7 +67,7 @@ def plan_tasks(
                     rules=rules,
                     checks=checks,
                     reference=reference,
-                    snapshot=snapshots.get(partition),
+                    snapshot=snapshot,
                     size_bytes=size + (reference.size_bytes if reference else 0),
                 )
             )

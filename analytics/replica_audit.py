@@ -24,6 +24,7 @@ from analytics.finding_list import FindingList
 from analytics.index_files import IndexFiles
 from analytics.log_scan import LogScan, unreadable
 from analytics.reference import Reference
+from analytics.snapshot import earlier_bounds, read_snapshot
 from analytics.summary import summarize
 from analytics.task import MAX_OFFSET, AuditTask, ReplicaFiles
 from kafkawire.columns_scanner import KeyTable
@@ -93,10 +94,28 @@ class ReplicaAudit:
             checks.append(UniquenessCheck(self._table(), until, rules.finding_limit, report))
         if Check.PRESERVATION in self._checks and reference is not None:
             checks.append(reference.check(report))
+        if Check.PRESERVATION in self._checks and self._task.snapshot is not None:
+            checks += self._earlier(self._task.snapshot)
         if Check.COST in self._checks:
             hot, is_first = rules.hot_key_count, self._is_first
             checks.append(CostCount(self._table(), until, hot, with_whole=is_first))
         return checks
+
+    def _earlier(self, file: str) -> list[LogCheck]:
+        replica, rules = self._replica, self._rules
+        earlier = read_snapshot(file, replica.topic, replica.partition)
+        if earlier is None:
+            return []
+        table = self._table()
+        table.load(earlier.keys)
+        log_start = max(self._scan.first_offset, replica.log_start or 0)
+        bounds = earlier_bounds(earlier, log_start, rules)
+        report = self._findings.report
+        return [
+            PreservationCheck(
+                table, bounds, rules.finding_limit, report, lambda _: None, only_missing=True
+            )
+        ]
 
     def _other_checks(self, reference: Reference | None) -> list[LogCheck]:
         rules, report = self._rules, self._findings.report

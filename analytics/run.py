@@ -4,6 +4,7 @@ Partitions whose keys do not fit one table come back asking for shards and are r
 """
 
 import json
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,9 +13,11 @@ from typing import Any, Final
 
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
+from analytics.file_store import is_file
 from analytics.finding import Finding
 from analytics.plan import Audit, plan_tasks, split_task
 from analytics.shipping import ship_modules
+from analytics.snapshot import convert_ledger, is_ledger, take_snapshot
 from analytics.spark_audit import audit as audit_tasks
 from analytics.spark_audit import task_frame
 from analytics.spark_progress import shown_progress
@@ -59,10 +62,13 @@ def run_audit(request: Request) -> Result:
     if not groups and not found:
         names = ", ".join(request.directories)
         raise AuditError(f"no partition was found in {names}; name a broker's log directory")
-    references = _references(request.against, found)
+    against, snapshot = request.against, None
+    if against is not None and is_file(against):
+        against, snapshot = None, _snapshot(against, request.rules.key_limit)
+    references = _references(against, found)
     now_ms = request.rules.now_ms or int(time.time() * 1000)
     rules = replace(request.rules, now_ms=now_ms)
-    tasks = plan_tasks(request.audit, groups, references, {}, rules)
+    tasks = plan_tasks(request.audit, groups, references, rules, snapshot)
     session = start_session(request.master, request.settings)
     if not request.master.startswith("local["):
         ship_modules(session)
@@ -70,6 +76,19 @@ def run_audit(request: Request) -> Result:
     findings = [finding.to_row() for finding in found] + findings
     verdict = judge(str(request.audit), findings, summaries, time.monotonic() - started)
     return Result(verdict=verdict, findings=findings, summaries=summaries)
+
+
+def snapshot_logs(directories: Sequence[str], file: Path, key_limit: int) -> int:
+    """Write what the keys of the logs are now; return how many there are.
+
+    Raises:
+        AuditError: a log is damaged, or there is none.
+    """
+    found: list[Finding] = []
+    replicas = _replicas(directories, found)
+    if not replicas:
+        raise AuditError(f"no partition was found in {', '.join(directories)}")
+    return take_snapshot(replicas, file, key_limit)
 
 
 def _replicas(directories: Sequence[str], found: list[Finding]) -> list[ReplicaFiles]:
@@ -82,6 +101,15 @@ def _replicas(directories: Sequence[str], found: list[Finding]) -> list[ReplicaF
                 f"{directory} cannot be listed: {error.strerror or error}; name a log directory"
             ) from error
     return replicas
+
+
+def _snapshot(file: str, key_limit: int) -> str:
+    """The snapshot file to hold the logs against; a ledger becomes one first."""
+    if not is_ledger(file):
+        return file
+    target = Path(tempfile.mkdtemp(prefix="ottla-ledger-")) / "ledger.parquet"
+    convert_ledger(file, target, key_limit)
+    return str(target)
 
 
 def _references(against: str | None, found: list[Finding]) -> dict[TopicPartition, ReplicaFiles]:

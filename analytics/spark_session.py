@@ -30,7 +30,10 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
+# The tasks of an audit do their work in Python: the first compiler is enough and starts faster. A
+# shuffle of SQL takes three times as long with it (benchmarks/audit_load.py).
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_ALL_COMPILERS: Final = "-XX:+UseSerialGC"
 # An archive that does not fit any more is ignored; nobody needs to read about it.
 _QUIET: Final = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 _JAVA_TIMEOUT_S: Final = 30
@@ -58,8 +61,12 @@ def find_java() -> str:
     return java
 
 
-def start_session(master: str, settings: Mapping[str, str] | None = None) -> Any:
+def start_session(
+    master: str, settings: Mapping[str, str] | None = None, *, is_long: bool = False
+) -> Any:
     """A Spark session on `master`; an existing one of this process is used as it is.
+
+    `is_long` is for work that Spark itself does, such as SQL: it gets all of Java's compilers.
 
     Raises:
         AuditError: there is no pyspark or no Java, or Spark does not start.
@@ -74,7 +81,7 @@ def start_session(master: str, settings: Mapping[str, str] | None = None) -> Any
     is_local = master.startswith("local[") or master == "local"
     _set_environment(is_local)
     builder = SparkSession.builder.master(master).appName("ottla audit")
-    for key, value in {**_settings(java, is_local), **(settings or {})}.items():
+    for key, value in {**_settings(java, is_local, is_long), **(settings or {})}.items():
         builder = builder.config(key, value)
     with _captured_errors() as log:
         try:
@@ -85,12 +92,13 @@ def start_session(master: str, settings: Mapping[str, str] | None = None) -> Any
     return session
 
 
-def _settings(java: str, is_local: bool) -> dict[str, str]:
+def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
     CACHE.mkdir(parents=True, exist_ok=True)
     log4j = CACHE / "log4j2.properties"
     if not log4j.exists():
         log4j.write_text(LOG4J, encoding="utf-8")
-    options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {_QUIET} {_QUICK} {_archive(java)}"
+    compilers = _ALL_COMPILERS if is_long else _QUICK
+    options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {_QUIET} {compilers} {_archive(java)}"
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -45,33 +45,39 @@ def changed_keys(records: Any, reference: Any, cleaned_until: int) -> Any:
     """
     from pyspark.sql import functions as f
 
-    def last_of(log: Any, name: str) -> Any:
-        row = f.struct("offset", "fingerprint", "value_bytes").alias(name)
-        other = "expected" if name == "found" else "found"
-        empty = f.lit(None).cast("struct<offset:bigint,fingerprint:bigint,value_bytes:int>")
-        below = keyed(log).where(f.col("offset") < cleaned_until)
-        names = [*_KEYS, "expected", "found"]
-        return below.select(*_KEYS, row, empty.alias(other)).select(*names)
+    # Plain numbers, not structs: only those may change in place, without which Spark sorts.
+    nothing = f.lit(None).cast("bigint")
+    fingerprint = f.expr("if(value_bytes < 0, null, fingerprint)")
 
-    both = last_of(reference, "expected").unionAll(last_of(records, "found"))
-    grouped = both.groupBy(*_KEYS).agg(
-        f.max_by("expected", f.col("expected.offset")).alias("expected"),
-        f.max_by("found", f.col("found.offset")).alias("found"),
+    def below(log: Any, *columns: Any) -> Any:
+        names = ("expected_offset", "expected_print", "found_offset", "found_print")
+        named = [column.alias(name) for column, name in zip(columns, names, strict=True)]
+        return keyed(log).where(f.col("offset") < cleaned_until).select(*_KEYS, *named)
+
+    expected = below(reference, f.col("offset"), fingerprint, nothing, nothing)
+    found = below(records, nothing, nothing, f.col("offset"), fingerprint)
+    last = (
+        expected.unionAll(found)
+        .groupBy(*_KEYS)
+        .agg(
+            f.max_by("expected_print", "expected_offset").alias("expected_print"),
+            f.max("expected_offset").alias("expected_offset"),
+            f.max_by("found_print", "found_offset").alias("found_print"),
+            f.max("found_offset").alias("found_offset"),
+        )
     )
     what = (
-        f.when(f.col("expected").isNull(), "unknown_record")
-        .when(f.col("found").isNull() & (f.col("expected.value_bytes") < 0), "missing_tombstone")
-        .when(f.col("found").isNull(), "lost_key")
-        .when(f.col("found.offset") < f.col("expected.offset"), "stale_value")
-        .when(f.col("found.offset") > f.col("expected.offset"), "moved_record")
+        f.when(f.col("expected_offset").isNull(), "unknown_record")
         .when(
-            (f.col("found.value_bytes") < 0) & (f.col("expected.value_bytes") < 0),
-            f.lit(None).cast("string"),
+            f.col("found_offset").isNull() & f.col("expected_print").isNull(), "missing_tombstone"
         )
-        .when(f.col("found.fingerprint") != f.col("expected.fingerprint"), "changed_value")
+        .when(f.col("found_offset").isNull(), "lost_key")
+        .when(f.col("found_offset") < f.col("expected_offset"), "stale_value")
+        .when(f.col("found_offset") > f.col("expected_offset"), "moved_record")
+        .when(~f.col("found_print").eqNullSafe(f.col("expected_print")), "changed_value")
     )
-    place = f.coalesce(f.col("found.offset"), f.col("expected.offset")).alias("offset")
-    return grouped.select("topic", "partition", place, what.alias("what")).where("what is not null")
+    place = f.coalesce("found_offset", "expected_offset").alias("offset")
+    return last.select("topic", "partition", place, what.alias("what")).where("what is not null")
 
 
 def colliding_keys(keys: Any, prefix_bytes: int = 16) -> Any:

@@ -80,7 +80,8 @@ class AuditTask:
     rules: Rules
     checks: tuple[str, ...]
     reference: ReplicaFiles | None = None
-    snapshot: dict[str, Any] | None = None
+    snapshot: str | None = None
+    """A file with the keys that the log once had (`analytics.snapshot`)."""
     shard: int = 0
     shard_count: int = 1
     size_bytes: int = field(default=0)

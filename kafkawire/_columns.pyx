@@ -32,7 +32,7 @@ from kafkawire.columns_loops import Column, SectionSurvey, Spans
 from kafkawire.errors import CorruptBatchError
 from kafkawire.key_table_loops import KeyLimitError
 
-COLUMNS_VERSION = 1
+COLUMNS_VERSION = 2
 
 
 cdef enum:
@@ -647,12 +647,13 @@ cdef class KeyTable:
             slot = self._find(hashed.high, hashed.low)
             last = <int64_t>slot.offset if slot.count else -1
             kind = 0
-            if hashed.offset >= end_offset:
-                slot.is_seen = slot.count != 0
-            elif slot.count == 0:
-                kind = UNKNOWN_KEY
+            if slot.count == 0:
+                kind = UNKNOWN_KEY if hashed.offset < end_offset else 0
             elif last < hashed.offset:
-                kind = NEWER
+                if hashed.offset >= end_offset:
+                    slot.is_seen = 1
+                else:
+                    kind = NEWER
             elif last > hashed.offset:
                 kind = OLDER if last < cleaned_until else 0
             else:

@@ -16,7 +16,7 @@ from kafkawire.key_hash import hash_key
 from kafkawire.records_loops import MIN_RECORD_BYTES, BytesLike
 
 # Raised with every change of this interface, so that a stale compiled twin is not used.
-COLUMNS_VERSION: Final = 1
+COLUMNS_VERSION: Final = 2
 
 _NO_TIMESTAMP: Final = -1
 

@@ -121,8 +121,8 @@ class KeyTable:
     ) -> list[tuple[int, int, int]]:
         """Hold the records from `start_offset` on against the table, and mark the keys it knows.
 
-        A key is marked by its last record, or by any from `end_offset` on, where the table's log
-        ends. A record before its key's last is a mismatch only when that last one is below
+        A key is marked by its last record, or by a newer one from `end_offset` on, where the
+        table's log ends. A record before its key's last is a mismatch only when that one is below
         `cleaned_until`: elsewhere compaction has not chosen yet.
 
         Returns up to `limit` tuples (a `Mismatch`, the offset, the table's offset of the key).
@@ -138,13 +138,13 @@ class KeyTable:
                 continue
             slot = self._slots.get(place)
             kind = 0
-            if offset >= end_offset:
-                if slot is not None:
-                    slot.is_seen = True
-            elif slot is None:
-                kind = Mismatch.UNKNOWN_KEY
+            if slot is None:
+                kind = Mismatch.UNKNOWN_KEY if offset < end_offset else 0
             elif slot.offset < offset:
-                kind = Mismatch.NEWER
+                if offset >= end_offset:
+                    slot.is_seen = True
+                else:
+                    kind = Mismatch.NEWER
             elif slot.offset > offset:
                 kind = Mismatch.OLDER if slot.offset < cleaned_until else 0
             else:

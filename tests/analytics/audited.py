@@ -15,7 +15,11 @@ RULES = Rules(now_ms=NOW_MS)
 
 
 def findings_of(
-    audit: str, *roots: Path, against: Path | None = None, rules: Rules = RULES
+    audit: str,
+    *roots: Path,
+    against: Path | None = None,
+    rules: Rules = RULES,
+    snapshot: str | None = None,
 ) -> list[Finding]:
     """All findings, notes included."""
     found: list[Finding] = []
@@ -25,8 +29,8 @@ def findings_of(
         Audit(audit),
         group_by_partition(replicas),
         {partition: each[0] for partition, each in group_by_partition(references).items()},
-        {},
         rules,
+        snapshot,
     )
     for task in tasks:
         for findings, _ in audit_partition(task):
@@ -37,5 +41,5 @@ def findings_of(
 def summaries_of(audit: str, *roots: Path, rules: Rules = RULES) -> list[dict[str, Any]]:
     """The figures that each replica's audit gives."""
     replicas = [each for root in roots for each in find_replicas(str(root), lambda _: None)]
-    tasks = plan_tasks(Audit(audit), group_by_partition(replicas), {}, {}, rules)
+    tasks = plan_tasks(Audit(audit), group_by_partition(replicas), {}, rules)
     return [summary for task in tasks for _, summary in audit_partition(task)]

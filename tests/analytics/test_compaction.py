@@ -69,7 +69,7 @@ def test_shards_find_the_same_as_one_table(tmp_path: Path) -> None:
     here = TopicPartition("orders", 0)
     replicas = find_replicas(str(tmp_path / "clean"), lambda _: None)
     reference = find_replicas(str(tmp_path / "raw"), lambda _: None)[0]
-    [task] = plan_tasks(Audit.COMPACTION, {here: replicas}, {here: reference}, {}, RULES)
+    [task] = plan_tasks(Audit.COMPACTION, {here: replicas}, {here: reference}, RULES)
     shards = [shard for half in split_task(task) for shard in split_task(half)]
     assert len({(shard.shard, shard.shard_count) for shard in shards}) == 4
     found = [

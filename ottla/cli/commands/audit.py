@@ -10,6 +10,7 @@ from ottla.cli.options import Json
 from ottla.cli.terminal import print_json, print_line
 
 MIN_SHOWN = 20
+SNAPSHOT = "snapshot"
 
 
 @guarded
@@ -18,7 +19,7 @@ def audit(
         str,
         typer.Argument(
             metavar="NAME",
-            help="What to audit: integrity, compaction, replicas, retention or cost.",
+            help="integrity, compaction, replicas, retention, cost; or snapshot, to --out FILE.",
         ),
     ],
     directories: Annotated[
@@ -35,8 +36,9 @@ def audit(
         str | None,
         typer.Option(
             "--against",
-            metavar="DIR",
-            help="What compaction is held against: the log directory of an uncompacted replica.",
+            metavar="DIR|FILE",
+            help="What compaction is held against: the log directory of an uncompacted replica, "
+            "a snapshot, or a producer's ledger (.jsonl).",
         ),
     ] = None,
     out: Annotated[
@@ -72,10 +74,19 @@ def audit(
     from analytics.errors import AuditError
     from analytics.plan import Audit
     from analytics.rule_texts import parse_rules
-    from analytics.run import Request, run_audit, write_result
+    from analytics.run import Request, run_audit, snapshot_logs, write_result
 
+    if name == SNAPSHOT:
+        if out is None:
+            usage_error("a snapshot needs --out FILE")
+        try:
+            count = snapshot_logs(directories, out, parse_rules(rule or []).key_limit)
+        except (AuditError, ValueError) as error:
+            raise CommandError(str(error)) from error
+        print_line(f"snapshot: {count} keys in {out}")
+        return
     if name not in set(Audit):
-        usage_error(f"{name!r} is no audit; there are {', '.join(Audit)}")
+        usage_error(f"{name!r} is no audit; there are {', '.join(Audit)}, {SNAPSHOT}")
     try:
         rules = parse_rules(rule or [], is_strict=strict)
     except ValueError as error:

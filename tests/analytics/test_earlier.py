@@ -1,0 +1,118 @@
+"""A log held against what it once was, or against what a producer wrote down."""
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analytics.errors import AuditError
+from analytics.finding import Severity
+from analytics.run import snapshot_logs
+from analytics.snapshot import convert_ledger, read_snapshot
+from analytics.task import DAY_MS, Rules
+from tests.analytics.audited import NOW_MS, RULES, findings_of
+from tests.analytics.compaction_violations import COMPACTION
+from tests.analytics.log_model import Log, compact, make_log
+from tests.analytics.planter import Segment
+
+HORIZON_MS = NOW_MS + RULES.delete_retention_ms
+LIMIT = 10_000
+
+
+def log_of(at: Path, log: Log) -> Path:
+    log.write(at)
+    return at
+
+
+def rules_at(snapshot: Path, later_ms: int = 0) -> Rules:
+    """The rules at the time of the snapshot, or later."""
+    taken = read_snapshot(str(snapshot), "orders", 0)
+    assert taken is not None
+    return replace(RULES, now_ms=taken.taken_ms + later_ms, delete_retention_ms=DAY_MS)
+
+
+def test_a_log_passes_against_its_own_snapshot_and_after_compaction(tmp_path: Path) -> None:
+    raw = make_log()
+    file = tmp_path / "keys.parquet"
+    assert snapshot_logs([str(log_of(tmp_path / "raw", raw))], file, LIMIT) == 40
+    rules = rules_at(file)
+    log_of(tmp_path / "clean", compact(raw, horizon_ms=HORIZON_MS))
+    for name in ("raw", "clean"):
+        found = findings_of("compaction", tmp_path / name, rules=rules, snapshot=str(file))
+        assert [each for each in found if each.check == "S9"] == []
+
+
+def test_a_key_that_is_gone_since_is_named(tmp_path: Path) -> None:
+    raw = make_log(400, 400)
+    file = tmp_path / "keys.parquet"
+    snapshot_logs([str(log_of(tmp_path / "raw", raw))], file, LIMIT)
+    log, _ = COMPACTION["a lost key"](raw, compact(raw, horizon_ms=HORIZON_MS))
+    log_of(tmp_path / "clean", log)
+    here = {record.offset for batch in log.batches for record in batch.records}
+    [lost] = set(range(400)) - here
+    for later_ms, severity in ((1000, Severity.ERROR), (2 * DAY_MS, Severity.WARNING)):
+        rules = rules_at(file, later_ms)
+        found = findings_of("compaction", tmp_path / "clean", rules=rules, snapshot=str(file))
+        keys = [each for each in found if each.what == "lost_key"]
+        assert [(each.offset, each.severity) for each in keys] == [(lost, severity)]
+
+
+def test_newer_records_excuse_older_ones(tmp_path: Path) -> None:
+    log = make_log(400, 20)
+    early = replace(log, segments=log.segments[:2])
+    file = tmp_path / "keys.parquet"
+    snapshot_logs([str(log_of(tmp_path / "early", early))], file, LIMIT)
+    log_of(tmp_path / "late", compact(log, horizon_ms=HORIZON_MS))
+    rules = rules_at(file)
+    found = findings_of("compaction", tmp_path / "late", rules=rules, snapshot=str(file))
+    assert [each for each in found if each.check == "S9"] == []
+
+
+def test_a_damaged_log_gives_no_snapshot(tmp_path: Path) -> None:
+    log_of(tmp_path, make_log())
+    Segment(tmp_path / "orders-0" / "00000000000000000100.log").flip(3, 90)
+    with pytest.raises(AuditError, match="no snapshot of a damaged log"):
+        snapshot_logs([str(tmp_path)], tmp_path / "keys.parquet", LIMIT)
+
+
+def line(offset: int, key: bytes, value: bytes | None) -> str:
+    row = {"topic": "orders", "partition": 0, "offset": offset, "timestamp_ms": NOW_MS}
+    row["key"] = base64.b64encode(key).decode()
+    row["value"] = None if value is None else base64.b64encode(value).decode()
+    return json.dumps(row)
+
+
+def test_a_ledger_names_what_was_acknowledged_and_is_not_there(tmp_path: Path) -> None:
+    log = log_of(tmp_path / "log", make_log(400, 400))
+    records = [record for batch in make_log(400, 400).batches for record in batch.records]
+    sound = [line(each.offset, each.key or b"", each.value) for each in records[10:30]]
+    wrong = [line(35, records[35].key or b"", b"what the producer sent"), line(900, b"x", b"y")]
+    for name, lines, expected in (
+        ("sound", sound, set()),
+        ("wrong", [*sound, *wrong], {("changed_value", 35), ("lost_key", 900)}),
+    ):
+        ledger, file = tmp_path / f"{name}.jsonl", tmp_path / f"{name}.parquet"
+        ledger.write_text("\n".join(lines) + "\n")
+        convert_ledger(str(ledger), file, LIMIT)
+        found = findings_of("compaction", log, snapshot=str(file))
+        assert {(each.what, each.offset) for each in found} == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["no json", '{"topic": "orders"}', line(1, b"k", b"v")[:-3] + '!"}']
+)
+def test_a_line_that_is_no_ledgers_is_named(tmp_path: Path, text: str) -> None:
+    ledger = tmp_path / "acks.jsonl"
+    ledger.write_text(line(0, b"k", b"v") + "\n" + text + "\n")
+    with pytest.raises(AuditError, match="line 2"):
+        convert_ledger(str(ledger), tmp_path / "x.parquet", LIMIT)
+
+
+def test_a_file_that_is_no_snapshot_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("no parquet")
+    with pytest.raises(AuditError, match="no snapshot"):
+        read_snapshot(str(tmp_path / "x"), "orders", 0)
+    with pytest.raises(AuditError, match="No such file"):
+        convert_ledger(str(tmp_path / "none.jsonl"), tmp_path / "y", LIMIT)

@@ -64,7 +64,8 @@ def run_audit(request: Request) -> Result:
         raise AuditError(f"no partition was found in {names}; name a broker's log directory")
     against, snapshot = request.against, None
     if against is not None and is_file(against):
-        against, snapshot = None, _snapshot(against, request.rules.key_limit)
+        snapshot = _snapshot(against, request.rules.key_limit)
+        against = None
     references = _references(against, found)
     now_ms = request.rules.now_ms or int(time.time() * 1000)
     rules = replace(request.rules, now_ms=now_ms)

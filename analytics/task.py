@@ -64,7 +64,7 @@ class Rules:
     """The interval of Kafka's retention task."""
     transaction_timeout_ms: int = 15 * 60 * 1000
     is_strict: bool = False
-    """Whether the shapes that only Kafka up to 3.9.0 writes are findings."""
+    """Whether the shapes that only Kafka up to 3.9.0 wrote are findings."""
     key_limit: int = 8_000_000
     """Most keys in one worker's table; a partition with more is audited in shards."""
     finding_limit: int = 200

@@ -1,8 +1,8 @@
 """Decision: S5, every entry of a `.index` leads to where its offset is found by scanning on.
 
-Two shapes do: one entry per batch, naming its last offset (ours, and Kafka's from 4.0 on), and one
-per append, whose offset is the last of some later batch before the next entry (Kafka up to 3.9,
-where a follower or the cleaner appends many batches at once). The second is accepted unless strict.
+Two shapes do: one entry per batch, naming its last offset (ours, and Kafka's from 3.9.1 on), and
+one per append, whose offset is the last of some later batch before the next entry (Kafka up to
+3.9.0, where a follower or the cleaner appends many batches at once). The second is accepted unless strict.
 
 Source: KAFKA-806.
 """

@@ -47,7 +47,12 @@ class ProducerReplay:
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
         header = batch.header
-        if header.producer_id != NO_PRODUCER_ID and not header.is_control:
+        if header.is_control:
+            last = self.last.get(header.producer_id)
+            if last is not None and header.producer_epoch > last.epoch:
+                # The next batch begins a new epoch at sequence 0: the old one's is forgotten.
+                del self.last[header.producer_id]
+        elif header.producer_id != NO_PRODUCER_ID:
             self.last[header.producer_id] = LastBatch(
                 header.producer_epoch,
                 header.last_sequence,

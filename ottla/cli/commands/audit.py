@@ -58,7 +58,8 @@ def audit(
         ),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse index shapes that only Kafka up to 3.9 writes.")
+        bool,
+        typer.Option("--strict", help="Refuse index shapes that only Kafka up to 3.9.0 wrote."),
     ] = False,
     json: Json = False,
 ) -> None:

@@ -2,7 +2,8 @@
 
 Two shapes do: one entry per batch, naming its last offset (ours, and Kafka's from 3.9.1 on), and
 one per append, whose offset is the last of some later batch before the next entry (Kafka up to
-3.9.0, where a follower or the cleaner appends many batches at once). The second is accepted unless strict.
+3.9.0, where a follower or the cleaner appends many batches at once). The second is accepted
+unless strict.
 
 Source: KAFKA-806.
 """

@@ -190,3 +190,12 @@ def test_topics_without_ids_can_only_be_named() -> None:
 def test_nothing_is_due_without_partitions() -> None:
     plan = plan_of()
     assert (plan.is_due, plan.rest_ms(0), plan.get(T0)) == (False, None, None)
+
+
+def test_a_position_is_where_the_log_ends_and_its_newest_epoch() -> None:
+    followed = followed_of(plan_of(T0), T0)
+    assert followed.position == (0, -1)
+    local = cast(FakeReplica, followed.replica).log
+    local.log_end_offset = Offset(3)
+    local.leader_epochs.assign(LeaderEpoch(2), Offset(1))
+    assert followed.position == (3, 2)

@@ -234,3 +234,21 @@ def test_records_are_gone_when_no_replica_alive_has_them() -> None:
     assert led.low_watermark(Offset(7)) == 3
     del alive[B3]
     assert led.low_watermark(Offset(7)) == 5
+
+
+def test_below_min_isr_only_one_that_keeps_up_joins() -> None:
+    led = lead(1)
+    led.on_append(Offset(20), 1)
+    assert not led.on_fetch(B2, Offset(15), 2, 12), "the watermark stands still and says little"
+    led.on_append(Offset(30), 3)
+    assert led.on_fetch(B2, Offset(20), 4, 12), "it has what existed at its last fetch"
+
+
+def test_under_load_a_follower_that_is_never_at_the_end_is_caught_up() -> None:
+    led = lead(1, 2, 3)
+    for now_ms in range(0, 5000, 100):
+        had = led.log_end_offset
+        led.on_append(Offset(had + 10), now_ms)
+        for one in (B2, B3):
+            assert not led.on_fetch(one, had, now_ms, 10 + one)
+    assert not led.on_tick(5000)

@@ -61,8 +61,7 @@ class AlterPartitionRecorder:
         request = alter_partition(self._broker_id, self._broker_epoch(), questions, version)
         response = await peer.ask(request, AlterPartitionResponse, version=version)
         if response.error_code != ErrorCode.NONE:
-            code = ErrorCode(response.error_code)
-            raise PeerError(f"the controller answers {code.name}")
+            raise PeerError(f"the controller answers with error {response.error_code}")
         return answers_of(response, questions, version)
 
     async def close(self) -> None:
@@ -143,7 +142,10 @@ def answers_of(
 
 def _answer(data: ResponsePartitionData) -> Answer:
     if data.error_code != ErrorCode.NONE:
-        return ErrorCode(data.error_code)
+        try:
+            return ErrorCode(data.error_code)
+        except ValueError:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
     return Recorded(
         isr=frozenset(map(BrokerId, data.isr)),
         leader_epoch=LeaderEpoch(data.leader_epoch),

@@ -154,12 +154,17 @@ class CoordinatorSession:
         self.client.on_state_change(on_state)
 
     async def close(self) -> None:
-        """End the session; the registration goes with it."""
+        """End the session; the registration goes with it.
+
+        What could not be ended stays in the session file, for the next start.
+        """
         if self._returning is not None:
             self._returning.cancel()
             await asyncio.gather(self._returning, return_exceptions=True)
+        is_ended = self.is_connected
         await self.client.close()
-        self._session_file.unlink(missing_ok=True)
+        if is_ended:
+            self._session_file.unlink(missing_ok=True)
 
     async def _return(
         self,

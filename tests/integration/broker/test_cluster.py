@@ -462,6 +462,25 @@ def test_below_protocol_2_7_leaders_write_in_sync_sets_themselves(
         wait_until(lambda: asyncio.run(state_version(coordinator)) >= 2)
 
 
+def test_a_broker_stops_without_its_coordinator_and_comes_back_when_it_does(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    with BrokerCluster(tmp_path, coordinator.address) as cluster:
+        cluster.start(1)
+        cluster.create_topic("t", [[1]])
+        with cluster.wire(1) as wire:
+            wire.produce("t", batch(b"a"))
+            coordinator.kill()
+            assert wire.produce("t", batch(b"b")).base_offset == 1, "records flow on"
+        assert cluster.brokers[1].stop() == 0
+        coordinator.start()
+        # The session of the last life is ended by the next one, which would else be refused.
+        cluster.start(1)
+        cluster.until_all_say(lambda asked: cluster.leaders(asked, "t") == [1])
+        with cluster.wire(1) as wire:
+            assert wire.fetch("t", 0).high_watermark == 2
+
+
 async def state_version(coordinator: Coordinator) -> int:
     async with Client(coordinator.address, has_heartbeat_thread=False) as client:
         _, stat = await client.get_data(paths.partition_state(TopicPartition("t", 0)))

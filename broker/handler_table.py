@@ -117,7 +117,9 @@ class HandlerTable:
     def _update_metadata(self) -> Handler:
         from broker.handlers.update_metadata import UpdateMetadataHandler
 
-        return UpdateMetadataHandler(self.metadata, self.replicas.roles.fence).handle
+        return UpdateMetadataHandler(
+            self.metadata, self.replicas.roles.fence, self.groups.commits.on_partitions_deleted
+        ).handle
 
     def _alter_partition(self) -> Handler:
         from broker.handlers.alter_partition import AlterPartitionHandler

@@ -19,7 +19,7 @@ from broker.metadata_cache import (
     PartitionState,
     TopicState,
 )
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -49,6 +49,16 @@ def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage
         topic_names={topic.topic_id: topic.name for topic in topics.values()},
         controller_id=BrokerId(message.controller_id),
     )
+
+
+def deleted_partitions(message: UpdateMetadataRequest) -> list[TopicPartition]:
+    """Return the partitions that `message` says are being deleted."""
+    return [
+        TopicPartition(state.topic_name, each.partition_index)
+        for state in message.topic_states
+        for each in state.partition_states
+        if each.leader == LEADER_DURING_DELETE
+    ]
 
 
 def _updated_topic(known: TopicState | None, state: UpdateMetadataTopicState) -> TopicState | None:

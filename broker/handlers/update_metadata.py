@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from broker.control_fence import ControlFence
 from broker.metadata_cache import MetadataCache
-from broker.metadata_update import updated
+from broker.metadata_update import deleted_partitions, updated
 from broker.reply import Reply
 from broker.request_channel import Request
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import TopicPartition
 from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
 class UpdateMetadataHandler:
     """Replaces the picture of the cluster, unless the request is of the past."""
 
-    def __init__(self, metadata: MetadataCache, fence: ControlFence) -> None:
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        fence: ControlFence,
+        on_deleted: Callable[[Sequence[TopicPartition]], None] = lambda _partitions: None,
+    ) -> None:
+        """`on_deleted` is told of partitions that are no more: groups forget their offsets."""
         self._metadata = metadata
         self._fence = fence
+        self._on_deleted = on_deleted
 
     def handle(self, request: Request, message: UpdateMetadataRequest) -> Reply:
         """Answer NONE, STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH."""
@@ -25,4 +35,6 @@ class UpdateMetadataHandler:
         )
         if refusal is None:
             self._metadata.adopt(updated(self._metadata.image, message))
+            if deleted := deleted_partitions(message):
+                self._on_deleted(deleted)
         return Reply(UpdateMetadataResponse(error_code=refusal or ErrorCode.NONE))

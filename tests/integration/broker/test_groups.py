@@ -10,6 +10,7 @@ import pytest
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.group_records import java_string_hash
+from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkawire.messages.group_admin import (
     DeleteGroupsRequest,
@@ -582,6 +583,22 @@ def test_offsets_that_nobody_uses_are_deleted(wire: Wire) -> None:
     }
     assert committed(wire, "cleaned") == 5
     assert delete_offsets(wire, "nobody", TOPIC).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_a_topic_that_is_deleted_are_forgotten(
+    wire: Wire, shared_broker: BrokerProcess
+) -> None:
+    wire.create_topic("short-lived")
+    commit(wire, "survivor", 5, topic="short-lived")
+    commit(wire, "survivor", 6)
+    request = DeleteTopicsRequest(topic_names=["short-lived"], timeout_ms=10_000)
+    wire.ask(ApiKey.DELETE_TOPICS, 5, request, DeleteTopicsResponse)
+    shared_broker.wait_for_event(
+        "offsets.removed", where=lambda event: event["group_id"] == "survivor"
+    )
+    fetched = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="survivor", topics=None)])
+    [group] = wire.ask(ApiKey.OFFSET_FETCH, 8, fetched, OffsetFetchResponse).groups
+    assert [topic.name for topic in group.topics] == [TOPIC]
 
 
 def test_offsets_of_groups_that_are_not_consumers_are_deleted_only_when_empty(wire: Wire) -> None:

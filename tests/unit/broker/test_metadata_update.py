@@ -3,8 +3,13 @@
 import uuid
 
 from broker.metadata_cache import ClusterImage, Endpoint
-from broker.metadata_update import FULL_UPDATE, LEADER_DURING_DELETE, updated
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId
+from broker.metadata_update import (
+    FULL_UPDATE,
+    LEADER_DURING_DELETE,
+    deleted_partitions,
+    updated,
+)
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
 from kafkawire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -91,6 +96,15 @@ def test_a_topic_goes_with_the_last_partition_that_is_deleted() -> None:
     image = told(image, topic("t", LEADER_DURING_DELETE, first=1))
     assert (image.topics, image.topic_names) == ({}, {})
     assert told(image, topic("t", LEADER_DURING_DELETE)).topics == {}
+
+
+def test_what_is_being_deleted_is_named_for_those_who_keep_something_of_it() -> None:
+    message = UpdateMetadataRequest(
+        controller_id=1,
+        topic_states=[topic("t", 1, LEADER_DURING_DELETE), topic("u", LEADER_DURING_DELETE)],
+        live_brokers=[],
+    )
+    assert deleted_partitions(message) == [TopicPartition("t", 1), TopicPartition("u", 0)]
 
 
 def test_a_topic_made_again_has_nothing_of_the_old_one() -> None:

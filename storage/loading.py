@@ -35,6 +35,8 @@ class LoadedLog:
     """Up to where the newest producer snapshot reaches."""
     discarded: list[Path]
     """Files that are out of use, and may be removed."""
+    damage: list[CorruptLogError]
+    """What cannot be read, and is not to be repaired."""
     log_start_offset: Offset
     log_end_offset: Offset
     recovery_point: Offset
@@ -61,12 +63,12 @@ def load_log(
         for each in found.segments
     ]
     if was_clean:
-        _check_indexes(
+        damage = _check_indexes(
             [segments[n] for n, each in enumerate(found.segments) if not each.has_indexes]
         )
     else:
         below = segments[: _first_to_recover(segments, recovery_point)]
-        _check_indexes(below, sample=True)
+        damage = _check_indexes(below, sample=True)
     epochs = epoch_checkpoint.read_epochs(directory / LEADER_EPOCH_CHECKPOINT)
     stored_epochs = epochs.entries
     discarded: list[Path] = []
@@ -107,6 +109,7 @@ def load_log(
         producers=producers,
         snapshot_offset=max(snapshots, default=Offset(0)),
         discarded=discarded,
+        damage=damage,
         log_start_offset=start,
         log_end_offset=end,
         recovery_point=end if is_whole else Offset(min(recovery_point, end)),
@@ -123,8 +126,13 @@ def _first_to_recover(segments: list[Segment], recovery_point: Offset) -> int:
     return slots[-1] if slots else 0
 
 
-def _check_indexes(segments: list[Segment], *, sample: bool = False) -> None:
-    """Make indexes again that are missing or, looked at more closely, do not fit to their log."""
+def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[CorruptLogError]:
+    """Make indexes again that are missing or, looked at more closely, do not fit to their log.
+
+    Returns the damage that was met. Nothing is repaired in the middle of a log; what can be found
+    there is served.
+    """
+    damage = []
     for segment in segments:
         try:
             # Opening it makes missing indexes again, and those that end in the wrong place.
@@ -132,9 +140,9 @@ def _check_indexes(segments: list[Segment], *, sample: bool = False) -> None:
             if sample and not recovery.are_indexes_right(segment):
                 segment.mend_index()
         except CorruptLogError as error:
-            # Nothing is repaired in the middle of a log; what can be found there is served.
-            _report_damage(error)
+            damage.append(error)
         segment.release()
+    return damage
 
 
 def _resume_last(segments: list[Segment]) -> bool:
@@ -143,13 +151,10 @@ def _resume_last(segments: list[Segment]) -> bool:
         if segments:
             segments[-1].resume()
     except CorruptLogError as error:
-        _report_damage(error)
+        # Recovery cuts it.
+        log.error("log.damaged", path=str(error.path), error=str(error))
         return False
     return True
-
-
-def _report_damage(error: CorruptLogError) -> None:
-    log.error("log.damaged", path=str(error.path), error=str(error))
 
 
 def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: Offset) -> list[Path]:

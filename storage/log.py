@@ -106,6 +106,8 @@ class Log:
                 was_clean=was_clean,
                 now_ms=now_ms,
             )
+        for each in loaded.damage:
+            health.note_damage(each)
         if not was_clean:
             log.info(
                 "log.recovered",

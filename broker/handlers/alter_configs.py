@@ -1,6 +1,7 @@
 """AlterConfigs and IncrementalAlterConfigs of topics (edge): any broker may write them.
 
-The keys of a broker cannot be changed while it runs, and it says so.
+The keys of a broker cannot be changed while it runs, and it says so; to unset one that was not set
+so is granted.
 """
 
 from __future__ import annotations
@@ -128,6 +129,9 @@ class AlterConfigsHandler:
             return changed_ones
 
         try:
+            if resource_type == ResourceType.BROKER and not change({}):
+                # Kafka's tools take limits back that nobody has set.
+                return ErrorCode.NONE, None
             self._check(resource_type, name)
             if validate_only:
                 checked(await self._overrides.read(name))

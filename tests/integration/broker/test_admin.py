@@ -362,14 +362,18 @@ def config(wire: Wire, topic: str, key: str) -> DescribeConfigsResourceResult:
 
 
 def alter_incrementally(
-    wire: Wire, topic: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+    wire: Wire,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
+    kind: int = TOPIC,
 ) -> int:
     resource = incremental.AlterConfigsResource(
-        resource_type=TOPIC,
-        resource_name=topic,
+        resource_type=kind,
+        resource_name=name,
         configs=[
-            incremental.AlterableConfig(name=name, config_operation=operation, value=value)
-            for name, operation, value in changes
+            incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
         ],
     )
     request = incremental.IncrementalAlterConfigsRequest(
@@ -489,10 +493,22 @@ def test_a_change_can_be_only_validated(wire: Wire, topic: str) -> None:
     ],
 )
 def test_only_topics_can_be_altered(wire: Wire, kind: int, name: str, code: ErrorCode) -> None:
-    resource = alter.AlterConfigsResource(resource_type=kind, resource_name=name)
+    setting = alter.AlterableConfig(name="segment.ms", value="5")
+    resource = alter.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[setting])
     request = alter.AlterConfigsRequest(resources=[resource])
     response = wire.ask(ApiKey.ALTER_CONFIGS, 2, request, alter.AlterConfigsResponse)
     assert response.responses[0].error_code == code
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "code"),
+    [(DELETE, None, ErrorCode.NONE), (SET, "1000", ErrorCode.INVALID_REQUEST)],
+)
+def test_a_limit_that_nobody_has_set_can_be_taken_back(
+    wire: Wire, operation: int, value: str | None, code: ErrorCode
+) -> None:
+    change = ("replica.alter.log.dirs.io.max.bytes.per.second", operation, value)
+    assert alter_incrementally(wire, "1001", change, kind=BROKER) == code
 
 
 # ListOffsets and DeleteRecords

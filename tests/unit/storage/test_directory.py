@@ -592,3 +592,26 @@ def test_the_topic_id_may_come_later(one: Path) -> None:
     logs.create(ORDERS, SMALL, None, now_ms=NOW_MS)
     assert logs.create(ORDERS, SMALL, TOPIC_ID, now_ms=NOW_MS).topic_id == TOPIC_ID
     logs.close()
+
+
+def test_damage_below_the_recovery_point_is_counted_at_the_start(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    for each in logs:
+        fill(each, 60)
+        each.flush()
+    logs.write_checkpoints()
+    crash(logs)
+    first = min((one / "orders-0").glob("*.log"))
+    data = bytearray(first.read_bytes())
+    # The length of the first batch.
+    data[8] = 0x7F
+    first.write_bytes(data)
+    with capture_logs() as captured:
+        logs = open_logs(one)
+    assert logs.damage_count == 1
+    assert str(first) in [each.get("path") for each in captured if each["event"] == "log.damaged"]
+    log = logs.get(ORDERS)
+    assert log is not None
+    assert log.log_end_offset == 60
+    logs.close()

@@ -19,7 +19,7 @@ from benchmarks.loads.broker import (
     produce_frame,
 )
 from benchmarks.loads.pipeline import measure_round_trips
-from benchmarks.loads.process import HOST
+from benchmarks.loads.process import HOST, START_TIMEOUT_S
 from benchmarks.loads.result import Figure, percentile
 from broker.cleaner_process import COMMAND
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
@@ -42,6 +42,7 @@ NOW_MS: Final = 1_700_000_000_000
 ROUND_TRIPS: Final = 4_000
 BATCH_BYTES: Final = 16 * 1024
 TOPIC: Final = "bench-latency"
+DIRTY_TOPIC: Final = "dirty"
 WITH_CLEANER: Final = "log.cleaner.backoff.ms=100"
 WITHOUT_CLEANER: Final = "log.cleaner.enable=false"
 CONFIG: Final = LogConfig(cleanup_policy=frozenset({COMPACT}), segment_bytes=SEGMENT_BYTES)
@@ -220,13 +221,15 @@ def _latencies(dirty: Path, directory: Path) -> Iterator[Figure]:
 
 
 def _latency_us(dirty: Path, directory: Path, setting: str) -> list[float]:
-    (directory / "logs").mkdir(parents=True)
-    shutil.copytree(dirty, directory / "logs" / dirty.name, copy_function=os.link)
-    overrides = ("log.cleanup.policy=compact", f"log.segment.bytes={SEGMENT_BYTES}", setting)
-    with broker_process(directory, overrides=overrides) as broker:
-        create_topic(broker.port, TOPIC, 1)
+    directory.mkdir()
+    overrides = ("log.cleanup.policy=compact", f"log.segment.bytes={SEGMENT_BYTES}")
+    with broker_process(directory, overrides=(*overrides, WITHOUT_CLEANER)) as broker:
+        for topic in (TOPIC, DIRTY_TOPIC):
+            create_topic(broker.port, topic, 1)
+    _fill(directory / "logs" / f"{DIRTY_TOPIC}-0", dirty)
+    with broker_process(directory, overrides=(*overrides, setting)) as broker:
         frame = produce_frame(TOPIC, 0, BATCH_BYTES, key=b"key")
-        answer_bytes = produce_answer_bytes(broker.port, frame)
+        answer_bytes = _produce_until_served(broker.port, frame)
         is_cleaning = setting != WITHOUT_CLEANER
         if is_cleaning:
             _wait_for(directory / "broker.log", "cleaning.started")
@@ -236,6 +239,26 @@ def _latency_us(dirty: Path, directory: Path, setting: str) -> list[float]:
         assert "cleaning.finished" not in text, "the cleaning was over before the load was"
     shutil.rmtree(directory)
     return latencies
+
+
+def _fill(partition: Path, dirty: Path) -> None:
+    """Give a partition of a broker that is stopped the records of a dirty log."""
+    for path in partition.glob("0*"):
+        path.unlink()
+    for path in dirty.glob("0*"):
+        os.link(path, partition / path.name)
+
+
+def _produce_until_served(port: int, frame: bytes) -> int:
+    """Return the size of the answer, as soon as the broker leads the partition."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            return produce_answer_bytes(port, frame)
+        except (RuntimeError, ConnectionError):
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.05)
 
 
 def _wait_for(log: Path, event: str) -> None:

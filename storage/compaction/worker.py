@@ -15,7 +15,7 @@ import structlog
 
 from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report, write_report
-from storage.errors import StorageError
+from storage.errors import CorruptLogError, OffsetOverflowError, StorageError
 
 NICENESS: Final = 10
 """Where there are fewer cores than work, a broker's requests come first."""
@@ -47,7 +47,9 @@ def _reports(job: CleaningJob, parent: int) -> Iterator[Report]:
     except OSError as error:
         yield CleaningFailed(error=str(error), is_damage=error.errno not in PASSING_ERRORS)
     except StorageError as error:
-        yield CleaningFailed(error=str(error), is_damage=True)
+        # The rest is a matter of the broker's configuration.
+        is_damage = isinstance(error, CorruptLogError | OffsetOverflowError)
+        yield CleaningFailed(error=str(error), is_damage=is_damage)
 
 
 def yield_to_others() -> None:

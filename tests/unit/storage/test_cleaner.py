@@ -368,6 +368,17 @@ def test_a_worker_tells_damage_from_what_passes(tmp_path: Path, is_damage: bool)
     assert report.is_damage is is_damage
 
 
+def test_a_worker_without_memory_blames_no_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0", COMPACTED)
+    put(log, (b"a", b"1"), (b"a", b"2"))
+    log.roll(NOW_MS)
+    sink = io.StringIO()
+    worker.main(io.StringIO(job_of(log, chosen=settings(slot_count=0)).to_line()), sink)
+    report = read_report(sink.getvalue())
+    assert isinstance(report, CleaningFailed)
+    assert not report.is_damage
+
+
 def test_a_worker_without_a_parent_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

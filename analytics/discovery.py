@@ -101,6 +101,11 @@ def _replica(
             _segment(base, kinds) for base, kinds in sorted(files.items()) if "log" in kinds
         ),
         epoch_checkpoint=epochs,
+        snapshots=tuple(
+            (base, kinds["snapshot"].path)
+            for base, kinds in sorted(files.items())
+            if "snapshot" in kinds
+        ),
         log_start=offset(LOG_START),
         recovery_point=offset(RECOVERY_POINT),
         high_watermark=offset(HIGH_WATERMARK),
@@ -123,7 +128,6 @@ def _segment(base_offset: int, kinds: dict[str, Entry]) -> SegmentFiles:
         index=path("index"),
         timeindex=path("timeindex"),
         txnindex=path("txnindex"),
-        snapshot=path("snapshot"),
     )
 
 

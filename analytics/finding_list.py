@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
-from analytics.finding import Finding, Severity
+from analytics.finding import Finding
 
 
 class FindingList:
@@ -29,11 +29,6 @@ class FindingList:
                     replica=finding.replica or self._replica,
                 )
             )
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether anything but notes was found."""
-        return any(row.severity is not Severity.NOTE for row in self._rows)
 
     def rows(self) -> list[Finding]:
         """The findings, by file and position; kinds that were cut end with a row that says so."""

@@ -125,10 +125,9 @@ class ReplicaAudit:
             checks.append(TombstoneCheck(until, rules, report))
         if Check.PRODUCERS in self._checks:
             snapshots = [
-                (segment.base_offset, segment.snapshot, data)
-                for segment in self._replica.segments
-                if segment.snapshot is not None
-                and (data := self._read(segment.snapshot)) is not None
+                (offset, file, data)
+                for offset, file in self._replica.snapshots
+                if (data := self._read(file)) is not None
             ]
             last = reference.producers if reference is not None else None
             checks.append(ProducerCheck(snapshots, rules.now_ms, report, last))

@@ -23,7 +23,6 @@ class SegmentFiles:
     index: str | None = None
     timeindex: str | None = None
     txnindex: str | None = None
-    snapshot: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +42,8 @@ class ReplicaFiles:
     has_checkpoints: bool = False
     """Whether the log directory's checkpoints were there to be read."""
     foreign: tuple[str, ...] = ()
+    snapshots: tuple[tuple[int, str], ...] = ()
+    """Offset and file of each producer snapshot; one is left at the log's end by a clean stop."""
 
     @property
     def size_bytes(self) -> int:
@@ -107,6 +108,10 @@ def task_from_json(text: str) -> AuditTask:
 def _replica(fields: dict[str, Any]) -> ReplicaFiles:
     segments: Sequence[dict[str, Any]] = fields.pop("segments")
     foreign = tuple(fields.pop("foreign"))
+    snapshots = tuple((offset, file) for offset, file in fields.pop("snapshots"))
     return ReplicaFiles(
-        segments=tuple(SegmentFiles(**each) for each in segments), foreign=foreign, **fields
+        segments=tuple(SegmentFiles(**each) for each in segments),
+        foreign=foreign,
+        snapshots=snapshots,
+        **fields,
     )

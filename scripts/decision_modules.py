@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-PACKAGES: Final = ("kafkawire", "storage", "coordination", "controller", "broker", "ottla")
+PACKAGES: Final = (
+    "kafkawire",
+    "storage",
+    "coordination",
+    "controller",
+    "broker",
+    "ottla",
+    "analytics",
+)
 _SAYS_SO: Final = re.compile(r"\bdecision\b", re.IGNORECASE)
 
 

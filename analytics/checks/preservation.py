@@ -151,7 +151,10 @@ class PreservationCheck:
             expected = f"the last {'tombstone' if is_tombstone else 'value'} of {key}"
             severity = Severity.ERROR if self._bounds.is_decided else Severity.WARNING
             self._find(what, offset, expected, "no record", log, check, severity)
-        return {"reference_keys": self._table.key_count, "unlisted_mismatches": self._unlisted}
+        if self._unlisted and not self._only_missing:
+            expected, found = "the reference's records", f"{self._unlisted} more that differ"
+            self._find("more_mismatches", self._mismatches[-1][1], expected, found, log)
+        return {"reference_keys": self._table.key_count}
 
     def _judge(
         self,

@@ -136,11 +136,18 @@ def snapshot(last_offset: int, last_sequence: int) -> bytes:
     return struct.pack(">hI", 1, crc32c(body)) + body
 
 
+def too_many_entries() -> bytes:
+    body = struct.pack(">i", 2) + snapshot(99, 99)[10:]
+    return struct.pack(">hI", 1, crc32c(body)) + body
+
+
 def test_a_snapshot_that_agrees_passes(tmp_path: Path) -> None:
     directory = with_producers().write(tmp_path)
     (directory / "00000000000000000100.snapshot").write_bytes(snapshot(99, 99))
     (directory / "00000000000000000200.snapshot").write_bytes(snapshot(199, 199))
     assert findings_of("integrity", tmp_path) == []
+    (directory / "00000000000000000200.snapshot").write_bytes(snapshot(199, 197))
+    assert names(findings_of("integrity", tmp_path)) == {("snapshot_entry", 199)}
 
 
 @pytest.mark.parametrize(
@@ -151,6 +158,7 @@ def test_a_snapshot_that_agrees_passes(tmp_path: Path) -> None:
         pytest.param(snapshot(150, 150), "snapshot_entry", id="beyond its name"),
         pytest.param(snapshot(99, 99)[:-1], "bad_snapshot", id="cut"),
         pytest.param(snapshot(99, 99)[:4], "bad_snapshot", id="no header"),
+        pytest.param(too_many_entries(), "bad_snapshot", id="a wrong count"),
         pytest.param(b"\0\x09" + snapshot(99, 99)[2:], "bad_snapshot", id="another version"),
         pytest.param(
             snapshot(99, 99)[:20] + b"\x55" + snapshot(99, 99)[21:], "bad_snapshot", id="bit"

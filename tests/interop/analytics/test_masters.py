@@ -1,9 +1,10 @@
 """The same verdicts on every kind of master, with our modules shipped to workers that lack them."""
 
 import os
-import re
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,40 +23,54 @@ EXIT_FOUND = 3
 
 
 @contextmanager
-def daemon(kind: str, *arguments: str) -> Iterator[str]:
-    """A stand-alone Spark daemon; gives the URL that it says."""
+def daemon(kind: str, *arguments: str) -> Iterator[None]:
+    """A stand-alone Spark daemon."""
     import pyspark
 
-    home = Path(pyspark.__file__).parent
-    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
+    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [str(program), f"org.apache.spark.deploy.{kind}", *arguments],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            said = re.search(r"(spark://\S+)|Successfully registered with master", line)
-            if said is not None and (said[1] is None or kind.endswith("Master")):
-                yield (said[1] or "").rstrip(".")
-                break
+        yield
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.wait(timeout=30)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise TimeoutError(f"nobody listens on port {port}")
 
 
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A master and two workers on loopback."""
-    work = str(tmp_path_factory.mktemp("work"))
-    ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    worker = ("--host", "127.0.0.1", "-c", "1", "-m", "1g", "-d", work, "--webui-port", "0")
-    with (
-        daemon("master.Master", *ports) as master,
-        daemon("worker.Worker", *worker, master),
-        daemon("worker.Worker", *worker, master),
-    ):
-        yield master
+    work, port = str(tmp_path_factory.mktemp("work")), free_port()
+    url = f"spark://127.0.0.1:{port}"
+    here = ("--host", "127.0.0.1", "--webui-port", "0")
+    worker = (*here, "-c", "1", "-m", "1g", "-d", work, url)
+    with daemon("master.Master", *here, "--port", str(port)):
+        wait_for(port)
+        with daemon("worker.Worker", *worker), daemon("worker.Worker", *worker):
+            yield url
 
 
 def audit(master: str, tmp_path: Path, name: str | None, *rules: str) -> tuple[int, str]:

@@ -1,0 +1,403 @@
+"""The corners of single checks, each by itself."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from analytics.batch_walk import Batch, Hole, Walk
+from analytics.checkpoint import read_offset_checkpoint
+from analytics.checks.batch_digest import BatchDigest, compare_dirty
+from analytics.checks.log_view import LogView
+from analytics.finding import Check, Finding, Severity
+from analytics.finding_list import FindingList
+from analytics.log_scan import LogScan, read_record
+from analytics.plan import split_task
+from analytics.report.figures import draw_figures, size_text
+from analytics.report.page import MAX_LISTED, render_page
+from analytics.report.picture import Span, draw_timeline
+from analytics.segment_columns import SegmentColumns
+from analytics.task import AuditTask, ReplicaFiles, Rules, SegmentFiles, task_from_json
+from analytics.verdict import judge
+from kafkawire import columns_loops, key_table_loops
+from kafkawire.errors import CorruptBatchError
+from kafkawire.key_table_loops import KeyLimitError
+from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
+from tests.analytics.audited import RULES, findings_of
+from tests.analytics.compaction_violations import cleaned
+from tests.analytics.log_model import START_MS, Bat, Log, Rec, compact, make_log, rebuild
+from tests.analytics.planter import Segment, edit
+
+FINDING = Finding(check=Check.BATCHES, what="x", file="f", expected="this", found="that")
+
+
+class Bytes:
+    """A source in memory, which may end earlier than it says."""
+
+    def __init__(self, data: bytes, size_bytes: int | None = None) -> None:
+        self._data = data
+        self.size_bytes = len(data) if size_bytes is None else size_bytes
+
+    def read_at(self, position: int, size: int) -> memoryview:
+        return memoryview(self._data)[position : position + size]
+
+
+def walked(source: Bytes) -> tuple[list[Batch | Hole], list[str]]:
+    found: list[Finding] = []
+    items = list(Walk(source, "f", found.append).items())
+    return items, [each.what for each in found]
+
+
+BATCH = Bat(0, 0, (Rec(0, b"k", b"v" * 50, START_MS),)).encode()
+
+
+def test_a_file_that_shrinks_while_it_is_walked_ends_there() -> None:
+    items, told = walked(Bytes(BATCH + BATCH[:80], 2 * len(BATCH)))
+    assert isinstance(items[0], Batch)
+    assert isinstance(items[1], Hole)
+    assert len(told) == 1
+
+
+def test_too_few_bytes_for_a_header_with_a_length_that_fits() -> None:
+    cut = bytearray(BATCH[:40])
+    struct.pack_into(">i", cut, 8, 20)
+    _, told = walked(Bytes(BATCH + bytes(cut)))
+    assert told == ["bad_header"]
+
+
+def test_a_batch_inside_a_damaged_record_is_not_taken_for_the_next_one() -> None:
+    inner = Bat(0, 0, (Rec(0, b"k", BATCH, START_MS),)).encode()
+    damaged = bytearray(inner)
+    damaged[-1] ^= 1
+    items, told = walked(Bytes(bytes(damaged) + BATCH))
+    assert told == ["bad_crc"]
+    assert [item.position for item in items] == [0, len(inner)]
+
+
+def test_a_partition_twice_in_a_checkpoint_is_named() -> None:
+    found: list[Finding] = []
+    offsets = read_offset_checkpoint("0\n2\na 0 1\na 0 2\n", "f", found.append)
+    assert list(offsets.values()) == [2]
+    assert [each.what for each in found] == ["bad_checkpoint_line"]
+
+
+def test_a_finding_says_where_it_is() -> None:
+    assert str(FINDING) == "f: S1 x: expected this, found that"
+
+
+def test_findings_of_one_kind_are_counted_beyond_a_limit() -> None:
+    rows = FindingList("t", 0, "r", 2)
+    for _ in range(5):
+        rows.report(FINDING)
+    assert [row.found for row in rows.rows()] == ["that", "that", "3 more of x"]
+
+
+def test_a_time_at_a_later_offset_than_the_first_that_reached_it(tmp_path: Path) -> None:
+    records = [Rec(n, b"k%d" % n, b"v", START_MS if n < 2 else START_MS - 5) for n in range(4)]
+    batches = [Bat(n, n, (record,)) for n, record in enumerate(records)]
+    log = Log(segments=[(0, batches), (4, [Bat(4, 4, (Rec(4, b"k", b"v", START_MS),))])])
+    directory = log.write(tmp_path)
+    assert findings_of("integrity", tmp_path) == []
+    times = directory / "00000000000000000000.timeindex"
+    edit(times, lambda data: struct.pack_into(">i", data, 8, 3))
+    [found] = findings_of("integrity", tmp_path)
+    assert (found.what, found.offset, found.expected) == ("time_offset", 3, "offset 0")
+
+
+def test_what_a_cleaning_beyond_its_checkpoint_took_is_a_warning(tmp_path: Path) -> None:
+    raw = make_log()
+    raw.write(tmp_path / "raw")
+    log = compact(raw, horizon_ms=RULES.now_ms + RULES.delete_retention_ms)
+    log.cleaner_point = 150
+    log.write(tmp_path / "clean")
+    found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
+    assert found
+    assert {each.severity for each in found} == {Severity.WARNING}
+    assert "cleaned_beyond_checkpoint" in {each.what for each in found}
+
+
+def test_the_part_that_no_cleaning_reached_must_not_change() -> None:
+    raw = make_log()
+    whole, other = digest_of(raw.batches), digest_of(raw.batches[:20])
+    changed = [*raw.batches[:20], Bat(100, 104, (Rec(100, b"k", b"v", START_MS),) * 1)]
+    horizon = [*raw.batches[:20], *(batch_with_horizon(raw.batches[20]),), *raw.batches[21:]]
+    found: list[Finding] = []
+
+    def damaged(_: int) -> bool:
+        return False
+
+    assert not compare_dirty(whole, digest_of(horizon), damaged, 0, 400, found.append)
+    assert found == []
+    assert compare_dirty(whole, other, damaged, 0, 400, found.append)
+    assert {each.what for each in found} == {"cleaned_beyond_checkpoint"}
+    found.clear()
+    assert not compare_dirty(other, whole, damaged, 0, 105, found.append)
+    assert [(each.what, each.offset) for each in found] == [("rewritten_batch", 100)]
+    found.clear()
+    assert not compare_dirty(whole, digest_of(changed), lambda _: True, 0, 400, found.append)
+    assert found == []
+    assert digest_of([]).place(0) == ("", 0)
+    assert len(whole) == 80
+
+
+def batch_with_horizon(batch: Bat) -> Bat:
+    return Bat(batch.first, batch.last, batch.records, horizon_ms=START_MS)
+
+
+def digest_of(batches: list[Bat]) -> BatchDigest:
+    from analytics.checks.batches import BatchCheck
+
+    digest = BatchDigest(0)
+    data = b"".join(batch.encode() for batch in batches)
+    check = BatchCheck("f", lambda _: None)
+    for item in Walk(Bytes(data), "f", lambda _: None).items():
+        assert isinstance(item, Batch)
+        sound = check.open(item)
+        assert sound is not None
+        digest.on_batch(sound)
+    return digest
+
+
+def test_more_duplicates_than_can_be_listed_are_counted(tmp_path: Path) -> None:
+    log = make_log()
+    log.cleaner_point = 300
+    log.write(tmp_path)
+    rules = Rules(now_ms=RULES.now_ms, finding_limit=5)
+    found = [
+        each for each in findings_of("compaction", tmp_path, rules=rules) if each.check == "S8"
+    ]
+    assert [each.what for each in found].count("duplicate_key") == 5
+    [more] = [each for each in found if each.what == "more_duplicate_keys"]
+    assert more.found.startswith("255 more")
+
+
+def test_mismatches_beyond_the_limit_are_counted(tmp_path: Path) -> None:
+    raw = make_log(400, 200)
+    raw.write(tmp_path / "raw")
+    log = compact(raw, horizon_ms=RULES.now_ms + RULES.delete_retention_ms)
+    changed = [
+        Bat(
+            batch.first,
+            batch.last,
+            tuple(Rec(each.offset, each.key, b"!", each.timestamp_ms) for each in batch.records),
+        )
+        for batch in cleaned(log)
+    ]
+    rebuild(log, changed).write(tmp_path / "clean")
+    rules = Rules(now_ms=RULES.now_ms, finding_limit=5)
+    found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw", rules=rules)
+    kinds = [each.what for each in found]
+    assert (kinds.count("changed_value"), kinds.count("more_mismatches")) == (5, 1)
+
+
+def test_a_record_is_read_again_or_not_at_all(tmp_path: Path) -> None:
+    log = make_log(20)
+    directory = log.write(tmp_path)
+    files = ReplicaFiles(
+        topic="orders",
+        partition=0,
+        replica="r",
+        directory=str(directory),
+        segments=(
+            SegmentFiles(
+                base_offset=0, log=str(directory / "00000000000000000000.log"), size_bytes=1
+            ),
+        ),
+    )
+    scan: LogView = LogScan(files, lambda _: None)
+    assert isinstance(scan, LogScan)
+    scan.run([])
+    assert scan.read_record(7) == (log.batches[1].records[2].key, log.batches[1].records[2].value)
+    assert scan.read_record(700) is None
+    assert read_record(str(tmp_path / "none"), 0, 0) is None
+
+
+def test_tasks_survive_the_journey() -> None:
+    segment = SegmentFiles(base_offset=0, log="f", size_bytes=3, index="i")
+    replica = ReplicaFiles(
+        topic="t",
+        partition=0,
+        replica="r",
+        directory="d",
+        segments=(segment,),
+        foreign=("x",),
+        snapshots=((5, "s"),),
+    )
+    for reference in (None, replica):
+        task = AuditTask(
+            replicas=(replica,), rules=RULES, checks=("S1",), reference=reference, size_bytes=3
+        )
+        assert task_from_json(task.to_json()) == task
+    with pytest.raises(ValueError, match="is too low"):
+        split_task(AuditTask(replicas=(), rules=RULES, checks=(), shard_count=4096))
+
+
+def test_the_verdict_counts_kinds_and_forgives_notes() -> None:
+    rows = [
+        {"severity": "note", "what": "torn_tail"},
+        {"severity": "error", "what": "lost_key"},
+        {"severity": "warning", "what": "old"},
+    ]
+    summary = {"topic": "t", "partition": 0, "replica": "r", "records": 5, "bytes": 9, "shard": 0}
+    clean = judge("integrity", rows[:1], [summary], 1.0)
+    assert clean.line() == (
+        "integrity: clean (1 notes); 1 partitions, 1 replicas, 5 records, 9 bytes in 1.0 s"
+    )
+    found = judge("integrity", rows, [summary, summary | {"shard": 1}], 1.0)
+    assert (found.exit_code, found.records, found.by_kind) == (3, 5, {"lost_key": 1, "old": 1})
+    assert found.line().startswith("integrity: 1 errors, 1 warnings (1 lost_key, 1 old); ")
+    assert found.to_json()["clean"] is False
+
+
+def test_the_page_holds_every_picture_and_escapes_what_it_is_given() -> None:
+    summary = {
+        "topic": "<b>",
+        "partition": 0,
+        "replica": "a rather long directory, of which only the end is shown",
+        "records": 5,
+        "bytes": 3 * 1024**2,
+        "dirty_bytes": 1024,
+        "reclaimable_bytes": 2 * 1024**4,
+        "records_per_key": [3, 0, 1],
+        "now_ms": START_MS,
+        "horizons_ms": [START_MS, START_MS - 10**9],
+        "hot_keys": [{"key": "'<k>'", "count": 7, "last_offset": 1}],
+        "timeline": [
+            {"base_offset": 0, "bytes": 10, "oldest_ms": START_MS, "newest_ms": START_MS + 9},
+            {"base_offset": 1, "bytes": 10, "oldest_ms": -1, "newest_ms": -1},
+            {"base_offset": 2, "bytes": 10, "oldest_ms": 0, "newest_ms": 2**62},
+        ],
+    }
+    row = FINDING.to_row() | {"expected": "<script>"}
+    page = render_page(judge("cost", [row], [summary], 1.0), [row] * (MAX_LISTED + 1), [summary])
+    for title in (
+        "Dirty ratio",
+        "would give back",
+        "Records per key",
+        "Tombstones",
+        "Segments",
+        "Hot",
+    ):
+        assert title in page
+    assert "<script>" not in page
+    assert "1 more stand in findings.parquet" in page
+    empty = render_page(judge("cost", [], [], 1.0), [], [])
+    assert "None." in empty
+    assert "no figures" in draw_figures([])
+    assert size_text(5) == "5 B"
+    assert "svg" in draw_timeline("nothing", []) + draw_timeline("one", [Span("a", 1, 1, "t")])
+
+
+def section(count: int) -> bytes:
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.append(START_MS, b"%d" % number, b"v", (("h", b"1"),))
+    return bytes(builder.build())[BATCH_HEADER_BYTES:]
+
+
+@pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        (b"", 1),
+        (section(1), 2),
+        (section(2), 1),
+        (b"\x0c\0\0\0\1\1\2", 1),
+        (b"\x0e\0\0\0\1\1\2\1", 1),
+        (b"\x12\0\0\0\1\1\2\1\1\0", 1),
+        (b"\xff\xff\xff\xff\xff\x01" + bytes(7), 1),
+        (b"\xff\xff\xff\xff\x1f" + bytes(7), 1),
+        (b"\x0e\0\0\0\0\0\0\0\0", 1),
+        (b"\x0c\0\x80\x80\x80\x80\x80", 1),
+    ],
+)
+def test_a_section_that_is_no_records_is_refused(data: bytes, count: int) -> None:
+    with pytest.raises(CorruptBatchError):
+        columns_loops.survey_section(data, count, count - 1, START_MS)
+
+
+def test_plain_loops_say_what_is_out_of_order() -> None:
+    survey = columns_loops.survey_section(section(3), 3, 1, START_MS)
+    assert (survey.first_out_of_order, survey.without_key) == (2, 0)
+
+
+def test_plain_tables_match_what_they_hold() -> None:
+    table = key_table_loops.KeyTable(9)
+    table.note(section(3), 3, 0, START_MS, None, 100)
+    assert table.match(section(2), 2, 0, 0, 100, 100, 9) == []
+    assert [offset for offset, _, _ in table.unseen(0, 9)] == [2]
+    other = BatchBuilder()
+    other.append(START_MS, b"0", b"other")
+    changed = bytes(other.build())[BATCH_HEADER_BYTES:]
+    assert table.match(changed, 1, 0, 0, 100, 100, 9) == [
+        (key_table_loops.Mismatch.OTHER_VALUE, 0, 0)
+    ]
+
+
+def test_a_batch_across_the_cleaners_point_is_judged_below_it_only(tmp_path: Path) -> None:
+    raw = make_log(400, 400)
+    raw.write(tmp_path / "raw")
+    raw.cleaner_point = 102
+    raw.write(tmp_path / "clean")
+    assert findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw") == []
+
+
+def test_an_empty_segment_ends_where_it_begins() -> None:
+    columns = SegmentColumns(40, "f")
+    assert (columns.next_offset, columns.newest_timestamp_ms) == (40, -1)
+
+
+def test_plain_tables_keep_their_limit_and_mark_what_is_newer() -> None:
+    table = key_table_loops.KeyTable(3)
+    table.note(section(3), 3, 0, START_MS, None, 100)
+    full = table.export()
+    assert table.match(section(4), 4, 50, 0, 40, 0, 9) == []
+    assert table.unseen(0, 9) == []
+    small = key_table_loops.KeyTable(2)
+    with pytest.raises(KeyLimitError):
+        small.load(full)
+    with pytest.raises(KeyLimitError):
+        key_table_loops.KeyTable(2).note(section(3), 3, 0, START_MS, None, 100)
+    halves = [key_table_loops.KeyTable(9, shard, 2) for shard in (0, 1)]
+    for half in halves:
+        half.load(full)
+    assert sum(half.key_count for half in halves) == 3
+
+
+def test_a_control_batch_of_garbage_is_no_marker(tmp_path: Path) -> None:
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    control = Bat(
+        0,
+        0,
+        (Rec(0, b"?", b"?", START_MS),),
+        producer_id=5,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    path = directory / "00000000000000000000.log"
+    path.write_bytes(control.encode())
+    Segment(path).restore_indexes()
+    assert findings_of("integrity", tmp_path) == []
+
+
+def test_a_raised_epoch_forgets_the_batches_of_the_old_one(tmp_path: Path) -> None:
+    from tests.analytics.test_other_audits import with_producers
+
+    raw = with_producers()
+    fence = Bat(
+        200,
+        200,
+        (Rec(200, b"\0\0\0\0", b"\0\0\0\0\0\0", START_MS),),
+        producer_id=7,
+        producer_epoch=1,
+        is_transactional=True,
+        is_control=True,
+    )
+    raw.segments.append((200, [fence]))
+    raw.segments.append((201, []))
+    raw.write(tmp_path / "raw")
+    gone = Log(segments=[(0, []), (200, [fence]), (201, [])], cleaner_point=201)
+    gone.write(tmp_path / "clean")
+    found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
+    assert "producer_lost" not in {each.what for each in found}

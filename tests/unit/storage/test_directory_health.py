@@ -1,0 +1,56 @@
+"""The states of a log dir: `storage.directory_health`."""
+
+import errno
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from storage.directory_health import DirectoryHealth, offline_on_failure
+from storage.errors import CorruptLogError, LogDirFullError, LogDirOfflineError, OutOfFilesError
+
+PATH = Path("/logs")
+
+
+def test_offline_is_for_good() -> None:
+    told: list[Path] = []
+    health = DirectoryHealth(PATH, told.append)
+    with pytest.raises(LogDirOfflineError), offline_on_failure(health):
+        raise OSError(errno.EIO, "broken")
+    health.note_space()
+    health.note_full("no space")
+    assert isinstance(health.fail(OSError(errno.ENOSPC, "no space")), LogDirOfflineError)
+    for check in (health.check, health.check_writable):
+        with pytest.raises(LogDirOfflineError, match="broken"):
+            check()
+    assert not health.is_full
+    assert told == [PATH]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_full_passes(number: int) -> None:
+    calls: list[int] = []
+    health = DirectoryHealth(PATH, on_full=lambda: calls.append(1))
+    for _ in range(2):
+        assert isinstance(health.fail(OSError(number, "no space")), LogDirFullError)
+    health.check()
+    with pytest.raises(LogDirFullError):
+        health.check_writable()
+    assert calls == [1], "once, when it begins"
+    health.note_space()
+    health.check_writable()
+
+
+def test_too_many_files_change_nothing() -> None:
+    health = DirectoryHealth(PATH)
+    assert isinstance(health.fail(OSError(errno.EMFILE, "too many")), OutOfFilesError)
+    health.check_writable()
+
+
+def test_damage_is_named_once_per_segment() -> None:
+    health = DirectoryHealth(PATH)
+    with capture_logs() as captured:
+        for name, position in (("a", 0), ("a", 7), ("b", 0)):
+            health.note_damage(CorruptLogError(PATH / name, position, "no batch"))
+    assert [each["path"] for each in captured] == ["/logs/a", "/logs/b"]
+    assert health.damage[PATH / "a"].position == 0

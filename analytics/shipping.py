@@ -19,7 +19,9 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 def ship_modules(session: Any) -> None:
-    """Give the session's workers our modules. Nothing to do where they run in our own place."""
+    """Give the session's workers our modules; where we came in a zip ourselves they have them."""
+    if not ROOT.is_dir():
+        return
     context = session.sparkContext
     folder = Path(tempfile.mkdtemp(prefix="ottla-modules-"))
     context.addPyFile(str(write_zip(folder / "ottla-modules.zip")))
@@ -37,6 +39,15 @@ def write_zip(path: Path) -> Path:
             for module in sorted((ROOT / package).rglob("*.py")):
                 archive.write(module, module.relative_to(ROOT))
     return path
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m analytics.shipping FILE.zip`: write what spark-submit's --py-files takes."""
+    if len(arguments) != 1:
+        sys.stderr.write("python -m analytics.shipping FILE.zip\n")
+        return 2
+    write_zip(Path(arguments[0]))
+    return 0
 
 
 def adopt_compiled() -> None:
@@ -59,3 +70,7 @@ def adopt_compiled() -> None:
             # Of another Python, or the plain loops were asked for.
             continue
         sys.modules[full_name] = module
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

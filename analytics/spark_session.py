@@ -64,9 +64,10 @@ def find_java() -> str:
 def start_session(
     master: str, settings: Mapping[str, str] | None = None, *, is_long: bool = False
 ) -> Any:
-    """A Spark session on `master`; an existing one of this process is used as it is.
+    """A Spark session on `master`, or where spark-submit says if that is empty.
 
-    `is_long` is for work that Spark itself does, such as SQL: it gets all of Java's compilers.
+    An existing session of this process is used as it is. `is_long` is for work that Spark itself
+    does, such as SQL: it gets all of Java's compilers.
 
     Raises:
         AuditError: there is no pyspark or no Java, or Spark does not start.
@@ -80,7 +81,9 @@ def start_session(
     java = find_java()
     is_local = master.startswith("local[") or master == "local"
     _set_environment(is_local)
-    builder = SparkSession.builder.master(master).appName("ottla audit")
+    builder = SparkSession.builder.appName("ottla audit")
+    if master:
+        builder = builder.master(master)
     for key, value in {**_settings(java, is_local, is_long), **(settings or {})}.items():
         builder = builder.config(key, value)
     with _captured_errors() as log:

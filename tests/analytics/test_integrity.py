@@ -9,6 +9,7 @@ from analytics.finding import Severity
 from analytics.task import Rules
 from kafkawire.compression import Codec
 from tests.analytics.audited import NOW_MS, findings_of
+from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.integrity_violations import INTEGRITY, Plant
 from tests.analytics.log_model import Log, make_log
 from tests.analytics.planter import Segment
@@ -60,3 +61,9 @@ def test_a_followers_sparse_index_passes_unless_strict(tmp_path: Path) -> None:
     assert findings_of("integrity", tmp_path) == []
     strict = findings_of("integrity", tmp_path, rules=Rules(now_ms=NOW_MS, is_strict=True))
     assert {each.what for each in strict} == {"index_offset"}
+
+
+def test_the_table_in_the_docs_is_complete() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "audits.md").read_text(encoding="utf-8")
+    rows = {line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")}
+    assert set(INTEGRITY) | set(COMPACTION) <= rows

@@ -1,5 +1,6 @@
 """The same verdicts on every kind of master, with our modules shipped to workers that lack them."""
 
+import json
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from analytics.shipping import ROOT, write_zip
 from tests.analytics.audited import NOW_MS, RULES
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.conftest import needs_java
@@ -114,3 +116,28 @@ def test_a_standalone_master_with_two_workers(standalone: str, tmp_path: Path) -
 
 def test_a_local_cluster(tmp_path: Path) -> None:
     check_verdicts("local-cluster[2,1,1024]", tmp_path)
+
+
+def test_spark_submit_with_a_zip_of_our_modules(tmp_path: Path) -> None:
+    """Started where our sources are not, by a Python that finds them in the zip alone."""
+    import pyspark
+
+    raw = make_log()
+    raw.write(tmp_path / "raw")
+    COMPACTION["a lost key"](raw, compact(raw, horizon_ms=HORIZON_MS))[0].write(tmp_path / "clean")
+    modules = write_zip(tmp_path / "modules.zip")
+    (tmp_path / "submit.py").write_text((ROOT / "analytics" / "submit.py").read_text())
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    command = [str(submit), "--master", "local[2]", "--py-files", str(modules)]
+    places = ["submit.py", "compaction", "clean", "--against", "raw", f"--rule=now.ms={NOW_MS}"]
+    done = subprocess.run(
+        [*command, *places],
+        cwd=tmp_path,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == EXIT_FOUND, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1])["by_kind"] == {"lost_key": 1}

@@ -1,0 +1,58 @@
+"""Composition: what `spark-submit` runs, where a cluster's own way of starting jobs is wanted.
+
+    python -m analytics.shipping modules.zip
+    spark-submit --master ... --py-files modules.zip [--files _columns.*.so] \\
+        analytics/submit.py compaction hdfs:///logs/broker-1 --against hdfs:///logs/raw --out OUT
+
+The same audits, rules and exit codes as `ottla audit`; the verdict is printed as one line of JSON.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+def main(arguments: list[str]) -> int:
+    """Run one audit on the master that spark-submit was told; return the exit code."""
+    from analytics.errors import AuditError
+    from analytics.plan import Audit
+    from analytics.rule_texts import parse_rules
+    from analytics.run import Request, run_audit, write_result
+
+    parser = argparse.ArgumentParser(prog="submit.py", description="Audit logs on this cluster.")
+    parser.add_argument("name", choices=list(Audit))
+    parser.add_argument("directories", nargs="+", metavar="DIR")
+    parser.add_argument("--against", metavar="DIR")
+    parser.add_argument("--out", metavar="DIR", type=Path)
+    parser.add_argument("--rule", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--strict", action="store_true")
+    told = parser.parse_args(arguments)
+    try:
+        rules = parse_rules(told.rule, is_strict=told.strict)
+    except ValueError as error:
+        sys.stderr.write(f"submit.py: {error}\n")
+        return EXIT_USAGE
+    request = Request(
+        audit=Audit(told.name),
+        directories=told.directories,
+        against=told.against,
+        master="",
+        rules=rules,
+    )
+    try:
+        result = run_audit(request)
+    except AuditError as error:
+        sys.stderr.write(f"submit.py: {error}\n")
+        return EXIT_FAILED
+    if told.out is not None:
+        write_result(result, told.out)
+    sys.stdout.write(json.dumps(result.verdict.to_json()) + "\n")
+    return result.verdict.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

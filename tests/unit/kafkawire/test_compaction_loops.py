@@ -7,7 +7,7 @@ import pytest
 from kafkawire import compaction_loops
 from kafkawire.compaction import HAS_COMPILED_LOOPS
 from kafkawire.errors import CorruptBatchError
-from kafkawire.records_loops import RecordBuffer
+from kafkawire.records_loops import RecordBuffer, read_rows
 
 if HAS_COMPILED_LOOPS:
     from kafkawire import _compaction
@@ -90,3 +90,30 @@ def test_a_time_that_leaves_64_bits_is_refused(twin: ModuleType) -> None:
         twin.rewrite_records(data, b"\1\1", FAR_MS, None, 0)
     with pytest.raises(CorruptBatchError, match="too far from its base"):
         twin.rewrite_records(data, b"\1\1", 5, None, -(2**63))
+
+
+def test_the_last_of_each_key_is_chosen_and_copied(twin: ModuleType) -> None:
+    buffer = RecordBuffer()
+    for number, (key, value) in enumerate(
+        [(b"a", b"1"), (None, b"2"), (b"b", None), (b"a", b"3"), (b"c", b"4")]
+    ):
+        buffer.append(100 + number, key, value)
+    data = buffer.records()
+    offsets = twin.OffsetMap(9, SEED)
+    for key, offset in ((b"b", 12), (b"a", 13)):
+        offsets.put(key, offset)
+    choice = twin.choose_records(data, 5, 10, 100, None, offsets, False)
+    # The last record lies beyond what the map knows.
+    assert tuple(choice) == (b"\0\0\1\1\1", 3, True, 102, 104, 1)
+    dropped = twin.choose_records(data, 5, 10, 100, None, offsets, True)
+    assert tuple(dropped) == (b"\0\0\0\1\1", 2, False, 103, 104, 1)
+    for append_ms, new_base_ms, times in (
+        (None, 100, [102, 103, 104]),
+        (None, 900, [102, 103, 104]),
+        (500, 900, [500, 500, 500]),
+    ):
+        written = twin.rewrite_records(data, choice.kept, 100, append_ms, new_base_ms)
+        rows = read_rows(written, 3, 10, new_base_ms, None, tuple, (), ())
+        assert [row[0] for row in rows] == [12, 13, 14]
+        assert [row[1] for row in rows] == times
+        assert [row[3] for row in rows] == [None, b"3", b"4"]

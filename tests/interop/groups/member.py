@@ -136,13 +136,13 @@ def run_kafka_python(settings: Settings, stop: Stop) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)
         import kafka
         from kafka.coordinator.assignors.cooperative_sticky import (
-            CooperativeStickyPartitionAssignor,
+            CooperativeStickyAssignor,
         )
         from kafka.coordinator.assignors.range import RangePartitionAssignor
 
     assignors = {
         "range": RangePartitionAssignor,
-        "cooperative-sticky": CooperativeStickyPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
     }
     consumer = kafka.KafkaConsumer(
         settings.topic,

@@ -119,6 +119,7 @@ class Chaos:
         self.actions: list[str] = []
         self._bootstrap = bootstrap
         self._protocol = protocol
+        self.kinds = kinds
         self._kinds = itertools.cycle(kinds)
         self.gone: list[MemberProcess] = []
         self.members = [self._start() for _ in range(MEMBERS)]
@@ -190,6 +191,44 @@ def test_ten_consumers_of_all_kinds(
     check(broker, chaos, ends)
 
 
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_one_of_each_kind_shares_and_the_next_one_goes_on(
+    start_broker: StartBroker, kind: str
+) -> None:
+    """Four members share; when they have left, a single one begins where they ended."""
+    broker = start_broker(overrides=OVERRIDES)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(20)
+    first_part, second_part = 50, 20
+    write(broker, first_part)
+    members = [MemberProcess(each, broker.bootstrap, "range") for each in ALL_KINDS]
+    try:
+        ends = dict.fromkeys(range(PARTITIONS), first_part)
+        wait_until(lambda: not missing(members, ends), DRAIN_S)
+        for member in members:
+            member.end(signal.SIGTERM)
+        assert [member.process.returncode for member in members] == [0] * len(members)
+        write(broker, second_part)
+        heir = MemberProcess(kind, broker.bootstrap, "range")
+        members.append(heir)
+        ends = dict.fromkeys(range(PARTITIONS), first_part + second_part)
+        wait_until(lambda: not missing(members, ends), DRAIN_S)
+        assert sorted(starts(heir.runs)) == [(number, first_part) for number in range(PARTITIONS)]
+    finally:
+        for member in members:
+            if member.process.poll() is None:
+                member.end(signal.SIGTERM)
+
+
+def write(broker: BrokerProcess, count: int) -> None:
+    """Write so many records to every partition."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+    for _ in range(count):
+        for partition in range(PARTITIONS):
+            producer.produce(TOPIC, b"value", partition=partition)
+    assert producer.flush(30) == 0
+
+
 def check(broker: BrokerProcess, chaos: Chaos, ends: dict[int, int]) -> None:
     generations, commits = history(broker.data_dir)
     assert len(generations) > 10, "hardly anything happened"
@@ -197,6 +236,7 @@ def check(broker: BrokerProcess, chaos: Chaos, ends: dict[int, int]) -> None:
         assert len(assigned) == len(set(assigned)), f"two owners in generation {generation}"
     for partition, offsets in commits.items():
         assert offsets == sorted(offsets), f"committed offsets of {partition} went back"
+    assert {member.kind for member in chaos.everybody() if member.runs} == set(chaos.kinds)
     received = total = 0
     for member in chaos.everybody():
         for partition, first in starts(member.runs):

@@ -109,7 +109,9 @@ def test_kafkas_formatters_read_our_offsets_topic(
 
 
 def groups_command(broker: BrokerProcess, *options: str) -> str:
-    return run_java(GROUP_COMMAND, "--bootstrap-server", broker.bootstrap, *options)
+    # Its own patience, five seconds, is too short for a busy machine.
+    patience = ("--timeout", "60000")
+    return run_java(GROUP_COMMAND, "--bootstrap-server", broker.bootstrap, *patience, *options)
 
 
 def test_kafka_consumer_groups_describes_our_groups(
@@ -136,8 +138,8 @@ def test_kafka_consumer_groups_resets_and_deletes_offsets_and_groups(
     here = confluent_kafka.TopicPartition("orders", 0, 3)
     consumer.commit(offsets=[here], asynchronous=False)
     reset = ("--reset-offsets", "--group", "idle", "--topic", "orders", "--to-latest", "--execute")
-    groups_command(broker, *reset)
-    assert [each.offset for each in consumer.committed([here])] == [10]
+    text = groups_command(broker, *reset)
+    assert [each.offset for each in consumer.committed([here])] == [10], text
     groups_command(broker, "--delete-offsets", "--group", "idle", "--topic", "orders:0")
     assert [each.offset for each in consumer.committed([here])] == [confluent_kafka.OFFSET_INVALID]
     consumer.close()

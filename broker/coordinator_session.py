@@ -28,7 +28,7 @@ from controller.broker_registration import (
 from controller.coordinator_edge import CoordinatorEdge
 from controller.effects import Plan
 from coordination.client import Client, SessionState, WatchEvent
-from coordination.client.patterns import end_dead_session
+from coordination.client.patterns import end_dead_session, retry_read
 from coordination.errors import ConnectionLossError, SessionExpiredError
 from kafkawire.ids import BrokerId
 
@@ -96,6 +96,7 @@ class CoordinatorSession:
                 f"no coordinator answers at {self.client.connect_string} within "
                 f"{self._connect_timeout_s:g} s: start it, or correct zookeeper.connect"
             ) from None
+        await retry_read(self.client.create_chroot)
         await self.run(create_top_nodes())
 
     async def run(self, plan: Plan[T]) -> T:

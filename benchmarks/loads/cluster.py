@@ -49,6 +49,8 @@ class RunningCluster:
             [sys.executable, "-m", "ottla.cli", *arguments],
             stdout=subprocess.PIPE,
             text=True,
+            # With compiled modules kept, as an installed package has them.
+            env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
             # The generator keeps to one core; a cluster uses them all.
             preexec_fn=lambda: os.sched_setaffinity(0, range(os.cpu_count() or 1)),
         )

@@ -69,6 +69,19 @@ class Operations(ABC):
         )
         return self._call(OpCode.CREATE, request, path, self._path_of)
 
+    async def create_chroot(self) -> None:
+        """Create the nodes that the chroot names, unless they are there, as Kafka's client does."""
+        names = self.chroot.split("/")[1:]
+        for depth in range(1, len(names) + 1):
+            path = "/" + "/".join(names[:depth])
+            flags = create_flags(ephemeral=False, sequential=False)
+            request = CreateRequest(path, None, OPEN_ACL, flags)
+            try:
+                await self._call(OpCode.CREATE, request, path, lambda _payload: None)
+            except OperationError as error:
+                if error.code is not ErrorCode.NODE_EXISTS:
+                    raise
+
     def create_with_stat(
         self,
         path: str,

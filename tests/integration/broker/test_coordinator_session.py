@@ -7,6 +7,7 @@ import pytest
 
 from broker.coordinator_session import CoordinatorSession
 from controller.znodes import paths
+from coordination.client import Client
 from coordination.errors import SessionExpiredError
 from coordination.messages import OpCode
 from kafkawire.ids import BrokerId
@@ -59,3 +60,19 @@ async def test_a_session_that_ends_before_the_registration_is_followed_by_anothe
     assert stat is not None
     assert (stat.czxid, stat.ephemeral_owner) == (epochs[0], session.client.session_id)
     await session.close()
+
+
+async def test_a_chroot_that_is_not_there_is_made(coordinator: Coordinator, tmp_path: Path) -> None:
+    connect = f"{coordinator.address}/a/chroot"
+    for number in range(2):
+        session = CoordinatorSession(
+            connect,
+            tmp_path / f"session-{number}",
+            timeout_ms=TIMEOUT_MS,
+            connect_timeout_ms=TIMEOUT_MS,
+        )
+        await session.open()
+        assert await session.client.exists(paths.BROKER_IDS) is not None
+        await session.close()
+    async with Client(coordinator.address) as outside:
+        assert "ids" in await outside.get_children("/a/chroot/brokers")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import ottla
-from tests.integration.coordination.process import POLL_INTERVAL_S, wait_until
+from tests.integration.coordination.process import POLL_INTERVAL_S, Coordinator, wait_until
 
 TIMEOUT_S = 60
 
@@ -126,6 +126,18 @@ def test_without_restart_the_dead_stay_dead(started: list[Up], tmp_path: Path) -
     assert up.wait_for("died")["restart_s"] is None
     wait_until(lambda: len(up.pids()) == 2)
     assert up.end(signal.SIGINT) == 0
+
+
+def test_a_coordinator_that_is_there_is_used(started: list[Up], tmp_path: Path) -> None:
+    coordinator = Coordinator(tmp_path / "elsewhere")
+    try:
+        override = f"zookeeper.connect={coordinator.address}/a/chroot"
+        up = start(started, tmp_path / "data", "--override", override)
+        assert up.events[0]["coordinator"] == f"{coordinator.address}/a/chroot"
+        assert len(up.pids()) == 2, "brokers alone"
+        assert up.end(signal.SIGTERM) == 0
+    finally:
+        coordinator.kill()
 
 
 def test_nobody_outlives_a_supervisor_that_is_killed(started: list[Up], tmp_path: Path) -> None:

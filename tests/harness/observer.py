@@ -4,6 +4,7 @@ The znodes are the truth that brokers act on, so tests look there and not at one
 """
 
 import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from coordination.client import Client
+from coordination.client import Client, SessionState
 from coordination.errors import CoordinationError, NoNodeError
 from kafkawire.ids import TopicPartition
 
@@ -120,6 +121,12 @@ class Observer:
             timeout_s,
         )
 
+    async def _come_back(self) -> None:
+        """Begin another session, should this one have ended: no test rests on the observer's."""
+        if self.client.state in (SessionState.EXPIRED, SessionState.CLOSED):
+            with contextlib.suppress(CoordinationError):
+                await self.client.connect(REQUEST_TIMEOUT_S)
+
     async def wait_for(
         self,
         look: Callable[[], Awaitable[T]],
@@ -142,5 +149,6 @@ class Observer:
             except (CoordinationError, TimeoutError) as error:
                 # The coordinator may be down right now: that is what some tests do.
                 found = error
+                await self._come_back()
             await asyncio.sleep(LOOK_INTERVAL_S)
         raise AssertionError(f"not within {timeout_s} s; last seen: {found}")

@@ -64,7 +64,7 @@ COMMITS: Final = 4_000
 CONNECTIONS: Final = 4
 IN_FLIGHT: Final = 8
 ROUNDS: Final = 5
-COMMIT_GOAL: Final = 0.4
+COMMIT_GOAL: Final = 0.33
 SETTINGS: Final = ("group.initial.rebalance.delay.ms=500", "offsets.topic.num.partitions=1")
 
 R = TypeVar("R")

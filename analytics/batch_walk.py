@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
+from crc32c import crc32c
+
 from analytics.finding import Check, Finding, Report, Severity
 from kafkawire.columns_scanner import SectionSurvey
 from kafkawire.compression import Codec
@@ -19,7 +21,6 @@ from kafkawire.records import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     BatchHeader,
-    crc_matches,
     read_header,
 )
 
@@ -28,6 +29,8 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 RESYNC_BYTES: Final = 4 * 1024 * 1024
 _PREFIX: Final = Struct(">qiib")
 _MAGIC_POSITION: Final = 16
+# The checksum covers what follows it.
+CRC_END: Final = 21
 _CODEC_MASK: Final = 0b111
 _CODEC_COUNT: Final = len(Codec)
 _OLD_MAGICS: Final = (0, 1)
@@ -105,7 +108,7 @@ class Walk:
         position = start
         while position < stop:
             batch = self._batch_at(window, position, limit)
-            if batch is not None and crc_matches(batch.data, batch.header):
+            if batch is not None and crc32c(batch.data[CRC_END:]) == batch.header.crc:
                 yield batch
                 position = self.end_position = position + len(batch.data)
                 continue
@@ -120,21 +123,15 @@ class Walk:
 
     def _batch_at(self, window: _Window, position: int, limit: int) -> Batch | None:
         """The batch at `position`, its checksum unchecked; None if there can be none."""
-        prefix = window.at(position, _PREFIX.size)
-        if len(prefix) < _PREFIX.size:
+        try:
+            header = read_header(window.at(position, BATCH_HEADER_BYTES))
+        except CorruptBatchError:
             return None
-        _, length, _, magic = _PREFIX.unpack(prefix)
-        size: int = LOG_OVERHEAD_BYTES + length
-        if magic != MAGIC or size < BATCH_HEADER_BYTES or position + size > limit:
+        size = LOG_OVERHEAD_BYTES + header.batch_length
+        if position + size > limit or header.attributes & _CODEC_MASK >= _CODEC_COUNT:
             return None
         data = window.at(position, size)
         if len(data) < size:
-            return None
-        try:
-            header = read_header(data)
-        except CorruptBatchError:
-            return None
-        if header.attributes & _CODEC_MASK >= _CODEC_COUNT:
             return None
         return Batch(position, header, data)
 
@@ -149,7 +146,7 @@ class Walk:
 
     @staticmethod
     def _is_sound(batch: Batch | None) -> bool:
-        return batch is not None and crc_matches(batch.data, batch.header)
+        return batch is not None and crc32c(batch.data[CRC_END:]) == batch.header.crc
 
     def _resync(self, window: _Window, position: int, limit: int) -> int:
         """Where the next sound batch begins behind `position`; `limit` if none is near."""

@@ -24,7 +24,7 @@ _USER_TIME_FIELD: Final = 11
 
 
 class Survey:
-    """Asks the same cluster again and again. Whoever calls `open` calls `close`."""
+    """Asks the same cluster again and again. Whoever makes one calls `close`."""
 
     def __init__(self, bootstrap: str) -> None:
         self._cluster = Cluster(

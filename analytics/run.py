@@ -17,11 +17,11 @@ from analytics.file_store import is_file
 from analytics.finding import Finding
 from analytics.plan import Audit, plan_tasks, split_task
 from analytics.shipping import ship_modules
-from analytics.snapshot import convert_ledger, is_ledger, take_snapshot
+from analytics.snapshot import check_snapshot, convert_ledger, is_ledger, take_snapshot
 from analytics.spark_audit import audit as audit_tasks
 from analytics.spark_audit import task_frame
 from analytics.spark_progress import shown_progress
-from analytics.spark_session import start_session
+from analytics.spark_session import spark_errors, start_session
 from analytics.task import AuditTask, ReplicaFiles, Rules
 from analytics.verdict import Verdict, judge
 from kafkawire.ids import TopicPartition
@@ -107,6 +107,7 @@ def _replicas(directories: Sequence[str], found: list[Finding]) -> list[ReplicaF
 def _snapshot(file: str, key_limit: int) -> str:
     """The snapshot file to hold the logs against; a ledger becomes one first."""
     if not is_ledger(file):
+        check_snapshot(file)
         return file
     target = Path(tempfile.mkdtemp(prefix="ottla-ledger-")) / "ledger.parquet"
     convert_ledger(file, target, key_limit)
@@ -128,7 +129,7 @@ def _run(session: Any, tasks: list[AuditTask]) -> tuple[list[dict[str, Any]], li
     while tasks:
         by_place = {_place_of(task): task for task in tasks}
         with shown_progress(session):
-            rows = audit_tasks(task_frame(session, tasks)).toArrow().to_pylist()
+            rows = _collect(audit_tasks(task_frame(session, tasks)))
         texts = [json.loads(row["summary"]) for row in rows if row["summary"] is not None]
         too_large = {_place(each) for each in texts if each.get("needs_shards")}
         for row in rows:
@@ -138,6 +139,16 @@ def _run(session: Any, tasks: list[AuditTask]) -> tuple[list[dict[str, Any]], li
         summaries += [each for each in texts if _place(each) not in too_large]
         tasks = [part for place in sorted(too_large) for part in split_task(by_place[place])]
     return findings, summaries
+
+
+def _collect(frame: Any) -> list[dict[str, Any]]:
+    try:
+        rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
+    except spark_errors() as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        # A worker's own words come last, Spark's about them first.
+        raise AuditError(f"Spark gave up: {lines[0][:200]} ... {lines[-1][:200]}") from error
+    return rows
 
 
 def _place(summary: dict[str, Any]) -> tuple[str, int, str]:

@@ -82,6 +82,20 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
     return count
 
 
+def check_snapshot(file: str) -> None:
+    """Refuse a file that is no snapshot, before workers are sent to read it.
+
+    Raises:
+        AuditError: it is none.
+    """
+    try:
+        is_ours = parquet.read_schema(file).equals(SCHEMA)
+    except (OSError, pa.ArrowException) as error:
+        raise AuditError(f"{file} is no snapshot of `ottla audit snapshot`: {error}") from error
+    if not is_ours:
+        raise AuditError(f"{file} is no snapshot of `ottla audit snapshot`: other columns")
+
+
 def read_snapshot(file: str, topic: str, partition: int) -> Snapshot | None:
     """One partition's snapshot in `file`; None if it holds none.
 

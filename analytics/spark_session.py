@@ -89,10 +89,18 @@ def start_session(
     with _captured_errors() as log:
         try:
             session = builder.getOrCreate()
-        except Exception as error:
+        except spark_errors() as error:
             raise AuditError(f"Spark did not start: {_reason(error, log)}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What Spark raises where it cannot go on; not the mistakes of our own code on the driver."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return PySparkException, Py4JError, RuntimeError
 
 
 def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:

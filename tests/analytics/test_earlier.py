@@ -5,12 +5,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from analytics.errors import AuditError
 from analytics.finding import Severity
 from analytics.run import snapshot_logs
-from analytics.snapshot import convert_ledger, read_snapshot
+from analytics.snapshot import check_snapshot, convert_ledger, read_snapshot
 from analytics.task import DAY_MS, Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
@@ -37,6 +39,7 @@ def test_a_log_passes_against_its_own_snapshot_and_after_compaction(tmp_path: Pa
     raw = make_log()
     file = tmp_path / "keys.parquet"
     assert snapshot_logs([str(log_of(tmp_path / "raw", raw))], file, LIMIT) == 40
+    check_snapshot(str(file))
     rules = rules_at(file)
     log_of(tmp_path / "clean", compact(raw, horizon_ms=HORIZON_MS))
     for name in ("raw", "clean"):
@@ -114,5 +117,10 @@ def test_a_file_that_is_no_snapshot_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("no parquet")
     with pytest.raises(AuditError, match="no snapshot"):
         read_snapshot(str(tmp_path / "x"), "orders", 0)
+    with pytest.raises(AuditError, match="no snapshot"):
+        check_snapshot(str(tmp_path / "x"))
+    parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "z")
+    with pytest.raises(AuditError, match="other columns"):
+        check_snapshot(str(tmp_path / "z"))
     with pytest.raises(AuditError, match="No such file"):
         convert_ledger(str(tmp_path / "none.jsonl"), tmp_path / "y", LIMIT)

@@ -1,7 +1,7 @@
 """Coordinates the groups of the partitions of `__consumer_offsets` that this broker leads (edge).
 
-Owns the timers of the groups and carries out what they want done; what that is, `broker.group`
-decides. Everything runs in the loop's thread, and who waits for an answer waits without a task.
+Owns the timers of the groups and carries out what they want done; what that is, `group` decides.
+Everything runs in the loop's thread, and who waits for an answer waits without a task.
 """
 
 from __future__ import annotations

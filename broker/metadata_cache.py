@@ -1,8 +1,8 @@
 """What this broker knows of the cluster: brokers, topics, leaders (decision).
 
-The controller fills the cache, by UpdateMetadata alone (`broker.metadata_update`); every request
-that asks "who leads what" reads it. Invariant: a `ClusterImage` never changes; an update replaces
-it whole, so that one answer is made from one image.
+The controller fills the cache, by UpdateMetadata alone (`metadata_update`); every request that asks
+"who leads what" reads it. Invariant: a `ClusterImage` never changes; an update replaces it whole, so
+that one answer is made from one image.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is asked for another in-sync set, and how often: `broker.isr_changes`, `isr_recorder`."""
+"""Who is asked for another in-sync set, and how often: `isr_changes`, `isr_recorder`."""
 
 import asyncio
 from collections.abc import Sequence

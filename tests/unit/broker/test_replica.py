@@ -1,4 +1,4 @@
-"""One partition and those who read it: `broker.replica`, `broker.replica_manager`, ListOffsets."""
+"""One partition and those who read it: `replica`, `replica_manager`, ListOffsets."""
 
 import errno
 from pathlib import Path

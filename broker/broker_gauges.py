@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from broker.metrics import Metrics
+from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
-from broker.replica_manager import ReplicaManager
-from broker.socket_server import SocketServer
+from broker.replication.replica_manager import ReplicaManager
 from controller.controller import Controller
 from kafkawire.ids import TopicPartition
 

@@ -19,7 +19,7 @@ from broker.config_keys.network import NetworkKeys
 from broker.config_keys.replication import ReplicationKeys
 from broker.config_keys.server import ServerKeys
 from broker.errors import ConfigError
-from broker.listener import (
+from broker.network.listener import (
     UNROUTABLE_HOST,
     Listener,
     check_served,

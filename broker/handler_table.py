@@ -10,22 +10,22 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from broker.cluster.controller_role import ControllerRole
+from broker.cluster.finalized_features import FinalizedFeatures
+from broker.cluster.identity import Identity
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.metadata_watch import MetadataWatch
+from broker.cluster.producer_ids import ProducerIds
+from broker.cluster.topic_configs import TopicConfigs
+from broker.cluster.topic_source import TopicSource
 from broker.config import BrokerConfig
-from broker.controller_role import ControllerRole
-from broker.finalized_features import FinalizedFeatures
-from broker.group_coordinator import GroupCoordinator
-from broker.group_handler_table import group_makers
-from broker.identity import Identity
-from broker.log_mover import LogMover
-from broker.metadata_cache import MetadataCache
-from broker.metadata_watch import MetadataWatch
-from broker.producer_ids import ProducerIds
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.handler_table import group_makers
+from broker.logs.mover import LogMover
+from broker.network.request_tasks import RequestTasks
+from broker.network.router import Handler, Served
 from broker.purgatory import Purgatory
-from broker.replica_manager import ReplicaManager
-from broker.request_tasks import RequestTasks
-from broker.router import Handler, Served
-from broker.topic_configs import TopicConfigs
-from broker.topic_source import TopicSource
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.ids import TopicPartition
 from storage.directory import Logs

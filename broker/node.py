@@ -23,36 +23,36 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from broker.advertising import advertise, machine_name
 from broker.broker_gauges import add_gauges
-from broker.cluster_member import ClusterMember
-from broker.cluster_topics import ClusterTopics, roll
+from broker.cluster.controlled_shutdown import hand_over
+from broker.cluster.controller_link import ControllerLink
+from broker.cluster.finalized_features import FinalizedFeatures
+from broker.cluster.member import ClusterMember
+from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
+from broker.cluster.metadata_watch import MetadataWatch
+from broker.cluster.producer_ids import ProducerIds
+from broker.cluster.topic_configs import Overrides, TopicConfigs
+from broker.cluster.topic_plan import topic_defaults_of
+from broker.cluster.topics import ClusterTopics, roll
 from broker.config import BrokerConfig
-from broker.controlled_shutdown import hand_over
-from broker.controller_link import ControllerLink
 from broker.errors import StartupError
-from broker.finalized_features import FinalizedFeatures
-from broker.group_coordinator import GroupCoordinator
+from broker.groups.coordinator import GroupCoordinator
 from broker.handler_table import HandlerTable
-from broker.isr_recorder import AlterPartitionRecorder
-from broker.log_cleaning import make_cleaner
-from broker.log_metrics import add_log_gauges
-from broker.log_mover import LogMover
-from broker.log_tasks import log_tasks
-from broker.metadata_cache import ClusterImage, Endpoint, MetadataCache
-from broker.metadata_watch import MetadataWatch
+from broker.logs.cleaning import make_cleaner
+from broker.logs.metrics import add_log_gauges
+from broker.logs.mover import LogMover
+from broker.logs.tasks import log_tasks
 from broker.metrics import BrokerState, Metrics
-from broker.network_limits import network_limits_of
-from broker.producer_ids import ProducerIds
+from broker.network.advertising import advertise, machine_name
+from broker.network.limits import network_limits_of
+from broker.network.request_channel import RequestChannel
+from broker.network.request_tasks import RequestTasks
+from broker.network.router import Router
+from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
-from broker.replica_manager import ReplicaManager
-from broker.request_channel import RequestChannel
-from broker.request_tasks import RequestTasks
-from broker.router import Router
+from broker.replication.isr_recorder import AlterPartitionRecorder
+from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask, Scheduler
-from broker.socket_server import SocketServer
-from broker.topic_configs import Overrides, TopicConfigs
-from broker.topic_plan import topic_defaults_of
 from controller.notices import tell_log_dir_failure
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
@@ -60,7 +60,7 @@ from storage.directory import Logs
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from broker.node_isr_recorder import NodeIsrRecorder
+    from broker.cluster.node_isr_recorder import NodeIsrRecorder
 
 DRAIN_TIMEOUT_S: Final = 10.0
 """How long clients may take to read their last responses when the broker stops."""
@@ -222,7 +222,7 @@ class Node:
         """Return what records in-sync sets: the controller, or the nodes before protocol 2.7."""
         member = self._member
         if not member.has_alter_partition:
-            from broker.node_isr_recorder import NodeIsrRecorder
+            from broker.cluster.node_isr_recorder import NodeIsrRecorder
 
             return NodeIsrRecorder(
                 member.identity.broker_id, member.session, self._known_controller_epoch

@@ -1,7 +1,7 @@
 """Decision: the bytes that consumers of a group exchange, with their version in front.
 
-A version newer than is known here is read as the newest known one: later versions only append
-fields (KIP-429).
+A broker hands them on. Whoever reads them takes a version newer than is known here as the newest
+known one, and ignores what follows its fields: later versions only append (KIP-429).
 
 Source: KIP-429, KIP-792; ConsumerProtocol of Kafka 3.9.
 """
@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final, TypeVar
 
 from kafkawire.errors import DecodeError
+from kafkawire.ids import TopicPartition
 from kafkawire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -18,6 +19,7 @@ from kafkawire.schema import decode, encode, versions_of
 
 P = TypeVar("P", ConsumerProtocolSubscription, ConsumerProtocolAssignment)
 
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 MAX_SURPLUS_BYTES: Final = 256
 """How much a newer version may append."""
 
@@ -54,6 +56,28 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
     return _decode(ConsumerProtocolAssignment, data)
 
 
+def subscribed_topics(data: bytes) -> frozenset[str]:
+    """Return the topics that a member subscribes to.
+
+    Raises:
+        DecodeError: this is no subscription.
+    """
+    return frozenset(decode_subscription(data).topics)
+
+
+def assigned_partitions(data: bytes) -> list[TopicPartition]:
+    """Return the partitions that a member was given; none for an empty assignment.
+
+    Raises:
+        DecodeError: this is no assignment.
+    """
+    return [
+        TopicPartition(each.topic, index)
+        for each in decode_assignment(data).assigned_partitions
+        for index in each.partitions
+    ]
+
+
 def _encode(value: ConsumerProtocolSubscription | ConsumerProtocolAssignment) -> bytes:
     _, newest = versions_of(type(value))
     return _VERSION.pack(newest) + encode(value, newest)
@@ -66,18 +90,14 @@ def _decode(kind: type[P], data: bytes) -> P:
     if version < 0:
         raise DecodeError(f"{kind.__name__}: version {version} is negative")
     _, newest = versions_of(kind)
-    body = memoryview(data)[_VERSION.size :]
-    if version <= newest:
+    version, body = min(version, newest), memoryview(data)[_VERSION.size :]
+    try:
         return decode(kind, body, version)
-    return _decode_prefix(kind, body, newest)
-
-
-def _decode_prefix(kind: type[P], body: memoryview, version: int) -> P:
-    """Decode what a newer version begins with; exactly one length of it is a whole message."""
-    shortest = max(len(body) - MAX_SURPLUS_BYTES, 0)
-    for size in range(len(body), shortest - 1, -1):
-        try:
-            return decode(kind, body[:size], version)
-        except DecodeError:
-            continue
-    raise DecodeError(f"{kind.__name__}: no version {version} in the first of {len(body)} bytes")
+    except DecodeError:
+        # Exactly one length of what is there is a whole message.
+        for surplus in range(1, min(MAX_SURPLUS_BYTES, len(body)) + 1):
+            try:
+                return decode(kind, body[:-surplus], version)
+            except DecodeError:
+                continue
+        raise

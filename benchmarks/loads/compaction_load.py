@@ -21,7 +21,7 @@ from benchmarks.loads.broker import (
 from benchmarks.loads.pipeline import measure_round_trips
 from benchmarks.loads.process import HOST, START_TIMEOUT_S
 from benchmarks.loads.result import Figure, percentile
-from broker.cleaner_process import COMMAND
+from broker.logs.cleaner_process import COMMAND
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder, Codec, read_header
 from storage.compaction.cleanable import weigh

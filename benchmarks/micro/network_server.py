@@ -17,11 +17,11 @@ from typing import Final
 import uvloop
 
 from benchmarks.loads.process import HOST
-from broker.listener import Listener
-from broker.network_limits import NetworkLimits
-from broker.reply import EncodedMessage, Reply
-from broker.request_channel import Request, RequestChannel
-from broker.socket_server import SocketServer
+from broker.network.limits import NetworkLimits
+from broker.network.listener import Listener
+from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_channel import Request, RequestChannel
+from broker.network.socket_server import SocketServer
 from kafkawire.apis import ApiKey
 from kafkawire.messages.fetch import (
     FetchableTopicResponse,

@@ -17,15 +17,15 @@ from typing import Final, cast
 
 import structlog
 
+from broker.cluster.metadata_cache import MetadataCache
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.produce import ProduceHandler
-from broker.metadata_cache import MetadataCache
+from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_channel import Request, ServedConnection
+from broker.network.router import Router
 from broker.purgatory import Purgatory
-from broker.replica_manager import ReplicaManager
-from broker.reply import EncodedMessage, Reply
-from broker.request_channel import Request, ServedConnection
-from broker.router import Router
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from broker.buffer_pool import BufferPool
-from broker.network import Network
-from broker.network_limits import NetworkLimits
-from broker.processor import Processor
-from broker.receive_memory import ReceiveMemory
-from broker.reply import EncodedMessage, Reply
-from broker.request_channel import RequestChannel
+from broker.network.buffer_pool import BufferPool
+from broker.network.limits import NetworkLimits
+from broker.network.network import Network
+from broker.network.processor import Processor
+from broker.network.receive_memory import ReceiveMemory
+from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_channel import RequestChannel
 from kafkawire.apis import ApiKey
 from kafkawire.headers import encode_request
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

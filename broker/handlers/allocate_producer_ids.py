@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.controller_role import ControllerRole
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
+from broker.cluster.controller_role import ControllerRole
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from controller.events import ProducerIdsAsked
 from controller.znodes.cluster import ProducerIdBlock
 from kafkawire.errors import ErrorCode

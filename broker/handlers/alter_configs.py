@@ -11,14 +11,14 @@ from functools import partial
 
 import structlog
 
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.topic_source import TopicOverrides
 from broker.config import BrokerConfig
 from broker.config_change import ConfigChange, changed, check_configs, replaced
 from broker.config_entry import ResourceType
-from broker.metadata_cache import MetadataCache
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
-from broker.topic_source import TopicOverrides
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.alter_configs import (
     AlterConfigsRequest,

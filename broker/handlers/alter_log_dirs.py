@@ -9,10 +9,10 @@ from pathlib import Path
 import structlog
 
 from broker.errors import as_api_error
-from broker.log_mover import LogMover
-from broker.replica_manager import ReplicaManager
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.logs.mover import LogMover
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.alter_replica_log_dirs import (

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.router import Served
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.router import Served
 from controller.znodes.cluster import Features
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR
-from broker.metadata_cache import MetadataCache
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.cluster.metadata_cache import MetadataCache
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.describe_cluster import (
     DescribeClusterBroker,

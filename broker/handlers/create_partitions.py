@@ -1,4 +1,4 @@
-"""CreatePartitions (edge); what may be added is decided by `broker.topic_plan`.
+"""CreatePartitions (edge); what may be added is decided by `broker.cluster.topic_plan`.
 
 The controller alone adds, and answers when its metadata show a leader of every partition.
 """
@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from broker.controller_role import ControllerRole
-from broker.metadata_cache import ClusterImage
-from broker.metadata_watch import MetadataWatch, has_leaders
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
-from broker.topic_source import TopicSource
+from broker.cluster.controller_role import ControllerRole
+from broker.cluster.metadata_cache import ClusterImage
+from broker.cluster.metadata_watch import MetadataWatch, has_leaders
+from broker.cluster.topic_source import TopicSource
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -1,4 +1,4 @@
-"""CreateTopics (edge); what may be created is decided by `broker.topic_plan`.
+"""CreateTopics (edge); what may be created is decided by `broker.cluster.topic_plan`.
 
 The controller alone creates, and answers when its metadata show a leader of every partition.
 """
@@ -11,16 +11,16 @@ from functools import partial
 
 import structlog
 
+from broker.cluster.controller_role import ControllerRole
+from broker.cluster.metadata_cache import ClusterImage
+from broker.cluster.metadata_watch import MetadataWatch, has_leaders
+from broker.cluster.topic_plan import TopicWish
+from broker.cluster.topic_source import TopicSource
 from broker.config import BrokerConfig
 from broker.config_entry import topic_entries
-from broker.controller_role import ControllerRole
-from broker.metadata_cache import ClusterImage
-from broker.metadata_watch import MetadataWatch, has_leaders
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
-from broker.topic_plan import TopicWish
-from broker.topic_source import TopicSource
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.messages.create_topics import (

@@ -6,10 +6,10 @@ It is answered when no replica alive holds an older record, as far as their fetc
 
 from __future__ import annotations
 
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
 from broker.purgatory import Purgatory
-from broker.replica_manager import ReplicaManager
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import Offset, TopicPartition
 from kafkawire.messages.delete_records import (

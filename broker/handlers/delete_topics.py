@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from broker.controller_role import ControllerRole
-from broker.metadata_cache import ClusterImage
-from broker.metadata_watch import MetadataWatch
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
-from broker.topic_source import TopicSource
+from broker.cluster.controller_role import ControllerRole
+from broker.cluster.metadata_cache import ClusterImage
+from broker.cluster.metadata_watch import MetadataWatch
+from broker.cluster.topic_source import TopicSource
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.messages.delete_topics import (

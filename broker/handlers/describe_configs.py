@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.topic_source import TopicOverrides
 from broker.config import BrokerConfig
 from broker.config_entry import ConfigEntry, ResourceType, broker_entries, topic_entries
-from broker.metadata_cache import MetadataCache
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
-from broker.topic_source import TopicOverrides
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.describe_configs import (

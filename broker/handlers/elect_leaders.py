@@ -7,12 +7,12 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
-from broker.controller_role import ControllerRole
-from broker.metadata_cache import ClusterImage
-from broker.metadata_watch import MetadataWatch
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
+from broker.cluster.controller_role import ControllerRole
+from broker.cluster.metadata_cache import ClusterImage
+from broker.cluster.metadata_watch import MetadataWatch
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from controller.events import ElectLeadersAsked
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.fetch_session import follower_of
 from broker.handlers.follower_fetch import FollowerFetchHandler
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
 from broker.purgatory import Purgatory
-from broker.replica import ReadResult
-from broker.replica_manager import Key, ReplicaManager
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.replication.fetch_session import follower_of
+from broker.replication.replica import ReadResult
+from broker.replication.replica_manager import Key, ReplicaManager
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.fetch import (

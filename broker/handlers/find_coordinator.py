@@ -9,13 +9,13 @@ from typing import Final
 
 import structlog
 
+from broker.cluster.metadata_watch import MetadataWatch, has_leaders
+from broker.cluster.topic_source import TopicSource
 from broker.config import BrokerConfig
-from broker.internal_topic import offsets_topic
-from broker.metadata_watch import MetadataWatch, has_leaders
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
-from broker.topic_source import TopicSource
+from broker.groups.internal_topic import offsets_topic
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import TopicPartition

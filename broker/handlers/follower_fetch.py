@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.fetch_session import FetchSessions, Follower, FollowerSession, Key
+from broker.network.reply import Reply
 from broker.purgatory import Purgatory
-from broker.replica import ReadResult
-from broker.replica_manager import ReplicaManager
-from broker.reply import Reply
+from broker.replication.fetch_session import FetchSessions, Follower, FollowerSession, Key
+from broker.replication.replica import ReadResult
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 from kafkawire.messages.fetch import (

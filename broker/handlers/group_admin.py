@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED_FOR
-from broker.group import Group
-from broker.group_commits import GroupCommits
-from broker.group_registry import GroupRegistry
-from broker.group_state import DEAD, STABLE
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.groups.commits import GroupCommits
+from broker.groups.group import Group
+from broker.groups.registry import GroupRegistry
+from broker.groups.state import DEAD, STABLE
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.group_admin import (
     DeletableGroupResult,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.group_coordinator import GroupCoordinator
-from broker.group_effects import Joining, JoinResult, Syncing, SyncResult
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.effects import Joining, JoinResult, Syncing, SyncResult
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.group_membership import (
     HeartbeatRequest,

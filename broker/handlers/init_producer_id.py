@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.producer_ids import ProducerIds
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
+from broker.cluster.producer_ids import ProducerIds
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Set
 from functools import partial
 
-from broker.replica_manager import ReplicaManager
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.replication.replica_manager import ReplicaManager
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition

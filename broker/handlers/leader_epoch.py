@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.replica_manager import ReplicaManager
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.offset_for_leader_epoch import (

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from broker.errors import as_api_error
-from broker.replica import Replica
-from broker.replica_manager import ReplicaManager
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.replication.replica import Replica
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.list_offsets import (

@@ -6,9 +6,9 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
-from broker.replica_manager import ReplicaManager
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.describe_log_dirs import (

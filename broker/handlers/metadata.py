@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
-from broker.metadata_cache import (
+from broker.cluster.metadata_cache import (
     INTERNAL_TOPICS,
     NO_LEADER,
     ClusterImage,
@@ -19,11 +19,11 @@ from broker.metadata_cache import (
     PartitionState,
     TopicState,
 )
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
-from broker.topic_plan import TopicWish
-from broker.topic_source import TopicSource
+from broker.cluster.topic_plan import TopicWish
+from broker.cluster.topic_source import TopicSource
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, validate_topic_name
 from kafkawire.messages.metadata import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.group_commits import GroupCommits
-from broker.metadata_cache import MetadataCache
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.cluster.metadata_cache import MetadataCache
+from broker.groups.commits import GroupCommits
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import NO_TIMESTAMP, CommittedOffset
 from kafkawire.ids import TopicPartition, by_topic

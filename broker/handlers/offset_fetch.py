@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
-from broker.group import Group
-from broker.group_commits import GroupCommits
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.groups.commits import GroupCommits
+from broker.groups.group import Group
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import NO_LEADER_EPOCH, CommittedOffset
 from kafkawire.ids import TopicPartition, by_topic

@@ -10,12 +10,12 @@ from typing import Final
 
 import structlog
 
-from broker.metadata_cache import INTERNAL_TOPICS
+from broker.cluster.metadata_cache import INTERNAL_TOPICS
+from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_channel import Request
 from broker.purgatory import Purgatory
-from broker.replica import ACKS_ALL
-from broker.replica_manager import ReplicaManager
-from broker.reply import EncodedMessage, Reply
-from broker.request_channel import Request
+from broker.replication.replica import ACKS_ALL
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
 from kafkawire.ids import Offset, TopicPartition

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
-from broker.controller_role import ControllerRole
-from broker.reply import Reply
-from broker.request_channel import Request
-from broker.request_tasks import RequestTasks
+from broker.cluster.controller_role import ControllerRole
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
 from controller.events import ReassignmentAsked, ReassignmentsListed
 from controller.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ErrorCode

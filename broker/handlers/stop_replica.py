@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from broker.replica_manager import ReplicaManager
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.messages.stop_replica import StopReplicaRequest
 
 

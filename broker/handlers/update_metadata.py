@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.control_fence import ControlFence
-from broker.metadata_cache import MetadataCache
-from broker.metadata_update import deleted_partitions, updated
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.metadata_update import deleted_partitions, updated
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.replication.control_fence import ControlFence
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from kafkawire.consumer_protocol_base import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from kafkawire.consumer_protocol import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from kafkawire.errors import DecodeError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.group_admin import (

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kafkawire.consumer_protocol import (
-    decode_assignment,
+    CONSUMER_PROTOCOL_TYPE,
+    assigned_partitions,
     decode_subscription,
     encode_assignment,
     encode_subscription,
@@ -40,7 +41,6 @@ from ottla.client.group.holding import Holding
 from ottla.client.group.member import Member, chosen_assignor
 from ottla.client.group.partitions import by_topic, flatten
 
-PROTOCOL_TYPE: Final = "consumer"
 JOIN_GRACE_MS: Final = 5_000
 """How much longer than the rebalance timeout an answer may take."""
 
@@ -104,7 +104,7 @@ class Joining:
             rebalance_timeout_ms=config.max_poll_interval_ms,
             member_id=self._member.member_id,
             group_instance_id=config.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocols=[
                 JoinGroupRequestProtocol(
                     name=each.name, metadata=self._subscription(each, topics, held)
@@ -166,7 +166,7 @@ class Joining:
             generation_id=joined.generation_id,
             member_id=joined.member_id,
             group_instance_id=self._config.group_instance_id,
-            protocol_type=PROTOCOL_TYPE,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=joined.protocol_name,
             assignments=[
                 SyncGroupRequestAssignment(member_id=member, assignment=_encode(partitions))
@@ -177,10 +177,9 @@ class Joining:
             request, SyncGroupResponse, purpose=Purpose.JOIN, timeout_s=self._timeout_s
         )
         try:
-            given = decode_assignment(response.assignment)
+            return assigned_partitions(response.assignment)
         except DecodeError as error:
             raise ProtocolError(f"the leader of the group sent no assignment: {error}") from error
-        return flatten((each.topic, each.partitions) for each in given.assigned_partitions)
 
 
 def _encode(partitions: Iterable[TopicPartition]) -> bytes:

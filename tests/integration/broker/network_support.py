@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 import uvloop
 
-from broker.listener import Listener
-from broker.network_limits import NetworkLimits
-from broker.reply import EncodedMessage, Reply
-from broker.request_channel import Request, RequestChannel
-from broker.socket_server import SocketServer
+from broker.network.limits import NetworkLimits
+from broker.network.listener import Listener
+from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_channel import Request, RequestChannel
+from broker.network.socket_server import SocketServer
 from tests.unit.broker.network_fakes import request_frame
 
 HOST: Final = "127.0.0.1"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Final
 
+from broker.cluster.metadata_cache import Endpoint, LiveBroker, MetadataCache
 from broker.config_keys.replication import ReplicationKeys
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
@@ -18,18 +19,17 @@ from broker.handlers.leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.stop_replica import StopReplicaHandler
-from broker.isr_changes import Answer, IsrQuestion
-from broker.leadership import Recorded
-from broker.listener import Listener
-from broker.metadata_cache import Endpoint, LiveBroker, MetadataCache
-from broker.network_limits import NetworkLimits
-from broker.peer import Peer
+from broker.network.limits import NetworkLimits
+from broker.network.listener import Listener
+from broker.network.request_channel import RequestChannel
+from broker.network.router import Handler, Router
+from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
-from broker.replica import Replica
-from broker.replica_manager import ReplicaManager
-from broker.request_channel import RequestChannel
-from broker.router import Handler, Router
-from broker.socket_server import SocketServer
+from broker.replication.isr_changes import Answer, IsrQuestion
+from broker.replication.leadership import Recorded
+from broker.replication.peer import Peer
+from broker.replication.replica import Replica
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordinator_session import CoordinatorSession
+from broker.cluster.coordinator_session import CoordinatorSession
 from controller.znodes import paths
 from coordination.client import Client
 from coordination.errors import SessionExpiredError

@@ -14,9 +14,9 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from broker.network_limits import NetworkLimits
-from broker.reply import EncodedMessage, Reply
-from broker.request_channel import Request
+from broker.network.limits import NetworkLimits
+from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_channel import Request
 from kafkawire.apis import ApiKey
 from tests.integration.broker.network_support import (
     Client,

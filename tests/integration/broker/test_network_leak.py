@@ -10,9 +10,9 @@ import struct
 import tracemalloc
 from typing import Final
 
-from broker.processor import Processor
-from broker.reply import Reply
-from broker.request_channel import Request
+from broker.network.processor import Processor
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
 from tests.integration.broker.network_support import (
     HOST,
     Served,

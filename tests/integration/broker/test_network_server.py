@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.file_range import FileRange
-from broker.listener import Listener
-from broker.network_limits import NetworkLimits
-from broker.reply import EncodedMessage, Reply
-from broker.request_channel import Request, RequestChannel
-from broker.socket_server import SocketServer
+from broker.network.file_range import FileRange
+from broker.network.limits import NetworkLimits
+from broker.network.listener import Listener
+from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_channel import Request, RequestChannel
+from broker.network.socket_server import SocketServer
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.integration.broker.network_support import (
     HOST,

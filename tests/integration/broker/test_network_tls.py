@@ -10,7 +10,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Final
 
-from broker.reply import EncodedMessage, Reply
+from broker.network.reply import EncodedMessage, Reply
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from tests.integration.broker.network_support import Served, on_every_loop, serving, wait_until
 

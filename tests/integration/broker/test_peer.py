@@ -1,4 +1,4 @@
-"""A connection to another broker that is slow, gone, or no broker: `broker.peer`."""
+"""A connection to another broker that is slow, gone, or no broker: `broker.replication.peer`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -7,8 +7,8 @@ from struct import Struct
 
 import pytest
 
-from broker.metadata_cache import Endpoint
-from broker.peer import API_VERSIONS_VERSION, Peer, PeerError
+from broker.cluster.metadata_cache import Endpoint
+from broker.replication.peer import API_VERSIONS_VERSION, Peer, PeerError
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.headers import decode_request_header, encode_response

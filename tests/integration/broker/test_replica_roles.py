@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.cluster.metadata_cache import PartitionState, TopicState
 from broker.config_keys.replication import ReplicationKeys
-from broker.metadata_cache import PartitionState, TopicState
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cleaner_process import COMMAND
+from broker.logs.cleaner_process import COMMAND
 from kafkawire.ids import LeaderEpoch, Offset
 from kafkawire.records import BatchBuilder, BatchHeader, iterate_batches, read_header, read_records
 from storage.compaction.job import CleaningDone, CleaningJob, GroupCleaned, read_report

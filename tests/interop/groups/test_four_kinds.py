@@ -21,7 +21,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from kafkawire.consumer_protocol_base import assigned_partitions
+from kafkawire.consumer_protocol import assigned_partitions
 from kafkawire.group_records import (
     GroupKey,
     OffsetKey,

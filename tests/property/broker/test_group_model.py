@@ -14,9 +14,9 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker.group_effects import JoinResult, SyncResult
-from broker.group_rebalance import NEW_MEMBER_TIMEOUT_MS
-from broker.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from broker.groups.effects import JoinResult, SyncResult
+from broker.groups.rebalance import NEW_MEMBER_TIMEOUT_MS
+from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from kafkawire.errors import ErrorCode
 from tests.unit.broker.group_driver import DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, World
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker import isr_state
-from broker.control_fence import ControlFence
-from broker.divergence import Divergence, EpochHistory, Truncation
-from broker.isr_state import Committed, IsrState, PendingExpand, PendingShrink, Refused
-from broker.leadership import Leadership
+from broker.replication import isr_state
+from broker.replication.control_fence import ControlFence
+from broker.replication.divergence import Divergence, EpochHistory, Truncation
+from broker.replication.isr_state import Committed, IsrState, PendingExpand, PendingShrink, Refused
+from broker.replication.leadership import Leadership
 from controller import elections, fenced_writes, live_brokers
 from controller.channel import Channel
 from controller.cluster import Cluster
@@ -203,7 +203,7 @@ def refusal_resets(patch: pytest.MonkeyPatch) -> None:
         return Refused(Committed(state.isr), ask_again=False)
 
     patch.setattr(isr_state, "on_refusal", reset)
-    patch.setattr("broker.leadership.on_refusal", reset)
+    patch.setattr("broker.replication.leadership.on_refusal", reset)
 
 
 def strangers_do_not_count(patch: pytest.MonkeyPatch) -> None:

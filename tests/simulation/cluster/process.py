@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker.control_fence import ControlFence, refuse_stop
-from broker.leadership import Limits, Proposal, Recorded
+from broker.replication.control_fence import ControlFence, refuse_stop
+from broker.replication.leadership import Limits, Proposal, Recorded
 from controller import events as e
 from controller.broker_registration import Registered, Sessions, create_top_nodes, register
 from controller.channel import RETRY_BACKOFF_MS, Channel, ControlResponse

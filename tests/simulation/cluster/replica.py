@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.control_fence import refuse_leadership
-from broker.divergence import Divergence, divergence, out_of_range, truncation
-from broker.leadership import Leadership, Limits, LiveEpoch, Proposal, Recorded
+from broker.replication.control_fence import refuse_leadership
+from broker.replication.divergence import Divergence, divergence, out_of_range, truncation
+from broker.replication.leadership import Leadership, Limits, LiveEpoch, Proposal, Recorded
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrPartitionState

@@ -1,6 +1,6 @@
 """Small scenarios of the decisions, each of which a planted bug breaks; no time passes in them."""
 
-from broker.leadership import Leadership, Limits, Recorded
+from broker.replication.leadership import Leadership, Limits, Recorded
 from controller.channel import Channel
 from controller.effects import BrokerRequest
 from controller.failover import take_over

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from broker.control_fence import ControlFence, refuse_leadership, refuse_stop
-from broker.divergence import divergence, truncation
-from broker.leadership import Limits
+from broker.replication.control_fence import ControlFence, refuse_leadership, refuse_stop
+from broker.replication.divergence import divergence, truncation
+from broker.replication.leadership import Limits
 from controller import events as e
 from controller.broker_registration import Registered, Sessions, Taken, register
 from controller.config import ControllerConfig

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from broker.group import Group
-from broker.group_effects import (
+from broker.groups.effects import (
     AnswerJoin,
     AnswerSync,
     Joining,
@@ -13,14 +12,15 @@ from broker.group_effects import (
     Syncing,
     SyncResult,
 )
-from broker.group_rebalance import GroupLimits
-from broker.group_state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
+from broker.groups.group import Group
+from broker.groups.rebalance import GroupLimits
+from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, GroupState
 from kafkawire.errors import ErrorCode
 
 DELAY_MS = 3_000
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
-RANGE: Protocols = (("range", b"\0\0\0\0\0\1\0\1t"),)
+RANGE: Protocols = (("range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"),)
 """A subscription to topic t."""
 
 

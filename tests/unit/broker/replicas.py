@@ -4,10 +4,10 @@ import asyncio
 import uuid
 from pathlib import Path
 
-from broker.leadership import Leadership, Limits, Recorded
-from broker.metadata_cache import MetadataCache
+from broker.cluster.metadata_cache import MetadataCache
 from broker.purgatory import Purgatory
-from broker.replica_manager import ReplicaManager
+from broker.replication.leadership import Leadership, Limits, Recorded
+from broker.replication.replica_manager import ReplicaManager
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
 from storage.config import LogConfig

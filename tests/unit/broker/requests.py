@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from broker.request_channel import Request, ServedConnection
+from broker.network.request_channel import Request, ServedConnection
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader
 from kafkawire.schema import encode

@@ -10,7 +10,7 @@ from broker.config import (
     value_text,
 )
 from broker.errors import ConfigError
-from broker.listener import Listener
+from broker.network.listener import Listener
 from kafkawire.records import TimestampType
 from storage.config import LogConfig
 

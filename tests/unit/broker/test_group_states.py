@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.group_effects import NO_GENERATION, UNKNOWN_MEMBER
-from broker.group_state import (
+from broker.groups.effects import NO_GENERATION, UNKNOWN_MEMBER
+from broker.groups.state import (
     COMPLETING,
     DEAD,
     EMPTY,

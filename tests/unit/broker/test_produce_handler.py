@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from broker.handlers.produce import ProduceHandler
-from broker.leadership import Recorded
-from broker.reply import EncodedMessage, Reply
+from broker.network.reply import EncodedMessage, Reply
+from broker.replication.leadership import Recorded
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import LeaderEpoch, Offset

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.network.reply import Reply
 from broker.purgatory import Purgatory, Waiting
-from broker.reply import Reply
 
 PARKED_COUNT = 100_000
 

@@ -4,12 +4,15 @@ import pytest
 
 from kafkawire.consumer_protocol import (
     MAX_SURPLUS_BYTES,
+    assigned_partitions,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
+    subscribed_topics,
 )
 from kafkawire.errors import DecodeError
+from kafkawire.ids import TopicPartition
 from kafkawire.messages.consumer_protocol import (
     AssignedPartitions,
     ConsumerProtocolAssignment,
@@ -56,10 +59,16 @@ def test_an_empty_assignment_holds_nothing() -> None:
     assert decode_assignment(b"").assigned_partitions == []
 
 
+@pytest.mark.parametrize("version", [b"\x00\x03", b"\x00\x09"], ids=["known", "newer"])
 @pytest.mark.parametrize("surplus", [b"", b"\0", b"new" * 50], ids=len)
-def test_a_newer_version_is_read_as_far_as_it_is_known(surplus: bytes) -> None:
-    newer = b"\x00\x09" + SUBSCRIPTION_V3[2:] + surplus
-    assert decode_subscription(newer) == SUBSCRIPTION
+def test_what_follows_the_known_fields_is_ignored(version: bytes, surplus: bytes) -> None:
+    assert decode_subscription(version + SUBSCRIPTION_V3[2:] + surplus) == SUBSCRIPTION
+
+
+def test_the_short_forms_of_both() -> None:
+    assert subscribed_topics(SUBSCRIPTION_V3) == {"a", "b"}
+    assert assigned_partitions(ASSIGNMENT_V3) == [TopicPartition("a", 1)]
+    assert assigned_partitions(b"") == []
 
 
 @pytest.mark.parametrize(
@@ -68,11 +77,12 @@ def test_a_newer_version_is_read_as_far_as_it_is_known(surplus: bytes) -> None:
         pytest.param(b"\0", "no version", id="too short"),
         pytest.param(b"\xff\xff", "negative", id="negative version"),
         pytest.param(SUBSCRIPTION_V3[:-1], "v3", id="cut off"),
-        pytest.param(SUBSCRIPTION_V3 + b"\0", "v3", id="surplus in a known version"),
-        pytest.param(b"\x00\x09" + b"\xff" * 9, "version 3", id="garbage of a newer version"),
+        pytest.param(b"\x00\x09" + b"\xff" * 9, "v3", id="garbage of a newer version"),
+        pytest.param(b"\0\0\x7f\xff\xff\xff", "v0", id="impossible count"),
+        pytest.param(b"\0\0\0\0\0\1\0\1\xff", "v0", id="no text"),
         pytest.param(
             b"\x00\x09" + SUBSCRIPTION_V3[2:] + bytes(MAX_SURPLUS_BYTES + 1),
-            "version 3",
+            "v3",
             id="too much behind it",
         ),
     ],

@@ -1,0 +1,1 @@
+"""This broker as a member: coordinator, controller, metadata, topics."""

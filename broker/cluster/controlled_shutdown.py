@@ -1,0 +1,68 @@
+"""Asks to be relieved before this broker stops (edge): leaders first move to other brokers.
+
+Source: kafka.server.KafkaServer.controlledShutdown of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from broker.cluster.controller_link import ControllerLink
+from broker.cluster.metadata_cache import ClusterImage
+from broker.cluster.metadata_watch import MetadataWatch
+from broker.config import BrokerConfig
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
+from kafkawire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+
+log = structlog.get_logger(__name__)
+
+
+async def hand_over(
+    broker_id: BrokerId,
+    broker_epoch: Callable[[], int],
+    controller: ControllerLink,
+    watch: MetadataWatch,
+    config: BrokerConfig,
+) -> bool:
+    """Return whether nothing is led here any more that another broker could lead.
+
+    Unlike Kafka's, this broker does not wait for others when there are none.
+    """
+
+    def is_last(image: ClusterImage) -> bool:
+        return image.brokers.keys() <= {broker_id}
+
+    attempts = config.controlled_shutdown_max_retries
+    for left in reversed(range(attempts)):
+        if is_last(watch.image):
+            log.info("shutdown.alone")
+            return True
+        request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch())
+        if await _is_relieved(request, controller):
+            log.info("shutdown.controlled", attempt=attempts - left)
+            return True
+        if left:
+            await watch.wait_for(is_last, config.controlled_shutdown_retry_backoff_ms)
+    log.warning("shutdown.not_controlled", attempts=attempts)
+    return False
+
+
+async def _is_relieved(request: ControlledShutdownRequest, controller: ControllerLink) -> bool:
+    try:
+        answer = await controller.ask(request, ControlledShutdownResponse)
+    except OSError as error:
+        log.info("shutdown.not_answered", error=str(error))
+        return False
+    if answer.error_code != ErrorCode.NONE:
+        log.info("shutdown.refused", error=ErrorCode(answer.error_code).name)
+        return False
+    if answer.remaining_partitions:
+        log.info("shutdown.partitions_left", partition_count=len(answer.remaining_partitions))
+        return False
+    return True

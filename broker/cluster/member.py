@@ -1,0 +1,272 @@
+"""This broker as a member of a cluster: session, identity, registration, controller (composition).
+
+Joining goes in Kafka's order: coordinator, cluster id, broker id; registering comes later, when the
+broker can be reached; the controller component stands for election after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from broker.cluster.coordinator_session import SESSION_FILE, CoordinatorSession
+from broker.cluster.identity import (
+    Identity,
+    Past,
+    Remembered,
+    check_cluster,
+    choose_broker_id,
+    recall,
+)
+from broker.cluster.metadata_cache import Endpoint, MetadataCache
+from broker.cluster.registration import dialled_endpoint, registration_of
+from broker.config import BrokerConfig
+from broker.errors import StartupError
+from broker.replication.peer import Peer
+from controller.broker_registration import (
+    check_endpoints,
+    cluster_id,
+    existing_cluster_id,
+    generate_broker_id,
+)
+from controller.config import ControllerConfig
+from controller.controller import Controller
+from controller.events import Reelect, UncleanElectionEnabled
+from controller.znodes.registration import Registration
+from coordination.errors import SessionExpiredError
+from kafkawire.errors import ApiError
+from kafkawire.ids import BrokerId, topic_id_to_text
+from storage.errors import StorageError
+from storage.layout import META_PROPERTIES
+from storage.meta_properties import read_meta_properties
+
+FIRST_PROTOCOL_WITH_FEATURES: Final = (2, 7)
+"""And with AlterPartition, and registrations of version 5."""
+RESIGNATION_TIMEOUT_S: Final = 2.0
+"""How long a stop waits for a coordinator that does not answer."""
+
+log = structlog.get_logger(__name__)
+
+
+class ClusterMember:
+    """Joins, registers and leaves, once each; what it opens is closed by `running`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        running: AsyncExitStack,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.session: CoordinatorSession
+        self.identity: Identity
+        self.controller: Controller
+        self._config = config
+        self._metadata = metadata
+        self._loop = loop
+        self._running = running
+        self._now_ms = now_ms
+
+    async def join(self) -> None:
+        """Find the coordinator, and learn from it who this broker is.
+
+        Raises:
+            StartupError: no coordinator, or the log dirs belong to somebody else.
+        """
+        past = recall(_remembered(self._config.log_directories))
+        self.session = await self._open_session()
+        self.identity = await self._identify(past)
+        log.info(
+            "broker.identified",
+            broker_id=self.identity.broker_id,
+            cluster_id=self.identity.cluster_id,
+        )
+        self.controller = self._make_controller()
+        self._running.push_async_callback(self._stop_controller)
+
+    async def register(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        on_registered: Callable[[int], None],
+        on_failure: Callable[[str], None],
+    ) -> None:
+        """Be known to the cluster, as long as the process lives, and stand for election.
+
+        `on_registered` gets the broker epoch, now and after each lost session.
+
+        Raises:
+            StartupError: another broker has the id, or one of the endpoints.
+        """
+        registration = registration_of(self._config, self.identity.broker_id, endpoints)
+        version = 5 if self._has_features else 4
+
+        def encode() -> bytes:
+            return registration.encode(timestamp_ms=self._now_ms(), version=version)
+
+        self.session.on_registered = on_registered
+        while not await self._register_once(registration, encode):
+            await self.session.renew()
+        self.controller.start()
+        self.controller.on_failure(lambda error: on_failure(f"the controller failed: {error!r}"))
+        self.session.keep_registered(self.identity.broker_id, encode, self, on_failure)
+
+    async def _register_once(self, registration: Registration, encode: Callable[[], bytes]) -> bool:
+        """Return False when the session ended before this was done."""
+        try:
+            await self.session.run(check_endpoints(registration))
+            await self.session.register(self.identity.broker_id, encode)
+        except ApiError as error:
+            raise StartupError(str(error)) from None
+        except SessionExpiredError:
+            return False
+        return True
+
+    async def _stop_controller(self) -> None:
+        try:
+            async with asyncio.timeout(RESIGNATION_TIMEOUT_S):
+                await self.controller.stop()
+        except TimeoutError:
+            # The end of the session ends the reign, too.
+            log.warning("controller.not_resigned")
+
+    async def expire(self) -> None:
+        """Let nothing of the controller's reign go on; see `Candidate`."""
+        await self.controller.expire()
+
+    def reelect(self) -> None:
+        """Stand for election again; see `Candidate`."""
+        self.controller.put(Reelect())
+
+    def on_unclean_election_enabled(self, topic: str) -> None:
+        """Let the controller look at partitions of `topic` that have no leader."""
+        self.controller.put(UncleanElectionEnabled(topic))
+
+    def endpoint_of(self, broker_id: BrokerId) -> Endpoint | None:
+        """Return where a broker takes requests of brokers, None while that is not known."""
+        return self._metadata.image.endpoint(broker_id, self._config.inter_broker_listener)
+
+    def controller_endpoint(self) -> Endpoint | None:
+        """Return where the controller takes requests, None while that is not known."""
+        return self.endpoint_of(self._metadata.image.controller_id)
+
+    def make_peer(self, endpoint: Endpoint) -> Peer:
+        """Return a connection to another broker, for what is asked of a controller."""
+        return Peer(
+            endpoint,
+            loop=self._loop,
+            client_id=str(self.identity.broker_id),
+            timeout_ms=self._config.controller_socket_timeout_ms,
+        )
+
+    @property
+    def has_alter_partition(self) -> bool:
+        """Whether the controller changes in-sync sets; else leaders write the nodes."""
+        return self._has_features
+
+    @property
+    def _has_features(self) -> bool:
+        return self._config.inter_broker_version >= FIRST_PROTOCOL_WITH_FEATURES
+
+    async def _open_session(self) -> CoordinatorSession:
+        config = self._config
+        connect_string = config.zookeeper_connect
+        if connect_string is None:
+            connect_string = await self._start_coordinator()
+        timeout_ms = config.zookeeper_session_timeout_ms
+        session = CoordinatorSession(
+            connect_string,
+            _first_usable(config.log_directories) / SESSION_FILE,
+            timeout_ms=timeout_ms,
+            connect_timeout_ms=config.zookeeper_connection_timeout_ms or timeout_ms,
+        )
+        self._running.push_async_callback(session.close)
+        await session.open()
+        return session
+
+    async def _start_coordinator(self) -> str:
+        from broker.cluster.embedded_coordinator import address_of, start_coordinator
+
+        coordinator = await start_coordinator(Path(self._config.log_directories[0]))
+        self._running.push_async_callback(coordinator.stop, takes_snapshot=False)
+        return address_of(coordinator)
+
+    async def _identify(self, past: Past) -> Identity:
+        check_cluster(past, await self.session.run(existing_cluster_id()))
+        proposed = past.cluster_id or topic_id_to_text(uuid.uuid4())
+        cluster = await self.session.run(cluster_id(proposed))
+        check_cluster(past, cluster)
+        broker_id = choose_broker_id(
+            self._config.broker_id,
+            past,
+            may_generate=self._config.broker_id_generation_enable,
+        )
+        if broker_id is None:
+            broker_id = await self.session.run(
+                generate_broker_id(self._config.reserved_broker_max_id)
+            )
+        return Identity(broker_id, cluster)
+
+    def _make_controller(self) -> Controller:
+        config = self._config
+        return Controller(
+            ControllerConfig(
+                broker_id=self.identity.broker_id,
+                inter_broker_listener_name=config.inter_broker_listener,
+                delete_topic_enable=config.delete_topic_enable,
+                unclean_leader_election_enable=config.topic_defaults.unclean_leader_election_enable,
+                auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+                leader_imbalance_per_broker_percentage=(
+                    config.leader_imbalance_per_broker_percentage
+                ),
+                leader_imbalance_check_interval_seconds=(
+                    config.leader_imbalance_check_interval_seconds
+                ),
+                uses_alter_partition=self._has_features,
+                has_features=self._has_features,
+            ),
+            self.session.client,
+            dial=self._dial,
+            new_topic_id=uuid.uuid4,
+            now_ms=self._now_ms,
+        )
+
+    def _dial(self, registration: Registration) -> Peer:
+        return self.make_peer(dialled_endpoint(self._config, registration))
+
+
+def _remembered(log_directories: Iterable[str]) -> list[Remembered]:
+    """Return what the log dirs say of their owner; one that cannot be read says nothing."""
+    found = []
+    for path in log_directories:
+        try:
+            meta = read_meta_properties(Path(path) / META_PROPERTIES)
+        except (StorageError, OSError) as error:
+            log.warning("log_dir.not_read", path=path, error=str(error))
+            continue
+        found.append(Remembered(path, meta.broker_id, meta.cluster_id))
+    return found
+
+
+def _first_usable(log_directories: Iterable[str]) -> Path:
+    """Return the first log dir that is there, or can be made.
+
+    Raises:
+        StartupError: there is none.
+    """
+    failures = []
+    for path in map(Path, log_directories):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            failures.append(str(error))
+        else:
+            return path
+    raise StartupError(f"no log dir can be used: {'; '.join(failures)}")

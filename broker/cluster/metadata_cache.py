@@ -1,0 +1,130 @@
+"""What this broker knows of the cluster: brokers, topics, leaders (decision).
+
+The controller fills the cache, by UpdateMetadata alone (`metadata_update`); every request that
+asks "who leads what" reads it. Invariant: a `ClusterImage` never changes; an update replaces it
+whole, so that one answer is made from one image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition, validate_topic_name
+
+NO_LEADER: Final = BrokerId(-1)
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where clients of one listener reach a broker."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBroker:
+    """A broker that takes requests; `endpoints` by listener name."""
+
+    broker_id: BrokerId
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """Who holds a partition, and who leads it; `leader` is NO_LEADER while nobody does."""
+
+    index: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    offline_replicas: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicState:
+    """A topic and its partitions, by index."""
+
+    name: str
+    topic_id: TopicId
+    partitions: Mapping[int, PartitionState]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether brokers write this topic for themselves."""
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterImage:
+    """The cluster at one moment."""
+
+    brokers: Mapping[BrokerId, LiveBroker] = field(default_factory=dict)
+    topics: Mapping[str, TopicState] = field(default_factory=dict)
+    topic_names: Mapping[TopicId, str] = field(default_factory=dict)
+    controller_id: BrokerId = NO_LEADER
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
+        """Return the state of a partition, None if it is unknown."""
+        topic = self.topics.get(topic_partition.topic)
+        return topic.partitions.get(topic_partition.partition) if topic else None
+
+    def check_topic(self, name: str) -> None:
+        """Refuse a topic that does not exist.
+
+        Raises:
+            ApiError: it does not, or could not.
+        """
+        if (reason := validate_topic_name(name)) is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+        if name not in self.topics:
+            text = f"topic {name} does not exist"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+
+    def endpoint(self, broker_id: BrokerId, listener_name: str) -> Endpoint | None:
+        """Return where `broker_id` is reached on `listener_name`, None if it is not."""
+        broker = self.brokers.get(broker_id)
+        return broker.endpoints.get(listener_name) if broker else None
+
+
+class MetadataCache:
+    """The current image. Only its owner calls the methods that change it."""
+
+    def __init__(self) -> None:
+        self.image = ClusterImage()
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called after every change."""
+        self._listeners.append(listener)
+
+    def adopt(self, image: ClusterImage) -> None:
+        """Answer from `image` from now on."""
+        self.image = image
+        for listener in self._listeners:
+            listener()
+
+    def set_brokers(self, brokers: Iterable[LiveBroker], controller_id: BrokerId) -> None:
+        """Adopt the brokers that are alive, and the one that is controller."""
+        by_id = {broker.broker_id: broker for broker in brokers}
+        self.adopt(replace(self.image, brokers=by_id, controller_id=controller_id))
+
+    def put_topics(self, topics: Iterable[TopicState]) -> None:
+        """Add topics, or replace those of the same name."""
+        self._set_topics({**self.image.topics, **{topic.name: topic for topic in topics}})
+
+    def remove_topics(self, names: Iterable[str]) -> None:
+        """Forget topics; unknown names are no error."""
+        removed = set(names)
+        topics = self.image.topics
+        self._set_topics({name: topics[name] for name in topics if name not in removed})
+
+    def _set_topics(self, topics: Mapping[str, TopicState]) -> None:
+        names = {topic.topic_id: topic.name for topic in topics.values()}
+        self.adopt(replace(self.image, topics=topics, topic_names=names))

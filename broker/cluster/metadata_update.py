@@ -1,0 +1,103 @@
+"""What an UpdateMetadata request makes of the picture of the cluster (decision).
+
+The brokers in it are all that are alive. The partitions are some of all, unless the request is of
+the full kind: then topics that it does not name are gone. A partition whose leader is
+`LEADER_DURING_DELETE` goes, and its topic with the last of them.
+
+Source: kafka.server.metadata.ZkMetadataCache of Kafka 3.9; KIP-866 for the full kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from broker.cluster.metadata_cache import (
+    ClusterImage,
+    Endpoint,
+    LiveBroker,
+    PartitionState,
+    TopicState,
+)
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
+from kafkawire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+LEADER_DURING_DELETE: Final = -2
+FULL_UPDATE: Final = 2
+
+
+def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage:
+    """Return `image` as `message` changes it."""
+    topics = dict(image.topics)
+    if message.type == FULL_UPDATE:
+        named = {state.topic_name for state in message.topic_states}
+        topics = {name: topic for name, topic in topics.items() if name in named}
+    for state in message.topic_states:
+        topic = _updated_topic(topics.get(state.topic_name), state)
+        if topic is None:
+            topics.pop(state.topic_name, None)
+        else:
+            topics[state.topic_name] = topic
+    return ClusterImage(
+        brokers=_brokers(message.live_brokers),
+        topics=topics,
+        topic_names={topic.topic_id: topic.name for topic in topics.values()},
+        controller_id=BrokerId(message.controller_id),
+    )
+
+
+def deleted_partitions(message: UpdateMetadataRequest) -> list[TopicPartition]:
+    """Return the partitions that `message` says are being deleted."""
+    return [
+        TopicPartition(state.topic_name, each.partition_index)
+        for state in message.topic_states
+        for each in state.partition_states
+        if each.leader == LEADER_DURING_DELETE
+    ]
+
+
+def _updated_topic(known: TopicState | None, state: UpdateMetadataTopicState) -> TopicState | None:
+    """Return the topic after the update, None if nothing is left of it."""
+    is_same = known is not None and state.topic_id in (ZERO_TOPIC_ID, known.topic_id)
+    partitions = dict(known.partitions) if known is not None and is_same else {}
+    for each in state.partition_states:
+        if each.leader == LEADER_DURING_DELETE:
+            partitions.pop(each.partition_index, None)
+        else:
+            partitions[each.partition_index] = _partition(each)
+    if not partitions:
+        return None
+    topic_id = known.topic_id if known is not None and is_same else state.topic_id
+    ordered = {index: partitions[index] for index in sorted(partitions)}
+    return TopicState(name=state.topic_name, topic_id=topic_id, partitions=ordered)
+
+
+def _partition(state: UpdateMetadataPartitionState) -> PartitionState:
+    return PartitionState(
+        index=state.partition_index,
+        leader=BrokerId(state.leader),
+        leader_epoch=LeaderEpoch(state.leader_epoch),
+        replicas=_ids(state.replicas),
+        isr=_ids(state.isr),
+        offline_replicas=_ids(state.offline_replicas),
+    )
+
+
+def _brokers(alive: Iterable[UpdateMetadataBroker]) -> Mapping[BrokerId, LiveBroker]:
+    return {
+        BrokerId(broker.id): LiveBroker(
+            broker_id=BrokerId(broker.id),
+            endpoints={each.listener: Endpoint(each.host, each.port) for each in broker.endpoints},
+            rack=broker.rack,
+        )
+        for broker in alive
+    }
+
+
+def _ids(numbers: Iterable[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(number) for number in numbers)

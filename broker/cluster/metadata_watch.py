@@ -1,0 +1,69 @@
+"""Waiting for the picture of the cluster to show something (edge).
+
+Invariant: every wait ends, when its condition is met or its time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from broker.cluster.metadata_cache import ClusterImage, MetadataCache
+
+LONGEST_WAIT_MS: Final = 24 * 3_600_000
+"""A timer for later than this is not set: event loops cannot count to what clients may ask for."""
+
+Condition = Callable[[ClusterImage], bool]
+
+
+class MetadataWatch:
+    """Tells those who wait when the metadata cache has what they wait for."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+        self._waiting: dict[asyncio.Future[None], Condition] = {}
+        self._is_closed = False
+        metadata.on_change(self._look)
+
+    @property
+    def image(self) -> ClusterImage:
+        """The picture at this moment."""
+        return self._metadata.image
+
+    async def wait_for(self, condition: Condition, timeout_ms: float) -> bool:
+        """Return whether `condition` holds within `timeout_ms`."""
+        if condition(self._metadata.image) or self._is_closed:
+            return condition(self._metadata.image)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = condition
+        try:
+            async with asyncio.timeout(min(timeout_ms, LONGEST_WAIT_MS) / 1000):
+                await future
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.pop(future, None)
+        # Not simply True: the wait may have been closed.
+        return condition(self._metadata.image)
+
+    def close(self) -> None:
+        """Let every wait end now, those to come at once."""
+        self._is_closed = True
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def _look(self) -> None:
+        image = self._metadata.image
+        for future, condition in list(self._waiting.items()):
+            if not future.done() and condition(image):
+                future.set_result(None)
+
+
+def has_leaders(image: ClusterImage, topic: str, partition_count: int) -> bool:
+    """Whether the first `partition_count` partitions of a topic all have a leader."""
+    state = image.topics.get(topic)
+    if state is None or len(state.partitions) < partition_count:
+        return False
+    return all(state.partitions[index].leader >= 0 for index in range(partition_count))

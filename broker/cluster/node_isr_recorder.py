@@ -1,0 +1,108 @@
+"""Records in-sync sets by writing partitions' nodes, as leaders do below protocol 2.7 (edge).
+
+A write is guarded by the version of the node, which is the partition epoch. The controller hears of
+it by a notice, which is not left for each change: it would be a burst of them when a broker dies.
+
+Source: kafka.server.ZkAlterPartitionManager of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from broker.cluster.coordinator_session import CoordinatorSession
+from broker.replication.isr_changes import Answer, IsrQuestion
+from broker.replication.leadership import Recorded
+from controller.isr_requests import change_isr
+from controller.notices import tell_isr_changes
+from coordination.errors import SessionExpiredError
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, TopicPartition
+
+CHECK_INTERVAL_S: Final = 2.5
+LINGER_S: Final = 5.0
+"""A notice waits until nothing has changed for so long,"""
+MAX_DELAY_S: Final = 60.0
+"""but never longer than this."""
+
+log = structlog.get_logger(__name__)
+
+
+class NodeIsrRecorder:
+    """Writes the nodes, and tells the controller of several changes at once."""
+
+    def __init__(
+        self, broker_id: BrokerId, session: CoordinatorSession, controller_epoch: Callable[[], int]
+    ) -> None:
+        self._broker_id = broker_id
+        self._session = session
+        self._controller_epoch = controller_epoch
+        self._changed: set[TopicPartition] = set()
+        self._last_change_s = 0.0
+        self._last_notice_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def record(self, questions: Sequence[IsrQuestion]) -> Sequence[Answer]:
+        """Return what is recorded now; see `IsrRecorder`.
+
+        Raises:
+            OSError: the session is over, and nobody knows what was written.
+        """
+        try:
+            return [await self._record(question) for question in questions]
+        except SessionExpiredError as error:
+            raise ConnectionError(str(error)) from error
+
+    async def close(self) -> None:
+        """Tell of no more changes."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _record(self, question: IsrQuestion) -> Answer:
+        proposal = question.proposal
+        version = await self._session.run(
+            change_isr(
+                question.topic_partition,
+                leader=self._broker_id,
+                leader_epoch=proposal.leader_epoch,
+                isr=tuple(member for member, _ in proposal.isr),
+                version=proposal.partition_epoch,
+                controller_epoch=self._controller_epoch(),
+            )
+        )
+        if version is None:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        self._note(question.topic_partition)
+        return Recorded(
+            isr=frozenset(member for member, _ in proposal.isr),
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=version,
+        )
+
+    def _note(self, partition: TopicPartition) -> None:
+        self._changed.add(partition)
+        self._last_change_s = asyncio.get_running_loop().time()
+        if self._task is None:
+            self._task = asyncio.create_task(self._tell(), name="isr-change-propagation")
+
+    async def _tell(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL_S)
+            now_s = loop.time()
+            is_quiet = self._last_change_s + LINGER_S < now_s
+            is_overdue = self._last_notice_s + MAX_DELAY_S < now_s
+            if not self._changed or not (is_quiet or is_overdue):
+                continue
+            changed, self._changed = self._changed, set()
+            self._last_notice_s = now_s
+            try:
+                await self._session.run(tell_isr_changes(sorted(changed)))
+            except SessionExpiredError as error:
+                log.warning("isr_changes.not_told", error=str(error))
+                self._changed |= changed

@@ -1,0 +1,191 @@
+"""Whether a topic may be created or grown, and how it will look (decision).
+
+The checks stand in Kafka's order, so that a request with two faults gets Kafka's code. Where the
+replicas go is the matter of `controller.assignment`.
+Source: ZkAdminManager.createTopics, AdminZkClient.validateTopicCreate of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.cluster.metadata_cache import ClusterImage
+from broker.config import BrokerConfig
+from broker.config_change import check_configs
+from controller.assignment import Dice, Racks, assign_replicas, grow_assignment
+from controller.replica_assignment import ReplicaAssignment, Replicas
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId, validate_topic_name
+from storage.config import LogConfig
+
+DEFAULT: Final = -1
+"""Stands for "the broker's default" as a number of partitions or replicas."""
+FORBIDDEN_TOPIC: Final = "__cluster_metadata"
+MAX_PARTITIONS: Final = 10_000
+"""Partitions of one topic at most, as Kafka 4 allows in one request: each costs open files."""
+
+RollDice = Callable[[int], Dice]
+"""Rolls the dice for so many brokers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicWish:
+    """What a client asks for; `assignments` maps partitions to brokers, if it chose them."""
+
+    name: str
+    partition_count: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """A topic that may be created: the brokers of each partition, and its configs."""
+
+    name: str
+    assignments: tuple[tuple[BrokerId, ...], ...]
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """What stands in for what a client leaves open."""
+
+    partition_count: int
+    replication_factor: int
+    log_config: LogConfig
+
+
+def topic_defaults_of(config: BrokerConfig) -> TopicDefaults:
+    """Return what the broker fills in for what a client leaves open."""
+    return TopicDefaults(
+        partition_count=config.num_partitions,
+        replication_factor=config.default_replication_factor,
+        log_config=config.topic_defaults,
+    )
+
+
+def plan_topic(
+    wish: TopicWish, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
+) -> TopicPlan:
+    """Return how the topic of `wish` will look.
+
+    Raises:
+        ApiError: it must not be created.
+    """
+    if wish.name == FORBIDDEN_TOPIC:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{FORBIDDEN_TOPIC} must not be created")
+    if wish.name in image.topics:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wish.name} exists")
+    configs = _given_configs(wish.configs)
+    assignments = _assign(wish, image, defaults, roll)
+    _check_name(wish.name, image)
+    _check_assignments(assignments, image)
+    check_configs(configs, defaults.log_config)
+    ordered = tuple(tuple(BrokerId(b) for b in assignments[i]) for i in range(len(assignments)))
+    return TopicPlan(name=wish.name, assignments=ordered, configs=configs)
+
+
+def plan_growth(
+    partition_count: int,
+    chosen: Sequence[Sequence[int]] | None,
+    existing: Mapping[int, ReplicaAssignment],
+    image: ClusterImage,
+) -> Mapping[int, Replicas]:
+    """Return the brokers of each partition that is added to reach `partition_count`.
+
+    Raises:
+        ApiError: nothing to add, or `chosen` does not fit.
+    """
+    if partition_count <= len(existing):
+        text = f"the topic has {len(existing)} partitions, {partition_count} is not more"
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
+    _check_partition_count(partition_count)
+    if chosen is None:
+        return grow_assignment(racks_of(image), existing, partition_count)
+    added = partition_count - len(existing)
+    if len(chosen) != added:
+        text = f"{added} partitions are added, but {len(chosen)} assignments given"
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    _check_assignments(dict(enumerate(chosen)), image)
+    replication_factor = len(existing[0].replicas) if 0 in existing else len(chosen[0])
+    if len(chosen[0]) != replication_factor:
+        text = f"the topic has {replication_factor} replicas, but {len(chosen[0])} are assigned"
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    return {
+        len(existing) + index: tuple(BrokerId(broker) for broker in brokers)
+        for index, brokers in enumerate(chosen)
+    }
+
+
+def racks_of(image: ClusterImage) -> Racks:
+    """Return the live brokers, each with its rack."""
+    return {broker.broker_id: broker.rack for broker in image.brokers.values()}
+
+
+def _given_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    if missing := [name for name, value in configs.items() if value is None]:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{', '.join(missing)}: a value is needed")
+    return {name: value for name, value in configs.items() if value is not None}
+
+
+def _assign(
+    wish: TopicWish, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
+) -> Mapping[int, Sequence[int]]:
+    if wish.assignments:
+        if (wish.partition_count, wish.replication_factor) != (DEFAULT, DEFAULT):
+            text = "with assignments, the numbers of partitions and replicas must be -1"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
+        return wish.assignments
+    partition_count, replication_factor = wish.partition_count, wish.replication_factor
+    if partition_count == DEFAULT:
+        partition_count = defaults.partition_count
+    if replication_factor == DEFAULT:
+        replication_factor = defaults.replication_factor
+    _check_partition_count(partition_count)
+    racks = racks_of(image)
+    return assign_replicas(racks, partition_count, replication_factor, roll(len(racks)))
+
+
+def _check_partition_count(partition_count: int) -> None:
+    if partition_count < 1:
+        text = f"{partition_count} partitions, at least 1 is needed"
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
+    if partition_count > MAX_PARTITIONS:
+        text = f"{partition_count} partitions, the limit is {MAX_PARTITIONS}"
+        raise ApiError(ErrorCode.POLICY_VIOLATION, text)
+
+
+def _check_name(name: str, image: ClusterImage) -> None:
+    if (reason := validate_topic_name(name)) is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    # Metric names know no difference between the two characters.
+    folded = name.replace(".", "_")
+    clashing = [other for other in image.topics if other.replace(".", "_") == folded]
+    if clashing:
+        text = f"{name} differs from {', '.join(clashing)} only in '.' and '_'"
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
+
+def _check_assignments(assignments: Mapping[int, Sequence[int]], image: ClusterImage) -> None:
+    if reason := _assignment_fault(assignments, image):
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def _assignment_fault(assignments: Mapping[int, Sequence[int]], image: ClusterImage) -> str | None:
+    if sorted(assignments) != list(range(len(assignments))):
+        return "partitions must be numbered from 0 without gaps"
+    if len({len(brokers) for brokers in assignments.values()}) != 1:
+        return "all partitions must have the same number of replicas"
+    if any(not brokers or len(set(brokers)) < len(brokers) for brokers in assignments.values()):
+        return "a partition must have replicas, each on another broker"
+    if unknown := _unknown_brokers(assignments.values(), image):
+        return f"brokers {', '.join(map(str, unknown))} are not alive"
+    return None
+
+
+def _unknown_brokers(assigned: Iterable[Sequence[int]], image: ClusterImage) -> list[int]:
+    return sorted({broker for brokers in assigned for broker in brokers} - image.brokers.keys())

@@ -1,0 +1,147 @@
+"""Topics of the cluster: asks for them in the coordinator's nodes (edge).
+
+Any broker may; what it writes is checked by the nodes' versions, and carried out by the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+
+from broker.cluster.coordinator_session import CoordinatorSession
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.topic_plan import (
+    RollDice,
+    TopicDefaults,
+    TopicPlan,
+    TopicWish,
+    plan_growth,
+    plan_topic,
+)
+from controller.assignment import Dice
+from controller.errors import MalformedZnodeError
+from controller.replica_assignment import Replicas
+from controller.topic_requests import (
+    Assignments,
+    NewTopic,
+    ask_for_deletion,
+    create_topic,
+    grow_topic,
+    is_deletion_asked,
+)
+from coordination.errors import SessionExpiredError
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import TopicId
+
+DELETION_WAIT_S: Final = 5.0
+"""How long a topic waits to be created until one of its name is gone; Kafka refuses it at once."""
+DELETION_RETRY_S: Final = 0.02
+
+log = structlog.get_logger(__name__)
+
+
+class ClusterTopics:
+    """Implements `broker.cluster.topic_source.TopicSource`."""
+
+    def __init__(
+        self,
+        session: CoordinatorSession,
+        metadata: MetadataCache,
+        defaults: TopicDefaults,
+        *,
+        new_topic_id: Callable[[], TopicId],
+        roll: RollDice,
+    ) -> None:
+        self._session = session
+        self._metadata = metadata
+        self._defaults = defaults
+        self._new_topic_id = new_topic_id
+        self._roll = roll
+
+    def plan(self, wish: TopicWish) -> TopicPlan:
+        """Return how the topic of `wish` will look; see `TopicSource`."""
+        return plan_topic(wish, self._metadata.image, self._defaults, self._roll)
+
+    async def create(self, plan: TopicPlan) -> TopicId:
+        """Create a topic; see `TopicSource`."""
+        topic_id = self._new_topic_id()
+        partitions = dict(enumerate(plan.assignments))
+        await self._create(NewTopic(plan.name, topic_id, partitions, plan.configs))
+        log.info("topic.created", topic=plan.name, partition_count=len(partitions))
+        return topic_id
+
+    async def _create(self, topic: NewTopic) -> None:
+        """Create a topic, if need be when the deletion of one of that name has ended."""
+        try:
+            async with asyncio.timeout(DELETION_WAIT_S):
+                while True:
+                    if await self._is_created(topic):
+                        return
+                    await asyncio.sleep(DELETION_RETRY_S)
+        except TimeoutError:
+            text = f"a topic {topic.name} is still being deleted"
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, text) from None
+
+    async def _is_created(self, topic: NewTopic) -> bool:
+        """Create a topic; False if one of that name is being deleted."""
+        with _told_to_clients():
+            try:
+                await self._session.run(create_topic(topic))
+            except ApiError as error:
+                is_marked = await self._session.run(is_deletion_asked(topic.name))
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not is_marked:
+                    raise
+                return False
+        return True
+
+    async def add_partitions(
+        self,
+        name: str,
+        partition_count: int,
+        chosen: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool,
+    ) -> int:
+        """Add partitions; see `TopicSource`."""
+
+        def growth(existing: Assignments) -> dict[int, Replicas]:
+            added = plan_growth(partition_count, chosen, existing, self._metadata.image)
+            return {} if validate_only else dict(added)
+
+        with _told_to_clients():
+            reached = await self._session.run(grow_topic(name, growth))
+        if not validate_only:
+            log.info("topic.grown", topic=name, partition_count=reached)
+        return reached
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic; see `TopicSource`."""
+        with _told_to_clients():
+            await self._session.run(ask_for_deletion(name))
+        log.info("topic.deletion_asked", topic=name)
+
+
+def roll(broker_count: int) -> Dice:
+    """Return where the placement of a new topic starts among so many brokers."""
+    # Which broker is first is no secret.
+    return Dice(
+        random.randrange(max(broker_count, 1)),
+        random.randrange(max(broker_count, 1)),
+    )
+
+
+@contextmanager
+def _told_to_clients() -> Iterator[None]:
+    """Turn what is wrong with the coordinator into what clients are told."""
+    try:
+        yield
+    except SessionExpiredError as error:
+        text = f"nobody knows whether it was done: {error}"
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from error
+    except MalformedZnodeError as error:
+        raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error

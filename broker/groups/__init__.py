@@ -1,0 +1,1 @@
+"""Groups of consumers: the state machine, its records, and who runs it."""

@@ -1,0 +1,192 @@
+"""Commits, fetches, deletes and expires the offsets of groups (edge).
+
+A commit can be read, and is answered, when it is replicated; what is removed gets a tombstone in
+the log at once, so that no later load brings it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from broker.groups.group import Group
+from broker.groups.offsets import Commits
+from broker.groups.registry import GroupRegistry
+from broker.groups.state import DEAD, EMPTY
+from broker.groups.store import GroupStore, KeyValue, commit_error
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.group_records import CommittedOffset, group_key, offset_key, offset_value
+from kafkawire.ids import TopicPartition
+
+MAX_TOMBSTONES: Final = 5_000
+"""In one batch: some hundred kB at most, below any `max.message.bytes` that makes sense."""
+
+log = structlog.get_logger(__name__)
+
+
+class GroupCommits:
+    """The offsets of all groups that this broker coordinates."""
+
+    def __init__(
+        self,
+        registry: GroupRegistry,
+        store: GroupStore,
+        *,
+        metadata_max_bytes: int,
+        retention_ms: int,
+        now_ms: Callable[[], int],
+        clock_ms: Callable[[], int],
+        settle: Callable[[Group], None],
+    ) -> None:
+        """`now_ms` is the time of day, `clock_ms` the clock of deadlines."""
+        self._registry = registry
+        self._store = store
+        self._metadata_max_bytes = metadata_max_bytes
+        self._retention_ms = retention_ms
+        self._now_ms = now_ms
+        self._clock_ms = clock_ms
+        self._settle = settle
+
+    def is_acceptable(self, committed: CommittedOffset) -> bool:
+        """Whether the note beside an offset is short enough."""
+        return len(committed.metadata) <= self._metadata_max_bytes
+
+    def commit(
+        self,
+        group_id: str,
+        member: tuple[str, str | None, int],
+        commits: Commits,
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Store offsets for a member (id, instance id, generation), then call `on_done`."""
+        generation_id = member[2]
+        try:
+            group = self._registry.find(group_id, may_be_unnamed=True)
+            if group is None and generation_id >= 0:
+                raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+            if group is None:
+                group = self._registry.find_or_add(group_id, may_be_unnamed=True)
+        except ApiError as error:
+            on_done(error.code)
+            return
+        code = group.check_commit(*member, self._clock_ms())
+        self._settle(group)
+        if code is not ErrorCode.NONE or not commits:
+            on_done(code)
+            return
+        group.offsets.begin(commits)
+        records = [
+            (offset_key(group_id, each), offset_value(committed))
+            for each, committed in commits.items()
+        ]
+        self._append(group, records, partial(self._on_stored, group, commits, on_done))
+
+    def find(self, group_id: str) -> Group | None:
+        """Return the group whose offsets are asked for, None if nothing is known of it.
+
+        Raises:
+            ApiError: this broker cannot say.
+        """
+        group = self._registry.find(group_id, may_be_unnamed=True)
+        return None if group is None or group.state is DEAD else group
+
+    def delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Forget offsets that nobody uses; return what became of each.
+
+        Raises:
+            ApiError: no such group, or its members do not say what they subscribe to.
+        """
+        group = self._registry.find(group_id)
+        if group is None or group.state is DEAD:
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        if not group.may_lose_offsets:
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+        answers = {
+            each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            if group.is_subscribed_to(each.topic)
+            else ErrorCode.NONE
+            for each in partitions
+        }
+        self._clean_up(group, [each for each, code in answers.items() if code is ErrorCode.NONE])
+        return answers
+
+    def delete_group(self, group_id: str) -> ErrorCode:
+        """Forget a group without members, and its offsets."""
+        try:
+            group = self._registry.find(group_id, may_be_unnamed=True)
+        except ApiError as error:
+            return error.code
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        code = group.delete()
+        if code is ErrorCode.NONE:
+            self._settle(group)
+            self._clean_up(group, group.offsets.all_partitions())
+            log.info("group.deleted", group_id=group_id)
+        return code
+
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget the offsets in partitions that are no more."""
+        for group in self._registry:
+            self._clean_up(group, partitions)
+
+    def expire(self, partition: int) -> None:
+        """Forget what is older than the retention in the groups of one partition."""
+        for group in self._registry.in_partition(partition):
+            self._clean_up(group, group.expired_offsets(self._now_ms(), self._retention_ms))
+
+    # Inside
+
+    def _on_stored(
+        self,
+        group: Group,
+        commits: Commits,
+        on_done: Callable[[ErrorCode], None],
+        error: ErrorCode,
+        position: int,
+    ) -> None:
+        if error is ErrorCode.NONE:
+            group.offsets.finish(commits, position)
+        else:
+            group.offsets.fail(commits)
+            log.info("offsets.not_committed", group_id=group.group_id, error=error.name)
+        on_done(commit_error(error))
+
+    def _clean_up(self, group: Group, partitions: Iterable[TopicPartition]) -> None:
+        """Remove offsets, and the group if nothing of it is left; write the tombstones."""
+        group_id = group.group_id
+        tombstones: list[KeyValue] = [
+            (offset_key(group_id, each), None) for each in group.offsets.remove(partitions)
+        ]
+        if group.state is EMPTY and group.offsets.is_empty and not group.members.pending:
+            group.delete()
+        if group.state is DEAD:
+            self._settle(group)
+            # A group that never had a generation was never written.
+            if group.generation_id > 0:
+                tombstones.append((group_key(group_id), None))
+        for begin in range(0, len(tombstones), MAX_TOMBSTONES):
+            part = tombstones[begin : begin + MAX_TOMBSTONES]
+            self._append(group, part, partial(_note_removal, group_id, len(part)))
+        if group.state is DEAD:
+            self._registry.remove(group)
+
+    def _append(
+        self,
+        group: Group,
+        records: Sequence[KeyValue],
+        on_stored: Callable[[ErrorCode, int], None],
+    ) -> None:
+        partition = self._registry.partition_of(group.group_id)
+        self._store.append(partition, self._registry.epoch(partition), records, on_stored)
+
+
+def _note_removal(group_id: str, record_count: int, error: ErrorCode, offset: int) -> None:
+    # Not tried again: whoever loads the group next removes what is still there.
+    del offset
+    log.info("offsets.removed", group_id=group_id, record_count=record_count, error=error.name)

@@ -1,0 +1,296 @@
+"""Coordinates the groups of the partitions of `__consumer_offsets` that this broker leads (edge).
+
+Owns the timers of the groups and carries out what they want done; what that is, `group` decides.
+Everything runs in the loop's thread, and who waits for an answer waits without a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from functools import partial
+from typing import Protocol
+from uuid import uuid4
+
+import structlog
+
+from broker.cluster.metadata_cache import MetadataCache
+from broker.config_keys.group import GroupKeys
+from broker.groups.commits import GroupCommits
+from broker.groups.effects import (
+    UNKNOWN_MEMBER,
+    AnswerJoin,
+    AnswerSync,
+    Effect,
+    Joining,
+    JoinResult,
+    JoinWaiter,
+    Store,
+    Syncing,
+    SyncResult,
+    SyncWaiter,
+)
+from broker.groups.group import Group
+from broker.groups.loader import GroupLoader
+from broker.groups.rebalance import GroupLimits
+from broker.groups.registry import GroupRegistry
+from broker.groups.replay import group_metadata
+from broker.groups.state import DEAD
+from broker.groups.store import GroupStore, rebalance_error
+from broker.purgatory import Purgatory
+from broker.replication.replica import NO_EPOCH, Replica
+from kafkawire.compression import Codec
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.group_records import OFFSETS_TOPIC, group_key, group_value
+from kafkawire.ids import LeaderEpoch, TopicPartition
+from storage.log import AppendInfo
+
+log = structlog.get_logger(__name__)
+
+
+class Replicas(Protocol):
+    """What the coordinator needs from the replica manager."""
+
+    def append(
+        self, key: tuple[str, int], batch: memoryview, acks: int, now_ms: int
+    ) -> AppendInfo: ...
+
+    def leader(self, key: tuple[str, int], epoch: int = NO_EPOCH) -> Replica: ...
+
+
+class GroupCoordinator:
+    """Takes what members and administrators ask for; see `handlers` for the protocol."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        purgatory: Purgatory[TopicPartition],
+        metadata: MetadataCache,
+        config: GroupKeys,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._loop = loop
+        self._now_ms = now_ms
+        self._timers: dict[Group, tuple[asyncio.TimerHandle, int]] = {}
+        limits = GroupLimits(
+            max_size=config.group_max_size,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        )
+        self.registry = GroupRegistry(limits, self._partition_count)
+        self._store = GroupStore(
+            replicas,
+            purgatory,
+            codec=Codec(config.offsets_topic_compression_codec),
+            commit_timeout_ms=config.offsets_commit_timeout_ms,
+            now_ms=now_ms,
+        )
+        self.commits = GroupCommits(
+            self.registry,
+            self._store,
+            metadata_max_bytes=config.offset_metadata_max_bytes,
+            retention_ms=config.offsets_retention_minutes * 60_000,
+            now_ms=now_ms,
+            settle=self._settle,
+            clock_ms=self._clock_ms,
+        )
+        self._loader = GroupLoader(
+            replicas,
+            loop=loop,
+            executor=executor,
+            buffer_bytes=config.offsets_load_buffer_size,
+            limits=limits,
+            is_wanted=self.registry.is_loading_since,
+            on_loaded=self._on_loaded,
+        )
+
+    # Leadership
+
+    def on_become_leader(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
+        """Coordinate the groups of a partition, once they are loaded."""
+        topic, partition = topic_partition
+        if topic == OFFSETS_TOPIC and self.registry.lead(partition, leader_epoch):
+            self._loader.put(partition, leader_epoch)
+
+    def on_resign(self, topic_partition: TopicPartition) -> None:
+        """Let the groups of a partition go; who waits for an answer looks for the new leader."""
+        topic, partition = topic_partition
+        if topic == OFFSETS_TOPIC and self.registry.leads(partition):
+            lost = self.registry.resign(partition)
+            self._unload(lost)
+            log.info("groups.unloaded", partition=partition, group_count=len(lost))
+
+    async def stop(self) -> None:
+        """Answer who waits, and take no more requests."""
+        await self._loader.stop()
+        self._unload(self.registry.close())
+
+    def expire(self) -> None:
+        """Forget old offsets and groups without any, a partition per turn of the loop."""
+        for partition in self.registry.active_partitions():
+            self._loop.call_soon(self.commits.expire, partition)
+
+    # Members
+
+    def join(self, group_id: str, joining: Joining, waiter: JoinWaiter) -> None:
+        """Call `waiter` when the next generation of the group begins, or the join is refused."""
+        try:
+            group = self._group_to_join(group_id, joining)
+        except ApiError as error:
+            waiter(JoinResult(error=error.code, member_id=joining.member_id))
+            return
+        group.join(joining, waiter, self._clock_ms())
+        self._settle(group)
+
+    def sync(self, group_id: str, syncing: Syncing, waiter: SyncWaiter) -> None:
+        """Call `waiter` when the leader has assigned, or the sync is refused."""
+        try:
+            group = self.registry.find(group_id)
+        except ApiError as error:
+            code = error.code
+            if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # The rebalance is lost anyway, and old clients do not expect the other code here.
+                code = ErrorCode.REBALANCE_IN_PROGRESS
+            waiter(SyncResult(error=code))
+            return
+        if group is None:
+            waiter(SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        group.sync(syncing, waiter, self._clock_ms())
+        self._settle(group)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
+    ) -> ErrorCode:
+        """Return what to tell a member that is alive."""
+        try:
+            group = self.registry.find(group_id)
+        except ApiError as error:
+            is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.NONE if is_loading else error.code
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error_code = group.heartbeat(member_id, instance_id, generation_id, self._clock_ms())
+        self._settle(group)
+        return error_code
+
+    def leave(self, group_id: str, leaving: Iterable[tuple[str, str | None]]) -> list[ErrorCode]:
+        """Remove members, each given by its id and instance id; return what became of each.
+
+        Raises:
+            ApiError: this broker cannot say.
+        """
+        group = self.registry.find(group_id)
+        if group is None:
+            return [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
+        if group.state is DEAD:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        now_ms = self._clock_ms()
+        answers = [
+            group.leave(member_id, instance_id, now_ms) for member_id, instance_id in leaving
+        ]
+        self._settle(group)
+        return answers
+
+    def fresh_member_id(self, prefix: str) -> str:
+        """Return an id that no member ever had."""
+        return f"{prefix}-{uuid4()}"
+
+    # Inside
+
+    def _group_to_join(self, group_id: str, joining: Joining) -> Group:
+        self.registry.check(group_id)
+        config = self._config
+        if not (
+            config.group_min_session_timeout_ms
+            <= joining.session_timeout_ms
+            <= config.group_max_session_timeout_ms
+        ):
+            raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        if joining.member_id == UNKNOWN_MEMBER:
+            return self.registry.find_or_add(group_id)
+        group = self.registry.find(group_id)
+        if group is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+    def _on_loaded(self, partition: int, groups: list[Group]) -> None:
+        self.registry.activate(partition, groups)
+        for group in groups:
+            self._settle(group)
+
+    def _unload(self, groups: Iterable[Group]) -> None:
+        for group in groups:
+            group.unload()
+            self._settle(group)
+
+    def _settle(self, group: Group) -> None:
+        """Carry out what a group wants done, and have it called when its time comes."""
+        while group.effects:
+            effects, group.effects = group.effects, []
+            for effect in effects:
+                self._carry_out(group, effect)
+        self._set_timer(group)
+
+    def _carry_out(self, group: Group, effect: Effect) -> None:
+        match effect:
+            case AnswerJoin(join_waiter, join_result):
+                join_waiter(join_result)
+            case AnswerSync(sync_waiter, sync_result):
+                sync_waiter(sync_result)
+            case Store():
+                self._store_group(group, effect)
+
+    def _store_group(self, group: Group, store: Store) -> None:
+        partition = self.registry.partition_of(group.group_id)
+        group.state_timestamp_ms = self._now_ms()
+        record = (
+            group_key(group.group_id),
+            group_value(group_metadata(group, store.assignments)),
+        )
+        log.info(
+            "group.stored",
+            group_id=group.group_id,
+            generation_id=store.generation_id,
+            member_count=len(group.members),
+            reason=store.reason.value,
+        )
+        epoch = self.registry.epoch(partition)
+        self._store.append(partition, epoch, [record], partial(self._on_stored, group, store))
+
+    def _on_stored(self, group: Group, store: Store, error: ErrorCode, offset: int) -> None:
+        del offset
+        if error is not ErrorCode.NONE:
+            log.warning("group.not_stored", group_id=group.group_id, error=error.name)
+        group.on_stored(store, rebalance_error(error), self._clock_ms())
+        self._settle(group)
+
+    def _set_timer(self, group: Group) -> None:
+        due_ms, timer = group.deadlines.next_ms, self._timers.get(group)
+        if timer is not None:
+            if due_ms is not None and due_ms >= timer[1]:
+                return
+            timer[0].cancel()
+            del self._timers[group]
+        if due_ms is not None:
+            delay_s = max(due_ms - self._clock_ms(), 0) / 1000
+            handle = self._loop.call_later(delay_s, self._on_time, group)
+            self._timers[group] = (handle, due_ms)
+
+    def _on_time(self, group: Group) -> None:
+        del self._timers[group]
+        group.on_time(self._clock_ms())
+        self._settle(group)
+
+    def _clock_ms(self) -> int:
+        # Not the time of day, which may be set back or forth.
+        return round(self._loop.time() * 1000)
+
+    def _partition_count(self) -> int:
+        topic = self._metadata.image.topics.get(OFFSETS_TOPIC)
+        return len(topic.partitions) if topic else self._config.offsets_topic_num_partitions

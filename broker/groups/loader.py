@@ -1,0 +1,142 @@
+"""Reads the groups of a partition from its log, without holding the loop up (edge).
+
+One partition after the other, in one task: a read in a thread, then a slice of its records per turn
+of the loop. A partition that cannot be read stays loading, for an answer from half of its log would
+send consumers back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Final, Protocol
+
+import structlog
+
+from broker.groups.group import Group
+from broker.groups.rebalance import GroupLimits
+from broker.groups.replay import OffsetsReplay
+from broker.replication.replica import Replica
+from kafkawire.errors import ApiError, CorruptBatchError
+from kafkawire.group_records import OFFSETS_TOPIC
+from kafkawire.ids import LeaderEpoch, Offset
+from kafkawire.records import iterate_batches
+from storage.errors import StorageError
+from storage.log import Log
+
+SLICE_BYTES: Final = 64 * 1024
+"""Read in one turn of the loop: a few milliseconds of work."""
+
+log = structlog.get_logger(__name__)
+
+
+class Replicas(Protocol):
+    """What this module needs from the replica manager."""
+
+    def leader(self, key: tuple[str, int]) -> Replica: ...
+
+
+class GroupLoader:
+    """Loads partitions in the order in which they are put."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        buffer_bytes: int,
+        limits: GroupLimits,
+        is_wanted: Callable[[int, LeaderEpoch], bool],
+        on_loaded: Callable[[int, list[Group]], None],
+    ) -> None:
+        """`is_wanted` says whether a load that began in an epoch is still of use.
+
+        `on_loaded` gets a partition's groups; `buffer_bytes` are read at once.
+        """
+        self._replicas = replicas
+        self._loop = loop
+        self._executor = executor
+        self._buffer_bytes = buffer_bytes
+        self._limits = limits
+        self._is_wanted = is_wanted
+        self._on_loaded = on_loaded
+        self._queue: deque[tuple[int, LeaderEpoch]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, partition: int, leader_epoch: LeaderEpoch) -> None:
+        """Load a partition; one without records is loaded when this returns."""
+        try:
+            each = self._log(partition)
+        except ApiError as error:
+            log.error("groups.not_loaded", partition=partition, error=str(error))
+            return
+        if each.log_start_offset == each.log_end_offset:
+            self._on_loaded(partition, [])
+            return
+        self._queue.append((partition, leader_epoch))
+        if self._task is None:
+            self._task = self._loop.create_task(self._run(), name="group loader")
+
+    async def stop(self) -> None:
+        """Load nothing any more."""
+        self._queue.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            while self._queue:
+                await self._load(*self._queue.popleft())
+        finally:
+            self._task = None
+
+    async def _load(self, partition: int, leader_epoch: LeaderEpoch) -> None:
+        began_s, replay = self._loop.time(), OffsetsReplay()
+        try:
+            await self._replay(partition, leader_epoch, replay)
+        except (ApiError, StorageError, CorruptBatchError, OSError) as error:
+            if self._is_wanted(partition, leader_epoch):
+                log.error("groups.not_loaded", partition=partition, error=str(error))
+            return
+        if not self._is_wanted(partition, leader_epoch):
+            return
+        groups = replay.groups(self._limits, round(self._loop.time() * 1000))
+        log.info(
+            "groups.loaded",
+            partition=partition,
+            group_count=len(groups),
+            record_count=replay.record_count,
+            unknown_count=replay.unknown_count,
+            duration_ms=round((self._loop.time() - began_s) * 1000),
+        )
+        self._on_loaded(partition, groups)
+
+    async def _replay(
+        self, partition: int, leader_epoch: LeaderEpoch, replay: OffsetsReplay
+    ) -> None:
+        """Add the whole log, up to its end: nothing is appended while the partition loads."""
+        each = self._log(partition)
+        offset, end_offset = each.log_start_offset, each.log_end_offset
+        while offset < end_offset and self._is_wanted(partition, leader_epoch):
+            region = each.read(
+                offset, self._buffer_bytes, end_offset=end_offset, min_one_batch=True
+            )
+            data = memoryview(await self._loop.run_in_executor(self._executor, region.read))
+            if not data:
+                # Compaction has taken all that was left.
+                return
+            sliced_bytes = 0
+            for header, batch in iterate_batches(data):
+                replay.add(batch, header)
+                offset = Offset(header.next_offset)
+                sliced_bytes += header.size_bytes
+                if sliced_bytes >= SLICE_BYTES:
+                    sliced_bytes = 0
+                    await asyncio.sleep(0)
+
+    def _log(self, partition: int) -> Log:
+        return self._replicas.leader((OFFSETS_TOPIC, partition)).log

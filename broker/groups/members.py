@@ -1,0 +1,201 @@
+"""Who is in a group, who leads it, and what they all understand (decision).
+
+Invariants: the leader is a member whenever there are members; an instance id names one member; an
+id is pending or a member's, never both; who waits is a member.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from broker.groups.effects import JoinedMember, JoinWaiter, Protocols, SyncWaiter
+from kafkawire.errors import ErrorCode
+
+
+class Member:
+    """One member; `protocols` in the order of its preference."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+        is_new: bool = False,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        # Has joined no generation yet: it cannot send heartbeats while its first join waits.
+        self.is_new = is_new
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """Return what it says under a protocol that it supports; nothing for another."""
+        return next((data for name, data in self.protocols if name == protocol_name), b"")
+
+
+class Members:
+    """The members of one group."""
+
+    def __init__(self) -> None:
+        self.leader_id: str | None = None
+        self.protocol_type: str | None = None
+        """Of the present members, or of the last ones; None if there never were any."""
+        self.pending: set[str] = set()
+        """Ids that were given out and have not joined yet."""
+        self.joining: dict[str, JoinWaiter] = {}
+        self.syncing: dict[str, SyncWaiter] = {}
+        self._by_id: dict[str, Member] = {}
+        self._by_instance: dict[str, str] = {}
+        self._support: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._by_id
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._by_id[member_id]
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._by_id.values()))
+
+    @property
+    def have_all_joined(self) -> bool:
+        """Whether everybody waits for the next generation, and nobody else is on the way."""
+        return len(self.joining) == len(self._by_id) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest of all members; 0 without any."""
+        return max((member.rebalance_timeout_ms for member in self), default=0)
+
+    def member_id_of(self, instance_id: str) -> str | None:
+        """Return the id of a static member, None if it is not there."""
+        return self._by_instance.get(instance_id)
+
+    def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return whether this is a member, and the present one under its instance id."""
+        if instance_id is not None:
+            current = self._by_instance.get(instance_id)
+            if current is not None and current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member_id in self._by_id else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def understand(self, protocols: Protocols) -> bool:
+        """Whether one of `protocols` is understood by all."""
+        return any(self._support[name] == len(self._by_id) for name, _ in protocols)
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        """Take in a member; the first one leads, and says what kind of group this is."""
+        assert member.member_id not in self._by_id, "a member is added once"
+        if member.instance_id is not None:
+            assert member.instance_id not in self._by_instance, "an instance is one member"
+            self._by_instance[member.instance_id] = member.member_id
+        if not self._by_id:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self._by_id[member.member_id] = member
+        self._support.update(_names(member.protocols))
+        self.pending.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member, or an id that was given out; the oldest other one leads then."""
+        self.pending.discard(member_id)
+        member = self._by_id.pop(member_id, None)
+        if member is None:
+            return
+        self._support.subtract(_names(member.protocols))
+        self.joining.pop(member_id, None)
+        self.syncing.pop(member_id, None)
+        if member.instance_id is not None:
+            del self._by_instance[member.instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self._by_id), None)
+
+    def rename(self, old_id: str, new_id: str) -> Member:
+        """Give a static member another id; who waited under the old one must be told before."""
+        assert old_id not in self.joining, "its join is answered"
+        assert old_id not in self.syncing, "its sync is answered"
+        member = self._by_id.pop(old_id)
+        assert member.instance_id is not None, "only static members keep their place"
+        member.member_id = new_id
+        self._by_id[new_id] = member
+        self._by_instance[member.instance_id] = new_id
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        return member
+
+    def update(
+        self,
+        member: Member,
+        protocols: Protocols,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+    ) -> None:
+        """Adopt what a member says of itself when it joins again."""
+        self._support.subtract(_names(member.protocols))
+        self._support.update(_names(protocols))
+        member.protocols = protocols
+        member.session_timeout_ms = session_timeout_ms
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+
+    def select_protocol(self) -> str:
+        """Return the protocol with the most votes among those that all understand.
+
+        Each member votes for the first one on its list; of two with as many votes, the one that
+        was voted for first wins.
+        """
+        understood = {name for name, count in self._support.items() if count == len(self._by_id)}
+        votes = Counter(
+            next(name for name, _ in member.protocols if name in understood) for member in self
+        )
+        return votes.most_common(1)[0][0]
+
+    def elect_joined_leader(self) -> bool:
+        """Let one of those who have joined lead, the old leader if it has; False without any."""
+        if self.leader_id not in self.joining:
+            joined = next(iter(self.joining), None)
+            if joined is None:
+                return False
+            self.leader_id = joined
+        return True
+
+    def described(self, protocol_name: str) -> tuple[JoinedMember, ...]:
+        """Return everybody, as the leader needs them for assigning."""
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(protocol_name))
+            for member in self
+        )
+
+
+def _names(protocols: Protocols) -> set[str]:
+    # A set: naming a protocol twice must not count as two members that understand it.
+    return {name for name, _ in protocols}

@@ -1,0 +1,164 @@
+"""Groups and offsets as the records of `__consumer_offsets` tell them (decision).
+
+Records are added in the order of the log; the last one of a key counts, and none is a tombstone's
+meaning. Offsets that were committed in a transaction count from its marker on. A key or value of a
+version that is not known is left alone and counted: it may come from a newer broker.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from broker.groups.group import Group
+from broker.groups.members import Member
+from broker.groups.rebalance import GroupLimits
+from kafkawire.errors import DecodeError
+from kafkawire.group_records import (
+    NO_TIMESTAMP,
+    CommittedOffset,
+    GroupKey,
+    OffsetKey,
+    read_group_value,
+    read_key,
+    read_offset_value,
+)
+from kafkawire.ids import TopicPartition
+from kafkawire.messages.offsets_topic import GroupMetadataValue, MemberMetadata
+from kafkawire.records import (
+    BatchHeader,
+    ControlType,
+    Record,
+    read_control_batch,
+    read_records_as,
+)
+
+Placed: TypeAlias = tuple[CommittedOffset, int]
+"""A committed offset, and where its batch stands in the log."""
+
+
+class OffsetsReplay:
+    """One partition's records, as far as they were added."""
+
+    def __init__(self) -> None:
+        self.record_count = 0
+        self.unknown_count = 0
+        self._groups: dict[str, GroupMetadataValue] = {}
+        self._offsets: defaultdict[str, dict[TopicPartition, Placed]] = defaultdict(dict)
+        self._undecided: defaultdict[int, dict[OffsetKey, Placed | None]] = defaultdict(dict)
+
+    def add(self, batch: memoryview, header: BatchHeader) -> None:
+        """Take in the next batch of the log.
+
+        Raises:
+            CorruptBatchError: the batch is damaged; nothing of it was taken in.
+        """
+        if header.is_control:
+            self._decide(batch, header)
+            return
+        for record in read_records_as(Record, batch, header=header):
+            self.record_count += 1
+            try:
+                self._add(record, header)
+            except DecodeError:
+                self.unknown_count += 1
+
+    def groups(self, limits: GroupLimits, now_ms: int) -> list[Group]:
+        """Return every group that has members, a history or offsets."""
+        names = self._groups.keys() | {name for name, held in self._offsets.items() if held}
+        return [self._group(name, limits, now_ms) for name in sorted(names)]
+
+    def _add(self, record: Record, header: BatchHeader) -> None:
+        if record.key is None:
+            raise DecodeError("a record without a key")
+        key = read_key(record.key)
+        if isinstance(key, OffsetKey):
+            placed = None
+            if record.value is not None:
+                placed = (read_offset_value(record.value), header.base_offset)
+            if header.is_transactional:
+                self._undecided[header.producer_id][key] = placed
+            else:
+                self._put(key, placed)
+        elif isinstance(key, GroupKey):
+            if record.value is None:
+                self._groups.pop(key.group_id, None)
+            else:
+                self._groups[key.group_id] = read_group_value(record.value)
+        else:
+            self.unknown_count += 1
+
+    def _decide(self, batch: memoryview, header: BatchHeader) -> None:
+        marker = read_control_batch(batch)
+        undecided = self._undecided.pop(header.producer_id, {})
+        if marker is None or marker.control_type is not ControlType.COMMIT:
+            return
+        for key, placed in undecided.items():
+            held = self._offsets[key.group_id].get(key.topic_partition)
+            # Committed later than the transaction wrote, if before its end.
+            if placed is not None and (held is None or held[1] < placed[1]):
+                self._put(key, placed)
+
+    def _put(self, key: OffsetKey, placed: Placed | None) -> None:
+        if placed is None:
+            self._offsets[key.group_id].pop(key.topic_partition, None)
+        else:
+            self._offsets[key.group_id][key.topic_partition] = placed
+
+    def _group(self, group_id: str, limits: GroupLimits, now_ms: int) -> Group:
+        group = Group(group_id, limits)
+        value = self._groups.get(group_id)
+        if value is not None:
+            stamp_ms = value.current_state_timestamp
+            group.restore(
+                [_member(each, value.protocol) for each in value.members],
+                generation_id=value.generation,
+                protocol_type=value.protocol_type or None,
+                protocol_name=value.protocol,
+                leader_id=value.leader,
+                state_timestamp_ms=None if stamp_ms == NO_TIMESTAMP else stamp_ms,
+                now_ms=now_ms,
+            )
+        for partition, (committed, position) in self._offsets[group_id].items():
+            group.offsets.restore(partition, committed, position)
+        return group
+
+
+def _member(value: MemberMetadata, protocol_name: str | None) -> Member:
+    return Member(
+        member_id=value.member_id,
+        instance_id=value.group_instance_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        session_timeout_ms=value.session_timeout,
+        rebalance_timeout_ms=value.rebalance_timeout,
+        # What else it supports, it says when it joins again.
+        protocols=((protocol_name or "", value.subscription),),
+        assignment=value.assignment,
+    )
+
+
+def group_metadata(group: Group, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
+    """Return what the log keeps of a group whose members were assigned this."""
+    protocol_name, stamp_ms = group.protocol_name, group.state_timestamp_ms
+    return GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=protocol_name,
+        leader=group.members.leader_id,
+        current_state_timestamp=NO_TIMESTAMP if stamp_ms is None else stamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(protocol_name or ""),
+                assignment=assignments.get(member.member_id, b""),
+            )
+            for member in group.members
+        ],
+    )

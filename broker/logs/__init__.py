@@ -1,0 +1,1 @@
+"""What goes on in the logs beside reading and writing: retention, cleaning, moves."""

@@ -1,0 +1,240 @@
+"""The cleaners of this broker: choosing, child processes, swapping in what they bring (edge).
+
+`log.cleaner.threads` loops run side by side. Each takes the filthiest log there is, has a child
+process clean it, and rests for `log.cleaner.backoff.ms` when there is none. What the loop does
+itself is short: a look at one log at a time, and for each new segment some renames. Waiting for the
+disk is left to threads. Source: kafka.log.LogCleaner of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+
+from broker.cluster.admin_queue import give_way
+from broker.config_keys.log import LogKeys
+from broker.logs.cleaner_metrics import CleanerMetrics
+from storage.compaction.cleanable import Candidate, filthiest
+from storage.compaction.cleaned_segment import remove_all_cleaned
+from storage.compaction.job import (
+    CleaningDone,
+    CleaningFailed,
+    CleaningJob,
+    GroupCleaned,
+    Report,
+)
+from storage.compaction.job_maker import CleanerSettings
+from storage.compaction.manager import CleanerManager, Cleaning
+from storage.directory import Logs
+from storage.errors import CorruptLogError, StorageError
+
+MAP_LIMIT_BYTES: Final = 2**31 - 1
+"""The key map of one cleaner is never larger, as in Kafka."""
+
+log = structlog.get_logger(__name__)
+
+
+class Process(Protocol):
+    """A cleaner at work; `broker.logs.cleaner_process` has the real one."""
+
+    def reports(self) -> AsyncIterator[Report]:
+        """Yield what it tells, until it ends."""
+
+    def kill(self) -> None:
+        """End it, if it has not ended."""
+
+    async def wait(self) -> None:
+        """Return when it has ended."""
+
+
+def cleaner_settings(config: LogKeys) -> CleanerSettings:
+    """Return one cleaner's share of what the configuration gives to all of them."""
+    count = max(1, config.log_cleaner_threads)
+    return CleanerSettings(
+        dedupe_buffer_bytes=min(config.log_cleaner_dedupe_buffer_size // count, MAP_LIMIT_BYTES),
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=config.log_cleaner_io_buffer_size // count // 2,
+        max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second / count,
+    )
+
+
+class LogCleaner:
+    """Compacts `logs`, `start` to `stop`, once each."""
+
+    def __init__(
+        self,
+        *,
+        logs: Logs,
+        manager: CleanerManager,
+        config: LogKeys,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        now_ms: Callable[[], int],
+        start_process: Callable[[CleaningJob], Awaitable[Process]],
+        delete_expired: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`delete_expired` applies retention to compacted logs, which is left to the cleaner."""
+        self.metrics = CleanerMetrics(now_ms)
+        self._logs = logs
+        self._manager = manager
+        self._config = config
+        self._loop = loop
+        self._executor = executor
+        self._now_ms = now_ms
+        self._start_process = start_process
+        self._delete_expired = delete_expired
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Clean from now on, if `log.cleaner.enable` says so."""
+        if not self._config.log_cleaner_enable:
+            return
+        self._logs.cleaning = self._manager
+        for number in range(self._config.log_cleaner_threads):
+            name = f"kafka-log-cleaner-thread-{number}"
+            task = self._loop.create_task(self._run(number), name=name)
+            task.add_done_callback(self._on_ended)
+            self._tasks.append(task)
+
+    async def stop(self) -> None:
+        """Return when no cleaner runs any more; what they had begun is worth nothing."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _on_ended(self, task: asyncio.Task[None]) -> None:
+        """A cleaner never ends by itself: that is a bug, which must not pass unseen."""
+        if not task.cancelled():
+            self.metrics.dead_thread_count += 1
+            log.error("cleaner.died", task=task.get_name(), error=repr(task.exception()))
+
+    async def _run(self, number: int) -> None:
+        while True:
+            cleaning = await self._choose()
+            if cleaning is not None:
+                await self._clean(number, cleaning)
+            # Cleaning comes first: a log that shrinks may not have to lose what is old.
+            await self._delete_expired()
+            if cleaning is None:
+                await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+
+    async def _choose(self) -> Cleaning | None:
+        """Begin with the filthiest log; None if no log is due."""
+        self.metrics.last_run_ms = now_ms = self._now_ms()
+        candidates: list[Candidate] = []
+        for local in self._logs:
+            try:
+                candidate = self._manager.candidate(local, now_ms)
+            except CorruptLogError as error:
+                self._manager.mark_uncleanable(local, str(error))
+                continue
+            except StorageError as error:
+                log.warning("cleaning.failed", partition=str(local), error=str(error))
+                continue
+            if candidate is not None:
+                candidates.append(candidate)
+            await give_way()
+        ratios = [each.dirty_ratio for each in candidates]
+        self.metrics.max_dirty_percent = int(100 * max(ratios, default=0))
+        delays_ms = [each.delay_ms for each in candidates]
+        self.metrics.max_compaction_delay_secs = max(delays_ms, default=0) // 1000
+        chosen = filthiest(candidates)
+        return None if chosen is None else self._manager.start(chosen, now_ms)
+
+    async def _clean(self, number: int, cleaning: Cleaning) -> None:
+        end: CleaningDone | CleaningFailed
+        end = CleaningFailed(error="the broker has stopped", is_damage=False)
+        try:
+            end = await self._attempt(cleaning)
+        finally:
+            is_news = self._manager.finish(cleaning, end)
+        if isinstance(end, CleaningDone) and is_news:
+            await self._write_end(cleaning)
+            self.metrics.on_round(number, end.stats)
+            _log_round(cleaning, end)
+        elif isinstance(end, CleaningFailed) and not cleaning.is_aborted:
+            self.metrics.failure_count += 1
+            # Else a failure that stays would be met again at once.
+            await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+
+    async def _attempt(self, cleaning: Cleaning) -> CleaningDone | CleaningFailed:
+        """Have a child do it; the child has ended when this returns, or raises."""
+        try:
+            process = await self._start_process(cleaning.job)
+        except OSError as error:
+            return CleaningFailed(error=str(error), is_damage=False)
+        cleaning.on_abort = process.kill
+        try:
+            end = await self._follow(process, cleaning)
+        except (StorageError, OSError, ValueError) as error:
+            end = CleaningFailed(error=str(error), is_damage=isinstance(error, CorruptLogError))
+        finally:
+            # Also when this task is cancelled: the next cleaning writes files of the same names.
+            process.kill()
+            await process.wait()
+        if isinstance(end, CleaningFailed):
+            directory = Path(cleaning.job.directory)
+            await self._in_thread(lambda: remove_all_cleaned(directory))
+        return end
+
+    async def _follow(self, process: Process, cleaning: Cleaning) -> CleaningDone | CleaningFailed:
+        """Swap in what comes, and return how it ended."""
+        async for report in process.reports():
+            if cleaning.is_aborted:
+                break
+            if not isinstance(report, GroupCleaned):
+                return report
+            if not await self._swap_in(cleaning, report):
+                return CleaningFailed(error="the log has changed meanwhile", is_damage=False)
+        return CleaningFailed(error="the cleaner ended without a word", is_damage=False)
+
+    async def _swap_in(self, cleaning: Cleaning, group: GroupCleaned) -> bool:
+        """Put a cleaned segment in place; False if the log is not what was cleaned."""
+        local = cleaning.log
+        if not local.begin_swap(group.replaced, group.size_bytes):
+            return False
+        # In a thread, as the disk may take its time; whoever cuts the log cancels the swap.
+        await self._in_thread(local.sync_names)
+        if cleaning.is_aborted:
+            local.cancel_swap()
+            return False
+        return local.finish_swap(self._now_ms())
+
+    async def _write_end(self, cleaning: Cleaning) -> None:
+        """Make what was renamed durable, and then that the log is clean up to there."""
+
+        def write() -> None:
+            cleaning.log.sync_names()
+            self._logs.write_cleaner_offsets()
+
+        try:
+            await self._in_thread(write)
+        except StorageError as error:
+            log.warning("cleaning.failed", partition=str(cleaning.partition), error=str(error))
+
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        await self._loop.run_in_executor(self._executor, work)
+
+
+def _log_round(cleaning: Cleaning, end: CleaningDone) -> None:
+    stats = end.stats
+    seconds = max(stats.seconds, 1e-3)
+    log.info(
+        "cleaning.finished",
+        partition=str(cleaning.partition),
+        end_offset=end.end_offset,
+        bytes_read=stats.bytes_read,
+        bytes_written=stats.bytes_written,
+        records_read=stats.records_read,
+        records_written=stats.records_written,
+        records_without_key=stats.records_without_key,
+        duration_ms=round(stats.seconds * 1000),
+        map_duration_ms=round(stats.map_seconds * 1000),
+        records_per_second=round(stats.records_read / seconds),
+        bytes_per_second=round(stats.bytes_read / seconds),
+    )

@@ -1,0 +1,71 @@
+"""One run of retention over all logs (edge).
+
+It happens in the loop, as only the owner of a log may take segments out of it, in steps that are
+short enough for a broker that serves meanwhile. Topics that are compacted are left to the cleaner,
+which also deletes what `compact,delete` no longer keeps. Source: Kafka's `LogManager.cleanupLogs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from broker.cluster.admin_queue import give_way
+from kafkawire.ids import Offset, TopicPartition
+from storage.directory import Logs
+from storage.errors import StorageError
+from storage.expiry import delete_expired
+from storage.log import Log
+
+SEGMENTS_PER_TURN: Final = 16
+"""Three renames each, some 30 us: a turn of the loop stays below a millisecond."""
+
+log = structlog.get_logger(__name__)
+
+
+async def delete_expired_logs(
+    logs: Logs,
+    high_watermark_of: Callable[[TopicPartition], Offset | None],
+    now_ms: Callable[[], int],
+    *,
+    of_compacted: bool = False,
+) -> None:
+    """Delete what retention does not keep; one log that fails does not stop the others.
+
+    A partition that this broker does not serve has no high watermark, and is left alone. With
+    `of_compacted` it is the turn of the compacted topics, else of the others.
+    """
+    deleted_count = 0
+    for each in logs:
+        if each.config.is_compacted is not of_compacted:
+            continue
+        deleted_count += await _delete_expired(each, high_watermark_of, now_ms)
+        # Else the files of every segment that was ever read would stay open.
+        each.release_closed()
+        await give_way()
+    log.debug("retention.ended", segment_count=deleted_count)
+
+
+async def _delete_expired(
+    each: Log,
+    high_watermark_of: Callable[[TopicPartition], Offset | None],
+    now_ms: Callable[[], int],
+) -> int:
+    total = 0
+    while each.health.failure is None and not each.is_closed:
+        # Asked again each time: the partition may be gone, or may have been truncated.
+        high_watermark = high_watermark_of(each.topic_partition)
+        if high_watermark is None:
+            break
+        try:
+            count = delete_expired(each, high_watermark, now_ms(), SEGMENTS_PER_TURN)
+        except StorageError as error:
+            log.error("retention.failed", partition=str(each.topic_partition), error=str(error))
+            break
+        total += count
+        if count < SEGMENTS_PER_TURN:
+            break
+        await give_way()
+    return total

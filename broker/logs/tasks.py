@@ -1,0 +1,83 @@
+"""The periodic work on logs, with Kafka's names, keys and delays (composition).
+
+By default nothing is fsynced but closed segments and checkpoints: replication and the system's
+write-back make records durable. `log.flush.scheduler.interval.ms` switches the flusher on, which
+then honours `flush.ms`; `flush.messages` is honoured by each append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.config import BrokerConfig
+from broker.logs.retention import delete_expired_logs
+from broker.replication.replica_manager import ReplicaManager
+from broker.scheduler import PeriodicTask
+from storage.directory import Logs
+
+MAX_DELETE_INTERVAL_MS: Final = 1_000
+SPACE_CHECK_INTERVAL_MS: Final = 1_000
+
+
+def log_tasks(
+    config: BrokerConfig, logs: Logs, replicas: ReplicaManager, now_ms: Callable[[], int]
+) -> list[PeriodicTask]:
+    """Return the tasks that look after `logs`."""
+    delay_ms = config.log_initial_task_delay_ms
+    file_delete_delay_ms = config.topic_defaults.file_delete_delay_ms
+
+    high_watermark_period_ms = config.replica_high_watermark_checkpoint_interval_ms
+
+    def expire_producers() -> None:
+        for log in logs:
+            log.producers.expire(now_ms(), config.producer_id_expiration_ms)
+
+    return [
+        PeriodicTask(
+            "PeriodicProducerExpirationCheck",
+            expire_producers,
+            period_ms=config.producer_id_expiration_check_interval_ms,
+            # Only the thread that appends to a log may change what it knows.
+            runs_in_loop=True,
+        ),
+        PeriodicTask(
+            "kafka-log-retention",
+            lambda: delete_expired_logs(logs, replicas.high_watermark, now_ms),
+            delay_ms=delay_ms,
+            period_ms=config.log_retention_check_interval_ms,
+            # Only the thread that appends to a log may roll it and take segments out.
+            runs_in_loop=True,
+        ),
+        PeriodicTask(
+            "highwatermark-checkpoint",
+            lambda: logs.write_high_watermarks(replicas.high_watermarks()),
+            delay_ms=high_watermark_period_ms,
+            period_ms=high_watermark_period_ms,
+        ),
+        PeriodicTask(
+            "kafka-log-flusher",
+            lambda: logs.flush_due(now_ms()),
+            delay_ms=delay_ms,
+            period_ms=config.log_flush_scheduler_interval_ms,
+        ),
+        PeriodicTask(
+            "kafka-recovery-point-checkpoint",
+            logs.write_recovery_points,
+            delay_ms=delay_ms,
+            period_ms=config.log_flush_offset_checkpoint_interval_ms,
+        ),
+        PeriodicTask(
+            "kafka-log-start-offset-checkpoint",
+            logs.write_log_starts,
+            delay_ms=delay_ms,
+            period_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        ),
+        PeriodicTask("log-dir-space", logs.check_space, period_ms=SPACE_CHECK_INTERVAL_MS),
+        PeriodicTask(
+            "kafka-delete-logs",
+            lambda: logs.remove_deleted(now_ms(), file_delete_delay_ms),
+            delay_ms=min(delay_ms, file_delete_delay_ms),
+            period_ms=min(file_delete_delay_ms, MAX_DELETE_INTERVAL_MS),
+        ),
+    ]

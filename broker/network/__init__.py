@@ -1,0 +1,1 @@
+"""From sockets to handlers and back: acceptor, processor, request channel, router."""

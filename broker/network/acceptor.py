@@ -1,0 +1,94 @@
+"""One listener: binds its address and gives each connection its processor (edge)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from typing import Final
+
+from broker.network.listener import Listener
+from broker.network.network import Network
+from broker.network.processor import ConnectionOwner, Processor
+
+TLS_HANDSHAKE_TIMEOUT_S: Final = 10.0
+CLOSE_TIMEOUT_S: Final = 1.0
+
+
+class Acceptor:
+    """The listening socket of one listener."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        listener: Listener,
+        network: Network,
+        owner: ConnectionOwner,
+        *,
+        is_control_plane: bool,
+        ssl_context: ssl.SSLContext | None,
+    ) -> None:
+        self.listener = listener
+        self._loop = loop
+        self._network = network
+        self._owner = owner
+        self._is_control_plane = is_control_plane
+        self._ssl_context = ssl_context
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Bind and accept from now on.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        self._server = server = await self._loop.create_server(
+            self._make_processor,
+            self.listener.host or None,
+            self.listener.port,
+            backlog=self._network.limits.socket_listen_backlog_size,
+            ssl=self._ssl_context,
+            ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT_S if self._ssl_context else None,
+            start_serving=False,
+        )
+        # Before listening: the window that clients are offered follows from the buffer.
+        for listening in server.sockets:
+            self._set_buffer_sizes(listening)
+        await server.start_serving()
+
+    @property
+    def bound_address(self) -> tuple[str, int]:
+        """Host and port, the port being the one that the system chose for port 0."""
+        assert self._server is not None, "start comes first"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return str(host), int(port)
+
+    def stop(self) -> None:
+        """Accept no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def wait_closed(self) -> None:
+        """Return when the listening socket is closed, and connections that never got a processor.
+
+        Those still shake hands for TLS; they are not waited for beyond a limit.
+        """
+        if self._server is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._server.wait_closed(), CLOSE_TIMEOUT_S)
+
+    def _make_processor(self) -> Processor:
+        return Processor(
+            self._network, self._owner, self.listener.name, is_control_plane=self._is_control_plane
+        )
+
+    def _set_buffer_sizes(self, listening: socket.socket) -> None:
+        """Set what accepted connections inherit."""
+        limits = self._network.limits
+        for option, size_bytes in (
+            (socket.SO_SNDBUF, limits.socket_send_buffer_bytes),
+            (socket.SO_RCVBUF, limits.socket_receive_buffer_bytes),
+        ):
+            if size_bytes is not None:
+                listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)

@@ -1,0 +1,38 @@
+"""How many connections there may be, in all and from one address (decision)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker.network.limits import NetworkLimits
+
+
+class ConnectionQuota:
+    """Counts connections; says which is one too many."""
+
+    def __init__(self, limits: NetworkLimits) -> None:
+        self._max_total = limits.max_connections
+        self._max_per_host = limits.max_connections_per_ip
+        self._overrides = dict(limits.max_connections_per_ip_overrides)
+        self._by_host: Counter[str] = Counter()
+        self.total = 0
+
+    def try_add(self, host: str) -> str | None:
+        """Count a connection from `host`; or return why there must be none."""
+        if self._max_total is not None and self.total >= self._max_total:
+            return f"max.connections={self._max_total} are open"
+        limit = self._overrides.get(host, self._max_per_host)
+        if limit is not None and self._by_host[host] >= limit:
+            return f"max.connections.per.ip={limit} are open"
+        self._by_host[host] += 1
+        self.total += 1
+        return None
+
+    def remove(self, host: str) -> None:
+        """Count one connection from `host` less."""
+        self.total -= 1
+        self._by_host[host] -= 1
+        assert self._by_host[host] >= 0, f"no connection from {host} was counted"
+        if not self._by_host[host]:
+            # An address that has left must not stay in memory.
+            del self._by_host[host]

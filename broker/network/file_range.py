@@ -1,0 +1,125 @@
+"""The rest of a file region on its way to a client (edge).
+
+Keeps the file open until the last byte has left, and never gives more than was promised, nor
+less: a file that ends before the region does is an error. It also tells whether the next bytes
+are in memory, because reading them from the disk would hold up the whole loop.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from broker.network.limits import KIB, MIB
+from broker.network.response import Region
+
+# How far ahead it is asked, and read, what is not in memory.
+WINDOW_BYTES: Final = 2 * MIB
+WARM_UP_READ_BYTES: Final = 256 * KIB
+# The system reads ahead at least so much: behind the first byte the rest is there as well.
+ONE_PROBE_BYTES: Final = 64 * KIB
+
+# Linux tells without waiting; elsewhere all is taken to be in memory.
+_NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
+
+
+class TruncatedRegionError(Exception):
+    """The file ends before the region does: what was promised cannot be sent."""
+
+
+class FileRange:
+    """What is left of one region."""
+
+    __slots__ = ("_end", "_file", "_position", "_warm_end", "size_bytes")
+
+    def __init__(self, region: Region) -> None:
+        self._file = region.file
+        self._position = region.position
+        self._end = region.position + region.size_bytes
+        # Up to here nobody need ask again whether it is in memory.
+        self._warm_end = region.position
+        self.size_bytes = region.size_bytes
+
+    @property
+    def bytes_left(self) -> int:
+        """What was not sent or read yet."""
+        return self._end - self._position
+
+    def is_cold(self) -> bool:
+        """Whether the next bytes would have to be read from the disk, as far as can be told.
+
+        Of each window the first and the last byte are looked at; a page between them that is
+        missing costs one wait.
+        """
+        if self._position < self._warm_end or not self.bytes_left:
+            return False
+        window_end = self._window_end
+        if self._is_missing(self._position):
+            return True
+        is_long = window_end - self._position > ONE_PROBE_BYTES
+        if is_long and self._is_missing(window_end - 1):
+            return True
+        self._warm_end = window_end
+        return False
+
+    def warm_up(self) -> None:
+        """Read the next window from the disk, so that it is in memory. Blocks: not in the loop."""
+        position, self._warm_end = self._position, self._window_end
+        while position < self._warm_end:
+            count = min(WARM_UP_READ_BYTES, self._warm_end - position)
+            os.pread(self._file.fileno(), count, position)
+            position += count
+
+    def read(self, limit_bytes: int) -> bytes:
+        """Return the next bytes, at most `limit_bytes`; at the end, none.
+
+        Raises:
+            TruncatedRegionError: the file is too short.
+            OSError: the file cannot be read.
+        """
+        wanted = self._within_window(limit_bytes)
+        data = os.pread(self._file.fileno(), wanted, self._position) if wanted else b""
+        self._advance(len(data), wanted)
+        return data
+
+    def send(self, socket_descriptor: int, limit_bytes: int) -> int:
+        """Send the next bytes without a copy and return how many the socket took.
+
+        Raises:
+            TruncatedRegionError: the file is too short.
+            BlockingIOError: the socket takes none now.
+            OSError: the connection is lost, or the file cannot be read.
+        """
+        wanted = self._within_window(limit_bytes)
+        count = os.sendfile(socket_descriptor, self._file.fileno(), self._position, wanted)
+        self._advance(count, wanted)
+        return count
+
+    def _within_window(self, limit_bytes: int) -> int:
+        """Where it was asked what is in memory, go no further than the answer holds."""
+        end = self._warm_end if self._position < self._warm_end else self._end
+        return min(limit_bytes, end - self._position)
+
+    @property
+    def _window_end(self) -> int:
+        return min(self._end, self._position + WINDOW_BYTES)
+
+    def _is_missing(self, position: int) -> bool:
+        if not _NO_WAIT:
+            return False
+        try:
+            os.preadv(self._file.fileno(), [bytearray(1)], position, _NO_WAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            # A file system that cannot tell, or trouble that the read itself will report.
+            return False
+        return False
+
+    def _advance(self, count: int, wanted: int) -> None:
+        if wanted and not count:
+            raise TruncatedRegionError(
+                f"the file ends at {self._position}, {self.bytes_left} of "
+                f"{self.size_bytes} bytes that were promised are missing"
+            )
+        self._position += count

@@ -1,0 +1,26 @@
+"""What the connections of one broker share (composition)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from broker.network.buffer_pool import BufferPool
+from broker.network.limits import NetworkLimits
+from broker.network.metrics import NetworkMetrics
+from broker.network.receive_memory import ReceiveMemory
+from broker.network.request_channel import RequestChannel
+from broker.network.response_sender import ReadAhead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """One of each for all listeners."""
+
+    channel: RequestChannel
+    pool: BufferPool
+    memory: ReceiveMemory
+    limits: NetworkLimits
+    metrics: NetworkMetrics
+    clock: Callable[[], float]
+    read_ahead: ReadAhead

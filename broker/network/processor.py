@@ -1,0 +1,325 @@
+"""One connection: requests in, responses out (edge).
+
+Frames are parsed where they were read and submitted to the request channel, several at a time;
+responses leave in request order, all that are complete in one write per turn of the loop.
+Invariants: at most `max_in_flight_requests_per_connection` are not answered; nothing more is read
+while that many are, while the channel or the receive memory is full, or while the client does not
+read its responses; after `connection_lost` nothing of the connection is held, and those who still
+work on an answer that can be abandoned have been told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Protocol, cast
+
+import structlog
+
+from broker.network.file_range import TruncatedRegionError
+from broker.network.frame_receiver import FrameReceiver
+from broker.network.network import Network
+from broker.network.reply import Reply
+from broker.network.request import NOT_HANDLED, Request
+from broker.network.response_batch import ResponseBatch
+from broker.network.response_queue import ResponseQueue
+from broker.network.response_sender import ResponseSender
+from kafkawire.errors import DecodeError
+from kafkawire.headers import decode_request_header
+
+log = structlog.get_logger(__name__)
+
+
+class ConnectionOwner(Protocol):
+    """Who keeps the list of connections."""
+
+    def on_opened(self, connection: Processor) -> str | None:
+        """Take the connection into the list; or return why it must not be there."""
+
+    def on_closed(self, connection: Processor) -> None:
+        """Take it off the list."""
+
+
+class Processor(asyncio.BufferedProtocol):
+    """The protocol of one connection."""
+
+    __slots__ = (
+        "_channel",
+        "_clock",
+        "_in_flight",
+        "_is_finishing",
+        "_is_in_line",
+        "_is_noted",
+        "_is_open",
+        "_is_paused",
+        "_max_in_flight",
+        "_metrics",
+        "_network",
+        "_owner",
+        "_receiver",
+        "_sender",
+        "_transport",
+        "_wake",
+        "client_host",
+        "is_control_plane",
+        "is_ready",
+        "last_active_s",
+        "listener_name",
+        "number",
+    )
+
+    def __init__(
+        self, network: Network, owner: ConnectionOwner, listener_name: str, is_control_plane: bool
+    ) -> None:
+        limits = network.limits
+        self.listener_name = listener_name
+        self.is_control_plane = is_control_plane
+        self.client_host = ""
+        self.number = 0
+        self.is_ready = False
+        self.last_active_s = network.clock()
+        self._network = network
+        self._channel = network.channel
+        self._metrics = network.metrics
+        self._clock = network.clock
+        self._owner = owner
+        self._max_in_flight = limits.max_in_flight_requests_per_connection
+        self._receiver = FrameReceiver(
+            network.pool, network.memory, limits.socket_request_max_bytes
+        )
+        self._in_flight = ResponseQueue()
+        self._is_open = False
+        self._is_finishing = False
+        self._is_paused = False
+        self._is_in_line = False
+        self._is_noted = False
+        self._transport: asyncio.Transport
+        self._sender: ResponseSender
+        self._wake = partial(self._channel.mark_ready, self)
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin, unless there are too many connections."""
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        refusal = self._owner.on_opened(self)
+        if refusal is not None:
+            self._metrics.connections_refused += 1
+            log.warning("connection.refused", client_host=self.client_host, reason=refusal)
+            self._transport.abort()
+            return
+        self._is_open = True
+        self._metrics.connections_accepted += 1
+        self.number = self._metrics.connections_accepted
+        self._metrics.connections_open += 1
+        self._sender = ResponseSender(
+            self._transport, self._metrics, self._network.read_ahead, self._wake
+        )
+        self._sender.start()
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return where to read to."""
+        return self._receiver.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Submit what was read."""
+        self._metrics.bytes_in += nbytes
+        room = self._room()
+        self._submit(self._receiver.receive(nbytes, room), room)
+
+    def pause_writing(self) -> None:
+        """Hold back responses: the socket is full."""
+        self._sender.on_full()
+
+    def resume_writing(self) -> None:
+        """Go on with the responses."""
+        self._sender.on_drained()
+        self._channel.mark_ready(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Give everything back, and tell those who work on answers."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._is_finishing = True
+        self._metrics.connections_open -= 1
+        self._network.memory.stop_waiting(self._go_on_reading)
+        self._receiver.close()
+        self._sender.close()
+        self._channel.attempt(self, self._abandon_in_flight)
+        self._owner.on_closed(self)
+
+    # What the request channel calls.
+
+    def on_pending(self, reply: Reply) -> None:
+        """Send a reply once it is complete; or give it up if nobody is there to take it."""
+        if self._is_open:
+            reply.on_done(self._wake)
+        else:
+            reply.cancel()
+
+    def send_ready(self) -> None:
+        """Send what is complete, as much as the socket takes, and go on reading if that helps."""
+        if not self._is_open:
+            return
+        try:
+            if self._sender.parts:
+                self._sender.advance()
+            if not self._sender.parts and not self._sender.is_blocked:
+                self._send_done()
+        except ConnectionError:
+            self._transport.abort()
+        except (TruncatedRegionError, OSError) as error:
+            self.drop(str(error))
+        if self._is_paused or self._is_finishing or self._sender.parts:
+            self._after_send()
+
+    def on_room(self) -> None:
+        """Go on submitting: the channel has room again."""
+        self._is_in_line = False
+        self._go_on_reading()
+
+    def drop(self, reason: str) -> None:
+        """Close at once; what was not sent is lost."""
+        if self._is_open:
+            self._note_dropped(reason)
+            self._is_finishing = True
+            self._transport.abort()
+
+    # What the socket server calls.
+
+    def finish(self) -> None:
+        """Read no more, answer what was read, then close."""
+        self._is_finishing = True
+        if self._is_open:
+            self._set_reading()
+            self._channel.mark_ready(self)
+
+    def abort(self) -> None:
+        """Close at once, for the broker stops."""
+        self._is_finishing = True
+        self._transport.abort()
+
+    def drop_if_idle(self, max_idle_s: float) -> None:
+        """Close if the client has neither sent a whole request nor read a response for so long.
+
+        A client that waits for us is not idle. Half a request is no sign of life.
+        """
+        idle_s = self._clock() - self.last_active_s
+        if idle_s > max_idle_s and not self._in_flight.is_owed:
+            self.drop(f"idle for {idle_s:.3f} s")
+
+    def drop_if_stalled(self, max_age_s: float) -> None:
+        """Close if a request is half received for so long; called when memory is short."""
+        if self._receiver.holds_memory:
+            self.drop_if_idle(max_age_s)
+
+    # Input.
+
+    def _submit(self, frames: list[memoryview], room: int) -> None:
+        """Submit the requests in `frames`, and stop reading if that used up the `room`."""
+        receiver = self._receiver
+        if frames:
+            now_s = self.last_active_s = self._clock()
+            try:
+                for frame in frames:
+                    header, body_start = decode_request_header(frame)
+                    body = frame[body_start:]
+                    request = Request(self, header, body, now_s, receiver.release_frame)
+                    self._in_flight.append(request)
+                    self._channel.submit(request)
+            except DecodeError as error:
+                if receiver.release_frame is not None:
+                    receiver.release_frame()
+                self._refuse_input(str(error))
+        if receiver.failure:
+            self._refuse_input(receiver.failure)
+        if self._is_paused or len(frames) >= room or receiver.wanted_bytes:
+            self._set_reading()
+
+    def _room(self) -> int:
+        """Requests that may be submitted now; none while the client does not read."""
+        if self._is_finishing or self._sender.is_blocked:
+            return 0
+        own = self._max_in_flight - len(self._in_flight)
+        return own if self.is_control_plane else min(own, self._channel.free_count)
+
+    def _refuse_input(self, reason: str) -> None:
+        """Close after the replies to what came before; nothing that follows is looked at."""
+        self._note_dropped(reason)
+        self._receiver.close()
+        self.finish()
+
+    def _set_reading(self) -> None:
+        """Pause or resume reading, and see to it that somebody calls when that may change."""
+        wanted_bytes = self._receiver.wanted_bytes
+        may_read = self._room() > 0 and not wanted_bytes
+        if may_read and self._is_paused:
+            self._transport.resume_reading()
+        elif not may_read and not self._is_paused:
+            self._metrics.read_pauses += 1
+            self._transport.pause_reading()
+        self._is_paused = not may_read
+        if wanted_bytes:
+            self._network.memory.wait(self._go_on_reading, wanted_bytes)
+        if self._channel.free_count <= 0 and not self._is_in_line:
+            self._is_in_line = True
+            self._channel.wait_for_room(self)
+
+    def _go_on_reading(self) -> None:
+        if self._is_open and self._is_paused and not self._is_finishing:
+            room = self._room()
+            self._submit(self._receiver.take(room), room)
+
+    # Output.
+
+    def _send_done(self) -> None:
+        """Send the next batch of what is complete."""
+        now_s = self.last_active_s = self._clock()
+        batch = ResponseBatch(self._in_flight, self._metrics, now_s)
+        if batch.close_reason is not None:
+            self._stop_answering(batch.close_reason)
+        if batch.has_regions:
+            self._sender.send(batch.parts)
+        elif batch.parts:
+            # The common case; the transport holds nothing back.
+            self._metrics.bytes_out += batch.size_bytes
+            self._transport.write(b"".join(batch.parts))  # type: ignore[arg-type]
+        if batch.is_full:
+            self._channel.mark_ready(self)
+
+    def _stop_answering(self, reason: str) -> None:
+        """Close once the replies so far have left; the later ones are not wanted any more."""
+        self._note_dropped(reason)
+        self._is_finishing = True
+        self._set_reading()
+        self._channel.attempt(self, self._abandon_in_flight)
+
+    def _after_send(self) -> None:
+        if self._sender.parts:
+            if not self._sender.is_blocked:
+                self._channel.mark_ready(self)
+        elif self._is_finishing and not self._in_flight:
+            self._transport.close()
+        self._go_on_reading()
+
+    def _abandon_in_flight(self) -> None:
+        """Tell those who still work on an answer that nobody waits for it."""
+        while self._in_flight:
+            reply = self._in_flight.popleft().reply
+            if reply is not NOT_HANDLED:
+                reply.cancel()
+
+    def _note_dropped(self, reason: str) -> None:
+        if self._is_noted:
+            return
+        self._is_noted = True
+        self._metrics.connections_dropped += 1
+        log.warning(
+            "connection.dropped",
+            listener_name=self.listener_name,
+            client_host=self.client_host,
+            reason=reason,
+        )

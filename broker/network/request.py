@@ -1,0 +1,85 @@
+"""One request on its way through the broker, and the connection that it came by (decision)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker.network.reply import Reply
+from kafkawire.headers import RequestHeader
+
+# The reply of a request that no handler has seen.
+NOT_HANDLED: Final = Reply()
+
+
+class Connection(Protocol):
+    """The connection that a request came by, as handlers see it."""
+
+    @property
+    def listener_name(self) -> str:
+        """Name of the listener that accepted it."""
+
+    @property
+    def client_host(self) -> str:
+        """Address of the client."""
+
+    @property
+    def number(self) -> int:
+        """How many connections had been accepted with it: a later one has a larger number."""
+
+
+class ServedConnection(Connection, Protocol):
+    """What the channel needs from a connection."""
+
+    is_control_plane: bool
+    is_ready: bool
+    """Whether it waits for its turn to send: set and cleared by the channel only."""
+
+    def on_pending(self, reply: Reply) -> None:
+        """Wait for a reply that its handler could not complete at once."""
+
+    def send_ready(self) -> None:
+        """Send what is complete, in request order."""
+
+    def on_room(self) -> None:
+        """Go on submitting: it was refused before."""
+
+    def drop(self, reason: str) -> None:
+        """Close at once, for something went wrong."""
+
+
+class Request:
+    """One request of one connection.
+
+    `body` is a writable view into the receive buffer, after the header: valid only until the
+    handler returns. `message` is the decoded body, set by the router.
+    """
+
+    __slots__ = ("body", "connection", "header", "message", "received_at_s", "release", "reply")
+
+    def __init__(
+        self,
+        connection: ServedConnection,
+        header: RequestHeader,
+        body: memoryview,
+        received_at_s: float,
+        release: Callable[[], None] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.header = header
+        self.body = body
+        self.received_at_s = received_at_s
+        self.message: object = None
+        # Of the network layer: its reply, and who gets the buffer back.
+        self.reply = NOT_HANDLED
+        self.release = release
+
+    @property
+    def listener_name(self) -> str:
+        """Name of the listener that it came by."""
+        return self.connection.listener_name
+
+    @property
+    def client_host(self) -> str:
+        """Address of the client that sent it."""
+        return self.connection.client_host

@@ -1,0 +1,198 @@
+"""The queue between the connections and the handlers, and the pump that empties it (edge).
+
+Connections submit whole requests; the pump hands a batch of them to the router in each turn of
+the loop, control-plane requests first, and then lets every connection that has something to send
+write once. Invariants: at most `queued_max_requests` wait, besides those of the control plane,
+which their connections bound; a handler that fails costs its own connection only; no connection's
+output runs inside a handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from broker.network.limits import MIB, NetworkLimits
+from broker.network.metrics import NetworkMetrics
+from broker.network.reply import Reply
+from broker.network.request import Request, ServedConnection
+from kafkawire.apis import ApiKey
+
+__all__ = ["Request", "RequestChannel", "ServedConnection"]
+
+# What the controller tells a broker: it must not wait behind clients.
+CONTROL_PLANE_APIS: Final = frozenset(
+    {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
+)
+# What is answered before the broker is ready: the controller, and the handshake before that.
+EARLY_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.API_VERSIONS}
+# Request bytes handled, and response bytes sent, in one turn of the loop: some milliseconds' work,
+# so that timers and sockets get their turn.
+BATCH_BYTES: Final = 8 * MIB
+SEND_BYTES: Final = 32 * MIB
+
+log = structlog.get_logger(__name__)
+
+
+class RequestChannel:
+    """Bounded queue of requests, emptied in batches."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handle: Callable[[Request], Reply],
+        limits: NetworkLimits,
+        metrics: NetworkMetrics | None = None,
+        clock: Callable[[], float] | None = None,
+        *,
+        is_open: bool = True,
+    ) -> None:
+        """Let `handle` answer all requests; `clock` gives seconds, the loop's unless given.
+
+        Unless it `is_open`, only `EARLY_APIS` are handled until `open` is called.
+        """
+        self.metrics = metrics or NetworkMetrics()
+        self.loop = loop
+        self.clock = clock or loop.time
+        self._handle = handle
+        # How many requests may be submitted before the limit is reached.
+        self.free_count = limits.queued_max_requests
+        self._requests: deque[Request] = deque()
+        self._control_requests: deque[Request] = deque()
+        self._ready: deque[ServedConnection] = deque()
+        self._waiting: deque[ServedConnection] = deque()
+        self._on_empty: list[Callable[[], None]] = []
+        self._is_scheduled = False
+        # What waits for the channel to open; None once it is open.
+        self._early: deque[Request] | None = None if is_open else deque()
+        # Of the turn that runs: who fails if it does, and what is left of its share.
+        self._current: ServedConnection | None = None
+        self._batch_bytes_left = 0
+
+    def open(self) -> None:
+        """Handle all requests from now on, first those that wait."""
+        early, self._early = self._early, None
+        for request in early or ():
+            self.submit(request)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request waits."""
+        return not self._requests and not self._control_requests
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; its buffer stays untouched until its handler has returned."""
+        connection = request.connection
+        if self._early is not None and request.header.api_key not in EARLY_APIS:
+            self._early.append(request)
+            return
+        if connection.is_control_plane or request.header.api_key in CONTROL_PLANE_APIS:
+            self._control_requests.append(request)
+        else:
+            self._requests.append(request)
+            self.free_count -= 1
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self.loop.call_soon(self._pump)
+
+    def mark_ready(self, connection: ServedConnection) -> None:
+        """Let `connection` send at the end of this turn or in the next one."""
+        if not connection.is_ready:
+            connection.is_ready = True
+            self._ready.append(connection)
+            if not self._is_scheduled:
+                self._is_scheduled = True
+                self.loop.call_soon(self._pump)
+
+    def wait_for_room(self, connection: ServedConnection) -> None:
+        """Call `connection.on_room`, once, when there is room again; first come, first served."""
+        self._waiting.append(connection)
+
+    def on_empty(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called after each batch that leaves no request waiting."""
+        self._on_empty.append(callback)
+
+    def attempt(self, connection: ServedConnection, step: Callable[[], None]) -> None:
+        """Run `step` for `connection`; if it fails, which is a bug, only that one is closed.
+
+        A step that fails is run again, to go on behind what it failed at.
+        """
+        outer, self._current = self._current, connection
+        self._run(step)
+        self._current = outer
+
+    def _run(self, step: Callable[[], None]) -> None:
+        """Run a step to its end. It takes each item off its queue before it works on it."""
+        is_done = False
+        while not is_done:
+            try:
+                step()
+                is_done = True
+            except Exception:
+                self._fail_current()
+
+    def _fail_current(self) -> None:
+        connection = self._current
+        assert connection is not None
+        self.metrics.handler_failures += 1
+        log.exception("connection.failed", client_host=connection.client_host)
+        connection.drop("a step of the broker failed")
+
+    def _pump(self) -> None:
+        """Handle a batch, then let each connection that became ready send once."""
+        # Marked as scheduled until the end, so that what handlers complete is sent below.
+        self._batch_bytes_left = BATCH_BYTES
+        self._run(self._do_turn)
+        self.metrics.queue_length = len(self._requests)
+        self._current = None
+        self._is_scheduled = bool(self._ready or self._requests or self._control_requests)
+        if self._is_scheduled:
+            self.loop.call_soon(self._pump)
+
+    def _do_turn(self) -> None:
+        self._handle_batch()
+        self._send_batch()
+        if not self._requests and not self._control_requests:
+            for callback in self._on_empty:
+                callback()
+        while self._waiting and self.free_count > 0:
+            self._current = connection = self._waiting.popleft()
+            connection.on_room()
+
+    def _send_batch(self) -> None:
+        metrics, ready = self.metrics, self._ready
+        end_bytes = metrics.bytes_out + SEND_BYTES
+        # Those that become ready again meanwhile come in the next turn.
+        for _ in range(len(ready)):
+            self._current = connection = ready.popleft()
+            connection.is_ready = False
+            connection.send_ready()
+            if metrics.bytes_out > end_bytes:
+                break
+
+    def _handle_batch(self) -> None:
+        control_requests, requests, handle = self._control_requests, self._requests, self._handle
+        while self._batch_bytes_left > 0:
+            if control_requests:
+                request = control_requests.popleft()
+            elif requests:
+                request = requests.popleft()
+                self.free_count += 1
+            else:
+                break
+            self._batch_bytes_left -= len(request.body)
+            self._current = connection = request.connection
+            try:
+                request.reply = reply = handle(request)
+            finally:
+                if request.release is not None:
+                    request.release()
+            if not reply.is_done:
+                connection.on_pending(reply)
+            elif not connection.is_ready:
+                connection.is_ready = True
+                self._ready.append(connection)

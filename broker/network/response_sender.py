@@ -1,0 +1,186 @@
+"""Writes responses to one transport: bytes coalesced, file regions without a copy (edge).
+
+Owns what is encoded and not yet handed to the system. Invariants: bytes leave in order; while
+the transport holds unsent bytes it is given no more, and of files at most a batch is read at a
+time, so a client that does not read costs one batch; a region's file stays open until its last
+byte has left; what is not in memory is read from the disk by a thread, never by the loop.
+
+`os.sendfile` needs the transport's own socket, so it is used only where there is one, without
+TLS, and while the transport's buffer is empty (uvloop has no `loop.sendfile`). Elsewhere, and for
+small regions, the file is read and written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from broker.network.file_range import FileRange
+from broker.network.limits import KIB, MIB
+from broker.network.metrics import NetworkMetrics
+from broker.network.response import DATA_TYPES, Data, Part
+
+# Below it one write of header and data costs less than a write and a sendfile (fetch benchmark).
+SENDFILE_MIN_BYTES: Final = 64 * KIB
+WRITE_BATCH_BYTES: Final = 256 * KIB
+# What is read and left to the transport when the socket is full, so that it wakes us when there is
+# room again: as little as the system reads at a time, for each byte of it is copied twice.
+REMAINDER_BYTES: Final = 4 * KIB
+# What one connection sends in a turn of the loop, so that a fast reader does not keep others off.
+TURN_BYTES: Final = 4 * MIB
+
+# Runs a blocking function in a thread and then, in the loop and whatever came of it, a callback.
+ReadAhead = Callable[[Callable[[], None], Callable[[], None]], None]
+
+
+class ResponseSender:
+    """The output of one connection."""
+
+    __slots__ = (
+        "_has_socket",
+        "_is_full",
+        "_is_warming",
+        "_metrics",
+        "_on_warm",
+        "_read_ahead",
+        "_socket_descriptor",
+        "_transport",
+        "is_blocked",
+        "parts",
+    )
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        metrics: NetworkMetrics,
+        read_ahead: ReadAhead,
+        on_warm: Callable[[], None],
+    ) -> None:
+        """Send to `transport`; `on_warm` is called when the disk has been read for us."""
+        self._transport = transport
+        self._metrics = metrics
+        self._read_ahead = read_ahead
+        self._on_warm = on_warm
+        # What is left to give to the transport.
+        self.parts: deque[Data | FileRange] = deque()
+        self._socket_descriptor = _plain_socket_descriptor(transport)
+        # A simulated loop has no sockets, and no threads to leave the disk to.
+        self._has_socket = transport.get_extra_info("socket") is not None
+        self._is_full = False
+        self._is_warming = False
+        # Whether to wait for either of them.
+        self.is_blocked = False
+
+    def start(self) -> None:
+        """Ask the transport to call `on_full` whenever the socket has not taken all.
+
+        It may do so at once: the end of a TLS handshake may be on its way.
+        """
+        # A plain transport is full when it holds more than its limit, one with TLS from it on.
+        is_plain = self._transport.get_extra_info("sslcontext") is None
+        self._transport.set_write_buffer_limits(high=0 if is_plain else 1, low=0)
+
+    def on_full(self) -> None:
+        """Note that the transport holds unsent bytes (pause_writing)."""
+        self._is_full = self.is_blocked = True
+
+    def on_drained(self) -> None:
+        """Note that the transport has sent everything (resume_writing)."""
+        self._is_full = False
+        self.is_blocked = self._is_warming
+
+    def send(self, parts: Iterable[Part]) -> None:
+        """Send the parts of responses: what the socket takes now, the rest by `advance`.
+
+        Raises:
+            TruncatedRegionError: a file is shorter than promised; close the connection.
+            OSError: the connection is lost, or a file cannot be read.
+        """
+        for part in parts:
+            self.parts.append(part if isinstance(part, DATA_TYPES) else FileRange(part))
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on until all is sent, something must be waited for, or this turn's share is used up.
+
+        Raises: as `send`.
+        """
+        bytes_left = TURN_BYTES
+        while self.parts and not self.is_blocked and bytes_left > 0:
+            head = self.parts[0]
+            if isinstance(head, FileRange) and self._is_cold(head):
+                self._warm_up(head)
+            elif isinstance(head, FileRange) and self._is_sent_as_file(head):
+                bytes_left -= self._send_file(head, bytes_left)
+            else:
+                bytes_left -= self._write_batch()
+
+    def close(self) -> None:
+        """Forget what was not sent, and with it the files."""
+        self.parts.clear()
+
+    def _is_sent_as_file(self, part: FileRange) -> bool:
+        return self._socket_descriptor >= 0 and part.size_bytes >= SENDFILE_MIN_BYTES
+
+    def _is_cold(self, part: FileRange) -> bool:
+        return self._has_socket and part.is_cold()
+
+    def _send_file(self, head: FileRange, limit_bytes: int) -> int:
+        """Send from a file; leave a piece to the transport if the socket is full."""
+        try:
+            count = head.send(self._socket_descriptor, limit_bytes)
+            self._metrics.bytes_out += count
+            self._metrics.sendfile_bytes += count
+        except BlockingIOError:
+            remainder = head.read(REMAINDER_BYTES)
+            count = len(remainder)
+            self._write(remainder)
+        if not head.bytes_left:
+            self.parts.popleft()
+        return count
+
+    def _write_batch(self) -> int:
+        """Write whole parts, and of a file that is not sent as such as much as fits."""
+        batch: list[Data] = []
+        chunk: Data
+        size_bytes = 0
+        parts = self.parts
+        while parts and size_bytes < WRITE_BATCH_BYTES:
+            head = parts[0]
+            if not isinstance(head, FileRange):
+                chunk = head
+                parts.popleft()
+            elif self._is_sent_as_file(head) or self._is_cold(head):
+                break
+            else:
+                chunk = head.read(WRITE_BATCH_BYTES - size_bytes)
+                if not head.bytes_left:
+                    parts.popleft()
+            batch.append(chunk)
+            size_bytes += len(chunk)
+        self._write(batch[0] if len(batch) == 1 else b"".join(batch))
+        return size_bytes
+
+    def _warm_up(self, head: FileRange) -> None:
+        self._metrics.cold_reads += 1
+        self._is_warming = self.is_blocked = True
+        self._read_ahead(head.warm_up, self._on_warmed_up)
+
+    def _on_warmed_up(self) -> None:
+        self._is_warming = False
+        self.is_blocked = self._is_full
+        self._on_warm()
+
+    def _write(self, data: Data) -> None:
+        self._metrics.bytes_out += len(data)
+        self._transport.write(data)
+
+
+def _plain_socket_descriptor(transport: asyncio.Transport) -> int:
+    """The socket's descriptor, or -1: there is none, or it carries TLS."""
+    if transport.get_extra_info("sslcontext") is not None:
+        return -1
+    socket = transport.get_extra_info("socket")
+    return -1 if socket is None else int(socket.fileno())

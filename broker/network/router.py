@@ -1,0 +1,111 @@
+"""From a request to its handler (decision).
+
+Owns the table of what is served. Invariants: a handler sees only a message that was decoded, in
+a version that is advertised; whatever cannot be understood closes its connection, since nothing
+that follows on it can be trusted; ApiVersions alone is answered in any version, so that a newer
+client learns what it may use (KIP-511).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from kafkawire.apis import APIS, ApiKey
+from kafkawire.errors import DecodeError, ErrorCode
+from kafkawire.schema import decode
+
+FALLBACK_VERSION: Final = 0
+MAX_SURPLUS_BYTES: Final = 8
+
+# Each handler takes its own message type; the table's key is what pairs the two.
+Handler = Callable[[Request, Any], Reply]
+Served = Mapping[ApiKey, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where requests of one API go; both versions are inclusive."""
+
+    message_type: type
+    min_version: int
+    max_version: int
+    handle: Handler
+
+
+class Router:
+    """Decodes requests and hands them to the handlers of their APIs."""
+
+    def __init__(self, makers: Mapping[ApiKey, Callable[[], Handler]]) -> None:
+        """Serve the APIs in `makers`, in the versions that `kafkawire.apis` advertises.
+
+        A handler is made when its API is asked for first.
+        """
+        self._makers = {int(key): make for key, make in makers.items()}
+        self._routes: dict[int, Route] = {}
+        self.served: Served = {key: _advertised(key) for key in makers}
+
+    def handle(self, request: Request) -> Reply:
+        """Return the reply to `request`, complete or not."""
+        header = request.header
+        version = header.api_version
+        route = self._routes.get(header.api_key)
+        if route is None:
+            route = self._make_route(header.api_key)
+            if route is None:
+                return Reply.close(f"API {header.api_key} is not served")
+        if not route.min_version <= version <= route.max_version:
+            return self._refuse_version(request, route)
+        try:
+            message: object = decode(route.message_type, request.body, version)
+        except DecodeError as error:
+            message = _decode_first_part(route.message_type, request.body, version)
+            if message is None:
+                return Reply.close(str(error))
+        request.message = message
+        return route.handle(request, message)
+
+    def _make_route(self, key: ApiKey) -> Route | None:
+        make = self._makers.get(key)
+        if make is None:
+            return None
+        route = Route(APIS[key].request, *self.served[key], make())
+        self._routes[int(key)] = route
+        return route
+
+    def _refuse_version(self, request: Request, route: Route) -> Reply:
+        header = request.header
+        if header.api_key != ApiKey.API_VERSIONS:
+            return Reply.close(
+                f"{ApiKey(header.api_key).name} version {header.api_version} is not within "
+                f"{route.min_version}..{route.max_version}"
+            )
+        from broker.handlers.api_versions import describe_apis
+
+        # The client cannot read a newer layout than it asked for, but every one reads version 0.
+        request.header = replace(header, api_version=FALLBACK_VERSION)
+        return Reply(describe_apis(self.served, ErrorCode.UNSUPPORTED_VERSION))
+
+
+def _decode_first_part(message_type: type, body: memoryview, version: int) -> object | None:
+    """Return the message that a few surplus bytes follow, None if there is none.
+
+    Kafka ignores what follows a message, and librdkafka (up to 2.16 at least) needs that: it
+    asks for the metadata of all topics with four bytes where one stands for "no array".
+    """
+    for surplus in range(1, min(MAX_SURPLUS_BYTES, len(body)) + 1):
+        try:
+            message: object = decode(message_type, body[:-surplus], version)
+        except DecodeError:
+            continue
+        return message
+    return None
+
+
+def _advertised(key: ApiKey) -> tuple[int, int]:
+    versions = APIS[key].advertised
+    assert versions is not None, f"{key.name} has a handler but no advertised versions"
+    return versions

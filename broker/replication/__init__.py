@@ -1,0 +1,1 @@
+"""Copies of partitions: leading, following, and what controllers order."""

@@ -1,0 +1,134 @@
+"""What LeaderAndIsr and StopReplica ask for, in any of their versions, in one form (decision)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from broker.replication.control_fence import NO_LEADER_EPOCH
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkawire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from kafkawire.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+
+FIRST_VERSION_WITH_TOPIC_IDS = 5
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleOrder:
+    """Lead or follow a partition. `isr` are its in-sync replicas, `replicas` all of them."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: int
+    isr: frozenset[BrokerId]
+    replicas: frozenset[BrokerId]
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopOrder:
+    """Give up the role in a partition, and the partition itself with `deletes`."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    deletes: bool
+
+
+def role_orders(request: LeaderAndIsrRequest) -> Iterator[RoleOrder]:
+    """Yield what a LeaderAndIsr asks for, partition by partition."""
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield _role_order(topic.topic_name, topic.topic_id, state)
+    for state in request.ungrouped_partition_states:
+        yield _role_order(state.topic_name, ZERO_TOPIC_ID, state)
+
+
+def _role_order(topic: str, topic_id: TopicId, state: LeaderAndIsrPartitionState) -> RoleOrder:
+    return RoleOrder(
+        topic_partition=TopicPartition(topic, state.partition_index),
+        topic_id=topic_id,
+        leader=BrokerId(state.leader),
+        leader_epoch=LeaderEpoch(state.leader_epoch),
+        partition_epoch=state.partition_epoch,
+        isr=frozenset(map(BrokerId, state.isr)),
+        replicas=frozenset(map(BrokerId, state.replicas)),
+        is_new=state.is_new,
+    )
+
+
+def roles_answer(request: LeaderAndIsrRequest, codes: Codes, version: int) -> LeaderAndIsrResponse:
+    """Return the answer that tells `codes`; older versions name topics, newer ones their ids."""
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+        topics = [
+            LeaderAndIsrTopicError(
+                topic_id=topic.topic_id,
+                partition_errors=[
+                    LeaderAndIsrPartitionError(
+                        partition_index=state.partition_index,
+                        error_code=codes[TopicPartition(topic.topic_name, state.partition_index)],
+                    )
+                    for state in topic.partition_states
+                ],
+            )
+            for topic in request.topic_states
+        ]
+        return LeaderAndIsrResponse(topics=topics)
+    errors = [
+        LeaderAndIsrPartitionError(
+            topic_name=partition.topic, partition_index=partition.partition, error_code=code
+        )
+        for partition, code in codes.items()
+    ]
+    return LeaderAndIsrResponse(partition_errors=errors)
+
+
+def stop_orders(request: StopReplicaRequest) -> Iterator[StopOrder]:
+    """Yield what a StopReplica asks for, partition by partition."""
+    for topic_state in request.topic_states:
+        for state in topic_state.partition_states:
+            yield StopOrder(
+                topic_partition=TopicPartition(topic_state.topic_name, state.partition_index),
+                leader_epoch=state.leader_epoch,
+                deletes=state.delete_partition,
+            )
+    older = [
+        TopicPartition(topic.name, index)
+        for topic in request.topics
+        for index in topic.partition_indexes
+    ]
+    older += [
+        TopicPartition(each.topic_name, each.partition_index)
+        for each in request.ungrouped_partitions
+    ]
+    for partition in older:
+        yield StopOrder(
+            topic_partition=partition,
+            leader_epoch=NO_LEADER_EPOCH,
+            deletes=request.delete_partitions,
+        )
+
+
+def stop_answer(codes: Codes) -> StopReplicaResponse:
+    """Return the answer that tells `codes`."""
+    errors = [
+        StopReplicaPartitionError(
+            topic_name=partition.topic, partition_index=partition.partition, error_code=code
+        )
+        for partition, code in codes.items()
+    ]
+    return StopReplicaResponse(partition_errors=errors)

@@ -1,0 +1,176 @@
+"""What a follower fetches from this leader, remembered between its requests (decision).
+
+With a session a follower names only what has changed since its last request, and is told only what
+has changed since the last answer (KIP-227). Here the leader also remembers which partitions have
+changed: it looks at those alone, so that the others cost nothing. Invariant: a partition that is
+not `active` is one where the follower holds everything, and knows the marks that it was sent.
+
+Source: KIP-227; kafka.server.FetchSession of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from broker.replication.follower_progress import NO_EPOCH
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, TopicId
+from kafkawire.messages.fetch import FetchPartition, FetchRequest
+
+NO_SESSION: Final = 0
+SESSIONLESS_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+MAX_EPOCH: Final = 2**31 - 1
+IDLE_LIMIT_MS: Final = 120_000
+"""A session that was not used for so long makes room for another one."""
+
+Key = tuple[str, int]
+Marks = tuple[int, int]
+"""High watermark and log start, as they were sent."""
+
+
+class Follower(NamedTuple):
+    """A broker that copies; its epoch is -1 where the request cannot tell it."""
+
+    broker_id: BrokerId
+    broker_epoch: int
+
+
+def follower_of(message: FetchRequest) -> Follower | None:
+    """Return the follower that sent a request; None for a consumer."""
+    if message.replica_id >= 0:
+        return Follower(BrokerId(message.replica_id), NO_EPOCH)
+    if message.replica_state.replica_id >= 0:
+        state = message.replica_state
+        return Follower(BrokerId(state.replica_id), state.replica_epoch)
+    return None
+
+
+class FollowerSession:
+    """One follower's partitions, and which of them to look at."""
+
+    def __init__(self, session_id: int, follower: Follower) -> None:
+        self.session_id = session_id
+        self.follower = follower
+        self.next_epoch = INITIAL_EPOCH + 1
+        self.used_at_ms = 0
+        self.touched_at_ms = 0
+        self.is_full = True
+        """Whether the next answer names all partitions, as it does once."""
+        self.partitions: dict[Key, FetchPartition] = {}
+        self.active: dict[Key, None] = {}
+        self.sent: dict[Key, Marks] = {}
+        self.topic_ids: dict[str, TopicId] = {}
+        self.on_news: Callable[[Key], None] | None = None
+        """Called with each partition that changes while the follower waits for an answer."""
+
+    def want(self, key: Key, wanted: FetchPartition, topic_id: TopicId) -> None:
+        """Note what the follower asks for now, which says also how far it is."""
+        self.partitions[key] = wanted
+        self.active[key] = None
+        self.topic_ids[key[0]] = topic_id
+
+    def forget(self, key: Key) -> None:
+        """Note that the follower does not ask for a partition any more."""
+        self.partitions.pop(key, None)
+        self.active.pop(key, None)
+        self.sent.pop(key, None)
+
+    def on_change(self, key: Key) -> None:
+        """Look at a partition again."""
+        self.active[key] = None
+        if self.on_news is not None:
+            self.on_news(key)
+
+    def is_news(self, key: Key, marks: Marks) -> bool:
+        """Whether marks must be told that come without records."""
+        return self.is_full or self.sent.get(key) != marks
+
+    def on_sent(self, key: Key, marks: Marks, *, is_complete: bool) -> None:
+        """Note what an answer tells; `is_complete` if the follower then lacks nothing."""
+        self.sent[key] = marks
+        if is_complete:
+            self.active.pop(key, None)
+        else:
+            # To the end: the next answer begins with others.
+            self.active.pop(key, None)
+            self.active[key] = None
+
+
+class FetchSessions:
+    """The sessions of all followers, of which there are at most `max_count`."""
+
+    def __init__(self, max_count: int) -> None:
+        self._max_count = max_count
+        self._sessions: dict[int, FollowerSession] = {}
+        self._watching: dict[Key, dict[FollowerSession, None]] = {}
+        self._last_id = NO_SESSION
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def on_change(self, key: Key) -> None:
+        """Tell the sessions that hold a partition that it has changed in any way."""
+        for session in self._watching.get(key, ()):
+            session.on_change(key)
+
+    def find(
+        self, message: FetchRequest, follower: Follower, now_ms: int
+    ) -> FollowerSession | ErrorCode:
+        """Return the session of a request, begun if it asks for one, or why there is none."""
+        if message.session_epoch in (SESSIONLESS_EPOCH, INITIAL_EPOCH):
+            self.end(message.session_id)
+            is_kept = message.session_epoch == INITIAL_EPOCH and self._has_room(now_ms)
+            return self._begin(follower, now_ms) if is_kept else FollowerSession(0, follower)
+        session = self._sessions.get(message.session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.next_epoch != message.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        session.next_epoch = 1 if session.next_epoch == MAX_EPOCH else session.next_epoch + 1
+        session.used_at_ms, session.follower = now_ms, follower
+        return session
+
+    def want(
+        self, session: FollowerSession, key: Key, wanted: FetchPartition, topic_id: TopicId
+    ) -> None:
+        """Have a session hold a partition from now on."""
+        session.want(key, wanted, topic_id)
+        self._watching.setdefault(key, {})[session] = None
+
+    def forget(self, session: FollowerSession, key: Key) -> None:
+        """Have it hold a partition no more."""
+        session.forget(key)
+        watching = self._watching.get(key)
+        if watching is not None:
+            watching.pop(session, None)
+            if not watching:
+                del self._watching[key]
+
+    def end(self, session_id: int) -> None:
+        """Forget a session, if there is one of that id."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.drop(session)
+
+    def drop(self, session: FollowerSession) -> None:
+        """Tell a session nothing more."""
+        for key in list(session.partitions):
+            self.forget(session, key)
+
+    def _begin(self, follower: Follower, now_ms: int) -> FollowerSession:
+        self._last_id = 1 if self._last_id == MAX_EPOCH else self._last_id + 1
+        session = self._sessions[self._last_id] = FollowerSession(self._last_id, follower)
+        session.used_at_ms = now_ms
+        return session
+
+    def _has_room(self, now_ms: int) -> bool:
+        stale = [
+            each.session_id
+            for each in self._sessions.values()
+            if now_ms - each.used_at_ms > IDLE_LIMIT_MS
+        ]
+        for session_id in stale:
+            self.end(session_id)
+        return len(self._sessions) < self._max_count

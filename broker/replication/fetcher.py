@@ -1,0 +1,334 @@
+"""Copies partitions from one leader: asks, appends, cuts what diverges, asks again (edge).
+
+One request is in flight, for all partitions that this leader leads and this broker follows. What
+an answer says about a partition is used only if the partition is still followed in the same leader
+epoch and its log has not moved. Where logs diverge the log is cut before the leader's high
+watermark is taken over: it may lie beyond what is kept.
+
+Source: kafka.server.AbstractFetcherThread of Kafka 3.9; KIP-101, KIP-279, KIP-595.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+import structlog
+
+from broker.config_keys.replication import ReplicationKeys
+from broker.replication.divergence import Divergence, out_of_range, truncation
+from broker.replication.fetch_plan import SESSION_ENDED, FetchPlan, FollowedPartition
+from broker.replication.peer import Peer, PeerError
+from broker.replication.replica import Replica
+from broker.replication.replica_table import Key
+from kafkawire.apis import ApiKey
+from kafkawire.errors import CorruptBatchError, ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kafkawire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from storage.directory import Logs
+from storage.errors import StorageError, UnexpectedOffsetError
+
+FETCH_VERSION: Final = 17
+OLDEST_FETCH_VERSION: Final = 12
+"""From this one on an answer tells where logs diverge."""
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+LIST_OFFSETS_VERSION: Final = 7
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+log = structlog.get_logger(__name__)
+
+
+class Fetcher:
+    """Copies from one leader, from `start` until `stop`."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        peer: Peer,
+        *,
+        broker_epoch: Callable[[], int],
+        logs: Logs,
+        config: ReplicationKeys,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.peer = peer
+        self._broker_id = broker_id
+        self._logs = logs
+        self._config = config
+        self._now_ms = now_ms
+        self._plan = FetchPlan(broker_id, config, broker_epoch)
+        self._news = asyncio.Event()
+        # Whether an answer is awaited that the leader may hold back for want of records.
+        self._is_waiting = False
+        # Whether the last answer names topics by their ids.
+        self._has_ids = False
+        self._task = loop.create_task(self._run(), name=f"fetcher-{peer.name}")
+        self._task.add_done_callback(self._on_end)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is copied."""
+        return not len(self._plan)
+
+    def add(self, replicas: Iterable[Replica]) -> None:
+        """Copy these from now on: the request that waits at the leader is given up for them."""
+        for replica in replicas:
+            self._plan.add(replica)
+        self._news.set()
+        if self._is_waiting:
+            self._is_waiting = False
+            self.peer.interrupt()
+
+    def remove(self, keys: Iterable[Key]) -> None:
+        """Copy these no more, whatever is under way."""
+        self._plan.remove(keys)
+
+    def close(self) -> asyncio.Task[None]:
+        """Copy nothing more; the task that is returned ends soon."""
+        self._task.cancel()
+        return self._task
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A bug: what it copied falls behind, and its leader takes it out of the in-sync sets.
+            log.error("fetcher.failed", leader=self.peer.name, exc_info=error)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                if await self._is_due():
+                    await self._fetch_or_back_off()
+        finally:
+            await self.peer.close()
+
+    async def _is_due(self) -> bool:
+        """Wait until something may be asked; return whether that is so, or look again."""
+        wait_ms = self._plan.rest_ms(self._now_ms())
+        if self._plan.is_due:
+            return True
+        self._news.clear()
+        try:
+            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+        return False
+
+    async def _fetch_or_back_off(self) -> None:
+        try:
+            await self._fetch()
+        except PeerError as error:
+            if self._news.is_set():
+                # Given up for the sake of new partitions, or there is another way to the leader.
+                self._news.clear()
+                return
+            log.info("fetch.failed", leader=self.peer.name, error=str(error))
+            try:
+                async with asyncio.timeout(self._config.replica_fetch_backoff_ms / 1000):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+
+    async def _fetch(self) -> None:
+        # First, so that the request is made of what is known when it leaves.
+        version = await self._choose_version()
+        self._news.clear()
+        request = self._plan.request(self._now_ms(), version)
+        self._is_waiting = True
+        try:
+            response = await self._ask(request, version)
+        except PeerError:
+            self._plan.on_no_response()
+            raise
+        finally:
+            self._is_waiting = False
+        self._plan.on_response(response)
+        self._has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        if response.error_code in SESSION_ENDED:
+            return
+        if response.error_code != ErrorCode.NONE:
+            raise PeerError(f"{self.peer.name} answers {_name_of(response.error_code)}")
+        await self._locate(self._take(response))
+
+    async def _choose_version(self) -> int:
+        """Return the newest version of Fetch that the leader and all that is copied have."""
+        newest = FETCH_VERSION
+        if self._plan.has_topic_without_id:
+            newest = FIRST_VERSION_WITH_TOPIC_IDS - 1
+        version = await self.peer.choose_version(ApiKey.FETCH, newest)
+        if version < OLDEST_FETCH_VERSION:
+            raise PeerError(f"{self.peer.name} serves Fetch up to version {version} only")
+        return version
+
+    async def _ask(self, request: FetchRequest, version: int) -> FetchResponse:
+        return await self.peer.ask(
+            request,
+            FetchResponse,
+            version=version,
+            timeout_ms=self._config.replica_socket_timeout_ms,
+        )
+
+    def _take(self, response: FetchResponse) -> list[FollowedPartition]:
+        """Do what an answer says, partition by partition; return those that are out of range."""
+        now_ms = self._now_ms()
+        lost: list[FollowedPartition] = []
+        cuts: dict[TopicPartition, Offset] = {}
+        for topic in response.responses:
+            name = self._plan.topic_name(topic.topic_id) if self._has_ids else topic.topic
+            for data in topic.partitions:
+                followed = self._plan.get((name, data.partition_index))
+                if followed is None or not followed.is_current:
+                    continue
+                if data.error_code == ErrorCode.NONE:
+                    self._take_partition(followed, data, cuts, now_ms)
+                elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    lost.append(followed)
+                else:
+                    self._fail(followed, _name_of(data.error_code), now_ms)
+        if cuts:
+            self._truncate(cuts)
+        return lost
+
+    def _take_partition(
+        self,
+        followed: FollowedPartition,
+        data: PartitionData,
+        cuts: dict[TopicPartition, Offset],
+        now_ms: int,
+    ) -> None:
+        replica = followed.replica
+        if data.diverging_epoch.end_offset >= 0 or data.diverging_epoch.epoch >= 0:
+            found = Divergence(
+                LeaderEpoch(data.diverging_epoch.epoch), Offset(data.diverging_epoch.end_offset)
+            )
+            local = replica.log
+            cut = truncation(
+                local.leader_epochs, local.log_end_offset, replica.high_watermark, found
+            )
+            cuts[replica.topic_partition] = cut.offset
+            return
+        try:
+            if _append(replica, data, now_ms):
+                self._plan.on_moved(replica.topic_partition)
+        except (CorruptBatchError, UnexpectedOffsetError) as error:
+            self._fail(followed, str(error), now_ms)
+        except (StorageError, OSError) as error:
+            # The log dir is gone, or the log is; the partition goes when that is noticed.
+            self._fail(followed, str(error), now_ms)
+        else:
+            followed.on_success()
+
+    def _truncate(self, cuts: dict[TopicPartition, Offset]) -> None:
+        found = [self._plan.get(partition) for partition in cuts]
+        followed = [each for each in found if each is not None]
+        before = [each.position for each in followed]
+        try:
+            self._logs.truncate_to(cuts)
+        except (StorageError, OSError) as error:
+            log.error("log.not_truncated", error=str(error))
+        for each, position in zip(followed, before, strict=True):
+            self._on_truncated(each)
+            if each.position == position:
+                # Not again at once what has led nowhere.
+                self._fail(each, "the leader's history does not fit", self._now_ms())
+
+    def _fail(self, followed: FollowedPartition, reason: str, now_ms: int) -> None:
+        partition = followed.replica.topic_partition
+        log.info("fetch.rejected", partition=str(partition), error=reason, leader=self.peer.name)
+        self._plan.on_failure(followed, now_ms)
+
+    def _on_truncated(self, followed: FollowedPartition) -> None:
+        followed.replica.on_truncated()
+        self._plan.on_moved(followed.replica.topic_partition)
+
+    async def _locate(self, lost: Collection[FollowedPartition]) -> None:
+        """Find out where to go on with partitions whose offset the leader does not have."""
+        if not lost:
+            return
+        starts, ends = await self._list(lost, EARLIEST), await self._list(lost, LATEST)
+        now_ms = self._now_ms()
+        for followed in lost:
+            partition = followed.replica.topic_partition
+            start, end = starts.get(partition), ends.get(partition)
+            if self._plan.get(partition) is not followed or not followed.is_current:
+                continue
+            if start is None or end is None:
+                self._fail(followed, "the leader does not tell its offsets", now_ms)
+                continue
+            self._restart(followed, start, end, now_ms)
+
+    def _restart(
+        self, followed: FollowedPartition, leader_start: Offset, leader_end: Offset, now_ms: int
+    ) -> None:
+        replica = followed.replica
+        partition, end_offset = replica.topic_partition, replica.log.log_end_offset
+        offset, is_emptied = out_of_range(end_offset, leader_start, leader_end)
+        try:
+            if is_emptied:
+                self._logs.truncate_fully_and_start_at(partition, offset)
+            elif offset < end_offset:
+                self._logs.truncate_to({partition: offset})
+            else:
+                self._fail(followed, "the leader refuses an offset that it has", now_ms)
+        except (StorageError, OSError) as error:
+            self._fail(followed, str(error), now_ms)
+        self._on_truncated(followed)
+
+    async def _list(
+        self, partitions: Collection[FollowedPartition], timestamp: int
+    ) -> dict[TopicPartition, Offset]:
+        """Ask the leader for its first or last offsets; leave out those that it does not tell."""
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for followed in partitions:
+            name, index = followed.replica.topic_partition
+            wanted = ListOffsetsPartition(
+                partition_index=index,
+                current_leader_epoch=followed.leader_epoch,
+                timestamp=timestamp,
+            )
+            topics.setdefault(name, []).append(wanted)
+        request = ListOffsetsRequest(
+            replica_id=self._broker_id,
+            topics=[ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
+        )
+        version = await self.peer.choose_version(ApiKey.LIST_OFFSETS, LIST_OFFSETS_VERSION)
+        response = await self.peer.ask(request, ListOffsetsResponse, version=version)
+        return {
+            TopicPartition(topic.name, data.partition_index): Offset(data.offset)
+            for topic in response.topics
+            for data in topic.partitions
+            if data.error_code == ErrorCode.NONE
+        }
+
+
+def _name_of(code: int) -> str:
+    """Return the name of an error, or the number of one that is newer than this broker."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def _append(replica: Replica, data: PartitionData, now_ms: int) -> bool:
+    """Append what the leader sent, then adopt what it says of its log.
+
+    Returns whether the log ends, or starts, elsewhere than before.
+    """
+    local, records = replica.log, data.records
+    before = (local.log_start_offset, local.log_end_offset)
+    if records:
+        assert isinstance(records, memoryview), "decoded records are views of the answer"
+        local.append_as_follower(records, now_ms)
+    replica.adopt_high_watermark(data.high_watermark)
+    if data.log_start_offset > local.log_start_offset:
+        local.advance_log_start(min(Offset(data.log_start_offset), local.log_end_offset))
+    return (local.log_start_offset, local.log_end_offset) != before

@@ -1,0 +1,269 @@
+"""One partition on this broker: its log and its role: to lead, to follow, or none (edge).
+
+Every method runs to its end in the loop's thread and awaits nothing, so that no other request can
+come between a check and the write that it guards. Invariants: a leadership's `log_end_offset` is
+the log's end; the high watermark never lies above it, and goes back only when the log is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from broker.replication.divergence import Divergence, divergence
+from broker.replication.leadership import Leadership
+from broker.replication.recompression import recompress, target_codec
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.records import HAS_COMPILED_SCANNER, BatchHeader, validate_produced
+from storage.config import LogConfig
+from storage.config_key import LONG_MAX
+from storage.log import AppendInfo, Log
+from storage.segment import FileRegion
+
+NO_EPOCH: Final = -1
+ACKS_ALL: Final = -1
+NO_LEADER: Final = BrokerId(-1)
+
+
+class ReadResult(NamedTuple):
+    """What one read of a partition found; all numbers were taken at the same moment."""
+
+    records: FileRegion | None
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+    diverging: Divergence | None = None
+    log_end_offset: Offset = Offset(-1)
+
+
+class Replica:
+    """A partition of which this broker holds a copy."""
+
+    __slots__ = (
+        "_codec",
+        "_high_watermark",
+        "_validate",
+        "leader",
+        "leader_epoch",
+        "leadership",
+        "log",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, topic_partition: TopicPartition, topic_id: TopicId, log: Log, high_watermark: Offset
+    ) -> None:
+        """Hold `log`, in no role until one is given."""
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = LeaderEpoch(NO_EPOCH)
+        """Of the newest order of a controller; NO_EPOCH before the first one."""
+        self.leader = NO_LEADER
+        self.leadership: Leadership | None = None
+        # Of a replica that does not lead.
+        self._high_watermark = min(high_watermark, log.log_end_offset)
+        self._adopt(log.config)
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Consumers see what lies below."""
+        leadership = self.leadership
+        return self._high_watermark if leadership is None else leadership.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Everything below belongs to decided transactions; there are none to wait for yet."""
+        return self.high_watermark
+
+    @property
+    def epoch_start_offset(self) -> Offset:
+        """Where the log ended when this broker began to lead."""
+        leadership = self.leadership
+        return Offset(0) if leadership is None else leadership.epoch_start_offset
+
+    @property
+    def low_watermark(self) -> Offset:
+        """The first offset that any replica alive still has."""
+        start, leadership = self.log.log_start_offset, self.leadership
+        return start if leadership is None else leadership.low_watermark(start)
+
+    # Roles
+
+    def lead(self, leadership: Leadership) -> None:
+        """Lead from now on: take writes and answer followers."""
+        # In memory: the checkpoint follows with the first batch or the next flush. Batches tell
+        # their epochs, and an epoch without any is of no use after a crash.
+        self.log.leader_epochs.assign(leadership.leader_epoch, self.log.log_end_offset)
+        self.leader, self.leader_epoch = leadership.broker_id, leadership.leader_epoch
+        self.leadership = leadership
+
+    def follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
+        """Take no writes from now on; `leader` is NO_LEADER while there is none."""
+        self.resign()
+        self.leader, self.leader_epoch = leader, leader_epoch
+
+    def resign(self) -> None:
+        """Have no role until the next order; what is committed stays known."""
+        self._high_watermark = self.high_watermark
+        self.leadership = None
+        self.leader = NO_LEADER
+
+    # The leader's part
+
+    def update_config(self, config: LogConfig) -> None:
+        """Apply a changed topic config, from the next append on."""
+        self.log.update_config(config)
+        self._adopt(config)
+
+    def append(self, batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
+        """Check `batch` and write it; it is committed when the high watermark passes it.
+
+        `batch` must be writable: its offsets are assigned in place.
+
+        Raises:
+            ApiError: this broker does not lead, too few replicas are in sync for `acks`, or the
+                batch is not acceptable.
+            StorageError, OSError: nothing was written.
+        """
+        leadership = self.leadership
+        if leadership is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == ACKS_ALL and not leadership.has_min_isr:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(leadership.state.isr)} of {leadership.effective_min_isr} replicas are "
+                "in sync",
+            )
+        header = self._validate(batch, now_ms=now_ms)
+        if header.is_transactional:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
+        codec = self._codec
+        if codec is not None and header.codec is not codec:
+            batch, header = recompress(batch, codec, self.log.config)
+        info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
+        # Not so if the producer repeats a batch: that stands where it stood.
+        if info.last_offset >= leadership.log_end_offset:
+            leadership.on_append(Offset(info.last_offset + 1), now_ms)
+        return info
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        last_fetched_epoch: int = NO_EPOCH,
+        only_committed: bool = True,
+        min_one_batch: bool,
+    ) -> ReadResult:
+        """Return records from `offset` on, at most about `max_bytes`.
+
+        With `only_committed` they end at the high watermark, else at the log's end. A reader
+        whose `last_fetched_epoch` contradicts this log gets no records, but where they diverge.
+
+        Raises:
+            OffsetOutOfRangeError: `offset` is outside the log.
+            ApiError: nothing of `last_fetched_epoch` is in this log.
+        """
+        # Once, into locals: an answer must not show records above the watermark that it names.
+        high_watermark, log_end_offset = self.high_watermark, self.log.log_end_offset
+        log_start_offset = self.log.log_start_offset
+        if last_fetched_epoch >= 0:
+            found = self._diverging(last_fetched_epoch, offset)
+            if found is not None:
+                return ReadResult(None, high_watermark, high_watermark, log_start_offset, found)
+        records = self.log.read(
+            Offset(offset),
+            max_bytes,
+            end_offset=high_watermark if only_committed else log_end_offset,
+            min_one_batch=min_one_batch,
+        )
+        return ReadResult(
+            records,
+            high_watermark,
+            high_watermark,
+            log_start_offset,
+            log_end_offset=log_end_offset,
+        )
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Refuse a client that believes in another leadership; NO_EPOCH believes in any.
+
+        Raises:
+            ApiError: the client's epoch is over, or has not begun here yet.
+        """
+        known = self.leader_epoch
+        if epoch in (known, NO_EPOCH):
+            return
+        code = ErrorCode.FENCED_LEADER_EPOCH if epoch < known else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise ApiError(code, f"leader epoch {epoch}, current is {known}")
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, Offset]:
+        """Return the largest epoch up to `epoch` and its end offset; (-1, -1) if unknown."""
+        return self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
+
+    def delete_records(self, offset: int) -> Offset:
+        """Let the log start at `offset` (-1: the high watermark) and return where it starts.
+
+        Raises:
+            ApiError: the topic is compacted, or `offset` is above the high watermark.
+        """
+        if "delete" not in self.log.config.cleanup_policy:
+            text = "records of a topic without cleanup.policy=delete cannot be deleted"
+            raise ApiError(ErrorCode.POLICY_VIOLATION, text)
+        target = self.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.high_watermark:
+            text = f"offset {target} is outside 0..{self.high_watermark}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        if target > self.log.log_start_offset:
+            self.log.advance_log_start(Offset(target))
+        return self.log.log_start_offset
+
+    # The follower's part
+
+    def adopt_high_watermark(self, high_watermark: int) -> None:
+        """Take over what the leader calls committed, as far as it is here."""
+        known = self.log.log_end_offset
+        if high_watermark > self._high_watermark:
+            self._high_watermark = min(Offset(high_watermark), known)
+
+    def on_truncated(self) -> None:
+        """Note that the log was cut, or emptied to begin elsewhere."""
+        log = self.log
+        self._high_watermark = max(
+            log.log_start_offset, min(self._high_watermark, log.log_end_offset)
+        )
+
+    def _diverging(self, epoch: int, offset: int) -> Divergence | None:
+        """Return where a reader that has `epoch` up to `offset` departs from this log."""
+        log = self.log
+        found = divergence(
+            log.leader_epochs, log.log_end_offset, last_epoch=epoch, fetch_offset=Offset(offset)
+        )
+        if found is not None and (found.epoch < 0 or found.end_offset < 0):
+            text = f"epoch {epoch} is not in this log"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        if offset < log.log_start_offset:
+            text = f"offset {offset} is not in this log any more"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        return found
+
+    def _adopt(self, config: LogConfig) -> None:
+        limits_timestamps = (
+            min(config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
+            < LONG_MAX
+        )
+        self._codec = target_codec(config)
+        self._validate: Callable[..., BatchHeader] = partial(
+            validate_produced,
+            compacted=config.is_compacted,
+            max_batch_bytes=config.max_message_bytes,
+            timestamp_type=config.message_timestamp_type,
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            # Kafka looks at each record always; without the compiled scanner that costs too much.
+            per_record=HAS_COMPILED_SCANNER or config.is_compacted or limits_timestamps,
+        )

@@ -1,0 +1,149 @@
+"""All that this broker copies from others: a fetcher for each leader it follows (edge).
+
+Invariant: a partition is copied by one fetcher at most, from the leader that it was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from broker.cluster.metadata_cache import Endpoint
+from broker.config_keys.replication import ReplicationKeys
+from broker.replication.fetcher import Fetcher
+from broker.replication.peer import Peer
+from broker.replication.replica import NO_LEADER, Replica
+from broker.replication.replica_table import Key, ReplicaTable
+from kafkawire.ids import BrokerId
+from storage.directory import Logs
+
+FetcherId = tuple[BrokerId, int]
+"""A leader, and which of the `num.replica.fetchers` connections to it."""
+
+log = structlog.get_logger(__name__)
+
+
+class ReplicaFetchers:
+    """Starts and stops fetchers as partitions come and go."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        table: ReplicaTable,
+        logs: Logs,
+        endpoint_of: Callable[[BrokerId], Endpoint | None],
+        broker_epoch: Callable[[], int],
+        config: ReplicationKeys,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._broker_id = broker_id
+        self._table = table
+        self._logs = logs
+        self._endpoint_of = endpoint_of
+        self._broker_epoch = broker_epoch
+        self._config = config
+        self._loop = loop
+        self._now_ms = now_ms
+        self._fetchers: dict[FetcherId, Fetcher] = {}
+        self._home: dict[Key, FetcherId] = {}
+        # Followers of a broker whose address is not known, or that is not alive.
+        self._waiting: dict[Key, None] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def add(self, replicas: Iterable[Replica]) -> None:
+        """Copy these partitions from their leaders from now on."""
+        by_fetcher: dict[FetcherId, list[Replica]] = {}
+        for replica in replicas:
+            key = replica.topic_partition
+            self._waiting.pop(key, None)
+            if replica.leader == NO_LEADER:
+                continue
+            if self._endpoint_of(replica.leader) is None:
+                self._waiting[key] = None
+                continue
+            by_fetcher.setdefault(self._fetcher_of(replica), []).append(replica)
+        for fetcher_id, group in by_fetcher.items():
+            self._prepare(group)
+            self._home.update((replica.topic_partition, fetcher_id) for replica in group)
+            self._fetcher(fetcher_id).add(group)
+
+    def remove(self, keys: Iterable[Key]) -> None:
+        """Copy these no more."""
+        by_fetcher: dict[FetcherId, list[Key]] = {}
+        for key in keys:
+            self._waiting.pop(key, None)
+            home = self._home.pop(key, None)
+            if home is not None:
+                by_fetcher.setdefault(home, []).append(key)
+        for fetcher_id, group in by_fetcher.items():
+            self._fetchers[fetcher_id].remove(group)
+            if self._fetchers[fetcher_id].is_idle:
+                self._end(fetcher_id)
+
+    def on_metadata_changed(self) -> None:
+        """Begin what waited for an address, and go where a leader listens now."""
+        for fetcher_id, fetcher in list(self._fetchers.items()):
+            endpoint = self._endpoint_of(fetcher_id[0])
+            if endpoint is not None and endpoint != fetcher.peer.endpoint:
+                moved = [key for key, home in self._home.items() if home == fetcher_id]
+                self.remove(moved)
+                self._waiting.update(dict.fromkeys(moved))
+        if self._waiting:
+            found = [self._table.by_key.get(key) for key in self._waiting]
+            self.add([replica for replica in found if replica is not None])
+
+    async def stop(self) -> None:
+        """Copy nothing any more."""
+        for fetcher_id in list(self._fetchers):
+            self._end(fetcher_id)
+        self._home.clear()
+        self._waiting.clear()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    def _fetcher_of(self, replica: Replica) -> FetcherId:
+        index = replica.topic_partition.partition % max(1, self._config.num_replica_fetchers)
+        return replica.leader, index
+
+    def _fetcher(self, fetcher_id: FetcherId) -> Fetcher:
+        fetcher = self._fetchers.get(fetcher_id)
+        if fetcher is None:
+            leader, index = fetcher_id
+            endpoint = self._endpoint_of(leader)
+            assert endpoint is not None, "it was known in this very turn"
+            peer = Peer(
+                endpoint,
+                loop=self._loop,
+                client_id=f"broker-{self._broker_id}-fetcher-{index}",
+                timeout_ms=self._config.replica_socket_timeout_ms,
+            )
+            fetcher = self._fetchers[fetcher_id] = Fetcher(
+                self._broker_id,
+                peer,
+                broker_epoch=self._broker_epoch,
+                logs=self._logs,
+                config=self._config,
+                loop=self._loop,
+                now_ms=self._now_ms,
+            )
+        return fetcher
+
+    def _end(self, fetcher_id: FetcherId) -> None:
+        ending = self._fetchers.pop(fetcher_id).close()
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    def _prepare(self, replicas: Iterable[Replica]) -> None:
+        """Cut logs without any epoch to what is committed: they have no history to compare."""
+        cuts = {
+            replica.topic_partition: replica.high_watermark
+            for replica in replicas
+            if replica.log.leader_epochs.latest < 0
+            and replica.high_watermark < replica.log.log_end_offset
+        }
+        if cuts:
+            self._logs.truncate_to(cuts)

@@ -1,0 +1,429 @@
+"""The partitions on this broker: who asks for one is served here (edge).
+
+Finds the replica that a request means, reads or writes it, and tells those who wait what has
+changed. Every method is called in the loop's thread unless it says otherwise. A failure of the
+disk is told to the client as an `ApiError`. What controllers order is `replica_roles`' part, what
+is copied from other brokers `replica_fetchers`', what the controller is asked `isr_changes`'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from broker.cluster.admin_queue import AdminQueue
+from broker.cluster.metadata_cache import Endpoint, MetadataCache
+from broker.config_keys.replication import ReplicationKeys
+from broker.errors import as_api_error
+from broker.purgatory import Purgatory
+from broker.replication.isr_changes import IsrChanges, IsrRecorder
+from broker.replication.leadership import Limits
+from broker.replication.replica import NO_EPOCH, ReadResult, Replica
+from broker.replication.replica_fetchers import ReplicaFetchers
+from broker.replication.replica_roles import LeadershipListener, ReplicaRoles
+from broker.replication.replica_table import Key, ReplicaTable
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from storage.config import LogConfig
+from storage.directory import Logs
+from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
+from storage.log import AppendInfo, Log
+
+__all__ = ["Key", "LeadershipListener", "ReplicaManager"]
+
+log = structlog.get_logger(__name__)
+
+ALREADY_REPORTED: Final = (LogDirFullError, LogDirOfflineError)
+"""Logged once, when that state began, and not with each request that meets it."""
+
+
+class ReplicaManager:
+    """Leads and follows partitions. `start` and `stop` it once each, in the loop."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        logs: Logs,
+        metadata: MetadataCache,
+        purgatory: Purgatory[TopicPartition],
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        log_config_of: Callable[[str], LogConfig],
+        endpoint_of: Callable[[BrokerId], Endpoint | None] = lambda _broker_id: None,
+        isr_recorder: IsrRecorder | None = None,
+        config: ReplicationKeys | None = None,
+    ) -> None:
+        """Serve nothing until something is ordered.
+
+        `endpoint_of` tells where another broker takes requests of brokers, `log_config_of` the
+        configs of a topic's logs. `isr_recorder` asks whoever decides on in-sync sets; a broker
+        that stands alone needs none.
+        """
+        self.config = config or ReplicationKeys()
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._purgatory = purgatory
+        self._loop = loop
+        self._now_ms = now_ms
+        self._change_listeners: tuple[Callable[[TopicPartition], None], ...] = ()
+        self._table = ReplicaTable()
+        self._by_key = self._table.by_key
+        self._fetchers = ReplicaFetchers(
+            broker_id,
+            table=self._table,
+            logs=logs,
+            endpoint_of=endpoint_of,
+            broker_epoch=lambda: self.roles.fence.broker_epoch,
+            config=self.config,
+            loop=loop,
+            now_ms=now_ms,
+        )
+        self._isr_changes = IsrChanges(
+            isr_recorder,
+            table=self._table,
+            on_high_watermark=self._changed,
+            loop=loop,
+            now_ms=now_ms,
+        )
+        self.roles = ReplicaRoles(
+            broker_id,
+            table=self._table,
+            logs=logs,
+            metadata=metadata,
+            fetchers=self._fetchers,
+            on_change=self._changed,
+            log_config_of=log_config_of,
+            config=self.config,
+            loop=loop,
+            now_ms=now_ms,
+        )
+        self.control_queue = AdminQueue(loop)
+        """Where orders of controllers wait: they are obeyed one after the other."""
+        self._tick_timer: asyncio.TimerHandle | None = None
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(self._table)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions this broker holds."""
+        return len(self._table)
+
+    # Life
+
+    def start(self) -> None:
+        """Begin to look for followers that lag."""
+        self._set_tick_timer()
+
+    async def stop(self) -> None:
+        """Copy nothing more, ask nothing more; appends and reads still work."""
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
+        await self.control_queue.stop()
+        await self._isr_changes.stop()
+        await self._fetchers.stop()
+
+    def add_leadership_listener(self, listener: LeadershipListener) -> None:
+        """Tell `listener` of every leadership that begins or ends here."""
+        self.roles.add_listener(listener)
+
+    def add_change_listener(self, listener: Callable[[TopicPartition], None]) -> None:
+        """Call `listener` with each partition whose log, marks or role change."""
+        self._change_listeners = (*self._change_listeners, listener)
+
+    # What the rest of the node tells
+
+    async def become_leader_or_follower(
+        self, request: LeaderAndIsrRequest, version: int, connection: int = 0
+    ) -> LeaderAndIsrResponse:
+        """Obey a controller, one order at a time: handlers go through `control_queue`."""
+        return await self.roles.become_leader_or_follower(request, version, connection)
+
+    async def stop_replicas(
+        self, request: StopReplicaRequest, version: int, connection: int = 0
+    ) -> StopReplicaResponse:
+        """Obey a controller, one order at a time: handlers go through `control_queue`."""
+        return await self.roles.stop_replicas(request, version, connection)
+
+    def lead_alone(
+        self, each: Log, topic_id: TopicId, leader_epoch: LeaderEpoch, high_watermark: Offset
+    ) -> None:
+        """Lead a partition of which this broker has the only replica, without a controller."""
+        self.roles.lead_alone(each, topic_id, leader_epoch, high_watermark)
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """Stop serving a partition; those who wait for it are told so."""
+        self.roles.remove(topic_partition)
+
+    def on_registered(self, broker_epoch: int) -> None:
+        """Begin another life of this broker: orders for an earlier one are refused from now on."""
+        self.roles.on_registered(broker_epoch)
+        self._isr_changes.on_metadata_changed()
+
+    def on_metadata_changed(self) -> None:
+        """Go on where a broker, or the controller, was not known or has moved."""
+        self._fetchers.on_metadata_changed()
+        self._isr_changes.on_metadata_changed()
+
+    def update_topic_config(self, topic: str, config: LogConfig) -> None:
+        """Apply a topic's changed configs to its partitions here."""
+        now_ms = self._now_ms()
+        for replica in self._table:
+            if replica.topic_partition.topic != topic:
+                continue
+            replica.update_config(config)
+            if replica.leadership is not None:
+                limits = Limits(
+                    min_insync_replicas=config.min_insync_replicas,
+                    max_lag_ms=self.config.replica_lag_time_max_ms,
+                )
+                replica.leadership.on_limits(limits, now_ms)
+                self._changed(replica.topic_partition)
+
+    def on_directory_failed(self, path: Path) -> set[TopicPartition]:
+        """Give up the partitions in a log dir that has failed, and return them."""
+        return self.roles.on_directory_failed(path)
+
+    # What clients and followers ask
+
+    def holds(self, topic_partition: TopicPartition) -> bool:
+        """Whether this broker has a replica of a partition."""
+        return topic_partition in self._by_key
+
+    def is_offline(self, key: Key) -> bool:
+        """Whether the partition is lost with its log dir."""
+        return self._table.is_offline(key)
+
+    def replace_log(self, moved: Log) -> None:
+        """Serve a partition from `moved` from now on, which holds what its log held."""
+        replica = self._by_key.get(moved.topic_partition)
+        if replica is not None:
+            replica.log = moved
+
+    def leader(self, key: Key, epoch: int = NO_EPOCH) -> Replica:
+        """Return the replica that leads the partition in `epoch` (NO_EPOCH: in any).
+
+        Raises:
+            ApiError: unknown partition, another broker leads it, or another epoch.
+        """
+        replica = self._by_key.get(key)
+        if replica is None:
+            raise self._missing(key)
+        if epoch != NO_EPOCH:
+            replica.check_leader_epoch(epoch)
+        if replica.leadership is None:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return replica
+
+    def append(self, key: Key, batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
+        """Append one batch to the local leader; see `Replica.append`.
+
+        Raises:
+            ApiError: not the leader, too few in-sync replicas, a bad batch, or a failed disk.
+        """
+        replica = self._by_key.get(key)
+        if replica is None:
+            raise self._missing(key)
+        try:
+            info = replica.append(batch, acks, now_ms)
+        except (StorageError, OSError) as error:
+            raise self._failed(key, error) from error
+        self._changed(replica.topic_partition)
+        return info
+
+    def read(
+        self,
+        key: Key,
+        offset: int,
+        max_bytes: int,
+        *,
+        leader_epoch: int = NO_EPOCH,
+        last_fetched_epoch: int = NO_EPOCH,
+        min_one_batch: bool,
+    ) -> ReadResult:
+        """Read from the local leader for a consumer; see `Replica.read`.
+
+        Raises:
+            ApiError: not the leader (in that epoch), offset out of range, or a failed disk.
+        """
+        replica = self.leader(key, leader_epoch)
+        try:
+            return replica.read(
+                offset,
+                max_bytes,
+                last_fetched_epoch=last_fetched_epoch,
+                min_one_batch=min_one_batch,
+            )
+        except (StorageError, OSError) as error:
+            raise self._failed(key, error) from error
+
+    def read_for_follower(
+        self,
+        key: Key,
+        follower: BrokerId,
+        offset: int,
+        max_bytes: int,
+        *,
+        leader_epoch: int,
+        last_fetched_epoch: int,
+        min_one_batch: bool,
+    ) -> ReadResult:
+        """Read up to the log's end for a broker that copies the partition.
+
+        Raises:
+            ApiError: as for `read`; or `follower` is none of the partition's replicas here (yet).
+        """
+        replica = self.leader(key, leader_epoch)
+        if replica.leadership is None or not replica.leadership.is_follower(follower):
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if leader_epoch == NO_EPOCH
+                else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {follower} is no replica",
+            )
+        try:
+            return replica.read(
+                offset,
+                max_bytes,
+                last_fetched_epoch=last_fetched_epoch,
+                only_committed=False,
+                min_one_batch=min_one_batch,
+            )
+        except (StorageError, OSError) as error:
+            raise self._failed(key, error) from error
+
+    def on_follower_fetch(
+        self,
+        key: Key,
+        follower: BrokerId,
+        offset: int,
+        *,
+        broker_epoch: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> Offset:
+        """Note how far a follower has come that was just read for; return the high watermark.
+
+        Only for a fetch at an offset that is in this log, and whose history is this log's.
+        """
+        replica = self._by_key[key]
+        leadership = replica.leadership
+        assert leadership is not None, "the partition was read in this very turn"
+        before = (leadership.high_watermark, leadership.log_start_of(follower))
+        wants_change = leadership.on_fetch(
+            follower, Offset(offset), now_ms, broker_epoch, Offset(log_start_offset)
+        )
+        if (leadership.high_watermark, Offset(log_start_offset)) != before:
+            self._changed(replica.topic_partition)
+        if wants_change:
+            self._isr_changes.put(replica)
+        return leadership.high_watermark
+
+    def end_offset_in(self, key: Key, leader_epoch: int) -> Offset | None:
+        """Return where the log of a partition ends that is led in this epoch, else None."""
+        replica = self._by_key.get(key)
+        if replica is None or replica.leadership is None:
+            return None
+        if leader_epoch not in (NO_EPOCH, replica.leader_epoch):
+            return None
+        return replica.log.log_end_offset
+
+    def on_follower_idle(
+        self, key: Key, follower: BrokerId, now_ms: int, *, broker_epoch: int
+    ) -> tuple[Offset, Offset] | None:
+        """Note that a follower that lacked nothing still fetches.
+
+        Returns the high watermark and the log's start; None if this broker does not lead any more.
+        """
+        replica = self._by_key.get(key)
+        leadership = None if replica is None else replica.leadership
+        if replica is None or leadership is None:
+            return None
+        if leadership.on_idle_fetch(follower, now_ms, broker_epoch):
+            self._isr_changes.put(replica)
+        return leadership.high_watermark, replica.log.log_start_offset
+
+    def delete_records(self, key: Key, offset: int) -> Offset:
+        """Delete the records below `offset`; return the first offset that is left.
+
+        Raises:
+            ApiError: not the leader, not allowed, out of range, or a failed disk.
+        """
+        replica = self.leader(key)
+        try:
+            log_start_offset = replica.delete_records(offset)
+        except (StorageError, OSError) as error:
+            raise self._failed(key, error) from error
+        self._changed(replica.topic_partition)
+        return log_start_offset
+
+    def is_committed(self, key: Key, offset: Offset) -> bool:
+        """Whether consumers may see `offset`; False if this broker does not lead (any more)."""
+        replica = self._by_key.get(key)
+        leadership = None if replica is None else replica.leadership
+        return leadership is not None and leadership.high_watermark > offset
+
+    def high_watermarks(self) -> dict[TopicPartition, Offset]:
+        """Return the high watermark of every partition; any thread may call this."""
+        return {each.topic_partition: each.high_watermark for each in self._table}
+
+    def high_watermark(self, key: Key) -> Offset | None:
+        """Return the high watermark of a partition; None if this broker does not serve it."""
+        replica = self._by_key.get(key)
+        return None if replica is None else replica.high_watermark
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic of which this broker has a replica, or knows."""
+        name = self._table.topic_names.get(topic_id)
+        return self._metadata.image.topic_names.get(topic_id) if name is None else name
+
+    # Inside
+
+    def _changed(self, topic_partition: TopicPartition) -> None:
+        self._purgatory.on_change(topic_partition)
+        for listener in self._change_listeners:
+            listener(topic_partition)
+
+    def _missing(self, key: Key) -> ApiError:
+        if self._table.is_offline(key):
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        state = self._metadata.image.partition(TopicPartition(*key))
+        if state is None:
+            return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if self._broker_id in state.offline_replicas:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _failed(self, key: Key, error: Exception) -> ApiError:
+        told = as_api_error(error)
+        is_disk = told.code is ErrorCode.KAFKA_STORAGE_ERROR
+        if is_disk and not isinstance(error, ALREADY_REPORTED):
+            log.error("log.failed", partition=str(TopicPartition(*key)), error=str(error))
+        return told
+
+    def _set_tick_timer(self) -> None:
+        # Half the limit, so that a follower leaves after one to one and a half times as long.
+        delay_s = self.config.replica_lag_time_max_ms / 2000
+        self._tick_timer = self._loop.call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        now_ms = self._now_ms()
+        for replica in self._table:
+            leadership = replica.leadership
+            if leadership is None:
+                continue
+            before = leadership.high_watermark
+            if leadership.on_tick(now_ms):
+                log.info("isr.lagging", partition=str(replica.topic_partition))
+            if leadership.high_watermark != before:
+                self._changed(replica.topic_partition)
+            if leadership.question is not None:
+                self._isr_changes.put(replica)
+        self._set_tick_timer()

@@ -1,0 +1,86 @@
+"""What a broker knows of the cluster: `broker.cluster.metadata_cache`."""
+
+import uuid
+
+import pytest
+
+from broker.cluster.metadata_cache import (
+    Endpoint,
+    LiveBroker,
+    MetadataCache,
+    PartitionState,
+    TopicState,
+)
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
+
+B1 = BrokerId(1)
+PARTITION = PartitionState(
+    index=0, leader=B1, leader_epoch=LeaderEpoch(3), replicas=(B1,), isr=(B1,)
+)
+
+
+def topic(name: str) -> TopicState:
+    return TopicState(name=name, topic_id=uuid.uuid4(), partitions={0: PARTITION})
+
+
+def test_topics_are_found_by_name_and_by_id() -> None:
+    cache, added = MetadataCache(), topic("t")
+    cache.put_topics([added])
+    assert cache.image.topics == {"t": added}
+    assert cache.image.topic_names == {added.topic_id: "t"}
+    assert cache.image.partition(TopicPartition("t", 0)) is PARTITION
+    assert cache.image.partition(TopicPartition("t", 1)) is None
+    assert cache.image.partition(TopicPartition("u", 0)) is None
+
+
+def test_a_topic_that_is_made_again_has_only_its_new_id() -> None:
+    cache = MetadataCache()
+    cache.put_topics([topic("t"), topic("u")])
+    cache.put_topics([again := topic("t")])
+    assert cache.image.topics["t"] is again
+    assert len(cache.image.topic_names) == 2
+
+
+def test_removed_topics_are_gone_by_name_and_by_id() -> None:
+    cache = MetadataCache()
+    cache.put_topics([topic("t"), kept := topic("u")])
+    cache.remove_topics(["t", "never there"])
+    assert cache.image.topics == {"u": kept}
+    assert cache.image.topic_names == {kept.topic_id: "u"}
+
+
+def test_an_image_never_changes() -> None:
+    cache = MetadataCache()
+    before = cache.image
+    cache.put_topics([topic("t")])
+    cache.set_brokers([LiveBroker(broker_id=B1, endpoints={})], B1)
+    assert (before.topics, before.brokers) == ({}, {})
+
+
+def test_a_broker_is_reached_by_the_listeners_that_it_has() -> None:
+    cache = MetadataCache()
+    endpoint = Endpoint("h", 9092)
+    cache.set_brokers([LiveBroker(broker_id=B1, endpoints={"A": endpoint})], B1)
+    assert cache.image.endpoint(B1, "A") == endpoint
+    assert cache.image.endpoint(B1, "B") is None
+    assert cache.image.endpoint(BrokerId(2), "A") is None
+    assert cache.image.controller_id == B1
+
+
+def test_internal_topics_are_known_by_name() -> None:
+    assert topic("__consumer_offsets").is_internal
+    assert not topic("t").is_internal
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("a b", ErrorCode.INVALID_TOPIC_EXCEPTION), ("u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+)
+def test_a_topic_that_is_not_there_is_refused(name: str, code: ErrorCode) -> None:
+    cache = MetadataCache()
+    cache.put_topics([topic("t")])
+    cache.image.check_topic("t")
+    with pytest.raises(ApiError) as caught:
+        cache.image.check_topic(name)
+    assert caught.value.code is code

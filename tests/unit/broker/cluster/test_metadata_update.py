@@ -1,0 +1,125 @@
+"""What UpdateMetadata makes of the picture: `broker.cluster.metadata_update`."""
+
+import uuid
+
+from broker.cluster.metadata_cache import ClusterImage, Endpoint
+from broker.cluster.metadata_update import (
+    FULL_UPDATE,
+    LEADER_DURING_DELETE,
+    deleted_partitions,
+    updated,
+)
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
+from kafkawire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+T_ID, OTHER_ID = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def broker(broker_id: int, rack: str | None = None) -> UpdateMetadataBroker:
+    endpoint = UpdateMetadataEndpoint(port=9092, host=f"h{broker_id}", listener="PLAINTEXT")
+    return UpdateMetadataBroker(id=broker_id, endpoints=[endpoint], rack=rack)
+
+
+def topic(
+    name: str, *leaders: int, topic_id: uuid.UUID = T_ID, first: int = 0
+) -> UpdateMetadataTopicState:
+    """Return the states of a topic's partitions from `first` on, one per leader."""
+    return UpdateMetadataTopicState(
+        topic_name=name,
+        topic_id=topic_id,
+        partition_states=[
+            UpdateMetadataPartitionState(
+                topic_name=name,
+                partition_index=index,
+                leader=leader,
+                leader_epoch=5,
+                isr=[leader],
+                replicas=[1, 2],
+                offline_replicas=[2],
+            )
+            for index, leader in enumerate(leaders, first)
+        ],
+    )
+
+
+def told(
+    image: ClusterImage, *topics: UpdateMetadataTopicState, kind: int = 0, **fields: int
+) -> ClusterImage:
+    message = UpdateMetadataRequest(
+        controller_id=fields.get("controller_id", 1),
+        type=kind,
+        topic_states=list(topics),
+        live_brokers=[broker(1, "r1"), broker(2)],
+    )
+    return updated(image, message)
+
+
+def leaders(image: ClusterImage, name: str = "t") -> dict[int, int]:
+    found = image.topics.get(name)
+    return {index: state.leader for index, state in found.partitions.items()} if found else {}
+
+
+def test_the_brokers_are_replaced_and_the_controller_is_named() -> None:
+    image = told(ClusterImage(), controller_id=2)
+    assert (image.controller_id, set(image.brokers)) == (2, {1, 2})
+    assert image.endpoint(BrokerId(2), "PLAINTEXT") == Endpoint("h2", 9092)
+    assert [each.rack for each in image.brokers.values()] == ["r1", None]
+    alone = updated(image, UpdateMetadataRequest(controller_id=-1, live_brokers=[broker(1)]))
+    assert (set(alone.brokers), alone.controller_id) == ({1}, -1)
+
+
+def test_a_part_of_the_partitions_leaves_the_others() -> None:
+    image = told(ClusterImage(), topic("t", 1, 1), topic("u", 1, topic_id=OTHER_ID))
+    image = told(image, topic("t", 2, first=1), topic("t", 2, first=2))
+    assert leaders(image) == {0: 1, 1: 2, 2: 2}
+    assert leaders(image, "u") == {0: 1}
+    assert image.topic_names == {T_ID: "t", OTHER_ID: "u"}
+    state = image.topics["t"].partitions[0]
+    assert (state.leader_epoch, state.isr, state.replicas, state.offline_replicas) == (
+        5,
+        (1,),
+        (1, 2),
+        (2,),
+    )
+
+
+def test_a_topic_goes_with_the_last_partition_that_is_deleted() -> None:
+    image = told(ClusterImage(), topic("t", 1, 1))
+    image = told(image, topic("t", LEADER_DURING_DELETE))
+    assert leaders(image) == {1: 1}
+    image = told(image, topic("t", LEADER_DURING_DELETE, first=1))
+    assert (image.topics, image.topic_names) == ({}, {})
+    assert told(image, topic("t", LEADER_DURING_DELETE)).topics == {}
+
+
+def test_what_is_being_deleted_is_named_for_those_who_keep_something_of_it() -> None:
+    message = UpdateMetadataRequest(
+        controller_id=1,
+        topic_states=[topic("t", 1, LEADER_DURING_DELETE), topic("u", LEADER_DURING_DELETE)],
+        live_brokers=[],
+    )
+    assert deleted_partitions(message) == [TopicPartition("t", 1), TopicPartition("u", 0)]
+
+
+def test_a_topic_made_again_has_nothing_of_the_old_one() -> None:
+    image = told(ClusterImage(), topic("t", 1, 1))
+    image = told(image, topic("t", 2, topic_id=OTHER_ID))
+    assert leaders(image) == {0: 2}
+    assert image.topic_names == {OTHER_ID: "t"}
+
+
+def test_a_controller_that_knows_no_ids_does_not_change_them() -> None:
+    image = told(ClusterImage(), topic("t", 1))
+    image = told(image, topic("t", 2, topic_id=ZERO_TOPIC_ID))
+    assert (leaders(image), image.topic_names) == ({0: 2}, {T_ID: "t"})
+
+
+def test_a_full_update_drops_what_it_does_not_name() -> None:
+    image = told(ClusterImage(), topic("t", 1), topic("u", 1, topic_id=OTHER_ID))
+    assert set(told(image, topic("u", 2, topic_id=OTHER_ID), kind=FULL_UPDATE).topics) == {"u"}

@@ -1,0 +1,64 @@
+"""Waiting for the picture of the cluster: `broker.cluster.metadata_watch`."""
+
+import asyncio
+import uuid
+from dataclasses import replace
+
+from broker.cluster.metadata_cache import ClusterImage, MetadataCache, PartitionState, TopicState
+from broker.cluster.metadata_watch import LONGEST_WAIT_MS, MetadataWatch, has_leaders
+from kafkawire.ids import BrokerId, LeaderEpoch
+
+TIMEOUT_S = 10
+
+
+def topic(*leaders: int) -> TopicState:
+    return TopicState(
+        name="t",
+        topic_id=uuid.UUID(int=1),
+        partitions={
+            index: PartitionState(
+                index=index,
+                leader=BrokerId(leader),
+                leader_epoch=LeaderEpoch(0),
+                replicas=(BrokerId(1),),
+                isr=(BrokerId(1),),
+            )
+            for index, leader in enumerate(leaders)
+        },
+    )
+
+
+def has_topic(image: ClusterImage) -> bool:
+    return "t" in image.topics
+
+
+async def test_a_wait_ends_when_its_condition_is_met() -> None:
+    cache = MetadataCache()
+    watch = MetadataWatch(cache)
+    waiting = asyncio.create_task(watch.wait_for(has_topic, 2 * LONGEST_WAIT_MS))
+    await asyncio.sleep(0)
+    cache.adopt(replace(cache.image, controller_id=BrokerId(1)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    cache.put_topics([topic(1)])
+    assert await asyncio.wait_for(waiting, TIMEOUT_S)
+    assert await watch.wait_for(has_topic, 0)
+    assert has_topic(watch.image)
+
+
+async def test_a_wait_ends_when_its_time_is_over_or_the_watch_is_closed() -> None:
+    watch = MetadataWatch(MetadataCache())
+    assert not await watch.wait_for(has_topic, 1)
+    waiting = asyncio.create_task(watch.wait_for(has_topic, LONGEST_WAIT_MS))
+    await asyncio.sleep(0)
+    watch.close()
+    assert not await asyncio.wait_for(waiting, TIMEOUT_S)
+    assert not await watch.wait_for(has_topic, LONGEST_WAIT_MS)
+
+
+def test_leaders_are_all_there_or_not() -> None:
+    image = ClusterImage(topics={"t": topic(1, 1, -1)})
+    assert has_leaders(image, "t", 2)
+    assert not has_leaders(image, "t", 3)
+    assert not has_leaders(image, "t", 4)
+    assert not has_leaders(image, "u", 1)

@@ -1,0 +1,168 @@
+"""Whether a topic may be created or grown: `broker.cluster.topic_plan`."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from broker.cluster.metadata_cache import ClusterImage, LiveBroker, PartitionState, TopicState
+from broker.cluster.topic_plan import (
+    MAX_PARTITIONS,
+    TopicDefaults,
+    TopicPlan,
+    TopicWish,
+    plan_growth,
+    plan_topic,
+    topic_defaults_of,
+)
+from broker.config import BrokerConfig
+from controller.assignment import Dice
+from controller.replica_assignment import ReplicaAssignment
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch
+from storage.config import LogConfig
+
+B1, B2 = BrokerId(1), BrokerId(2)
+DEFAULTS = TopicDefaults(partition_count=3, replication_factor=1, log_config=LogConfig())
+
+
+def image(*brokers: BrokerId, topics: Mapping[str, int] | None = None) -> ClusterImage:
+    """Return a cluster of these brokers, and topics with these numbers of partitions."""
+    states = {
+        name: TopicState(
+            name=name,
+            topic_id=uuid.uuid4(),
+            partitions={
+                index: PartitionState(
+                    index=index,
+                    leader=B1,
+                    leader_epoch=LeaderEpoch(0),
+                    replicas=(B1,),
+                    isr=(B1,),
+                )
+                for index in range(count)
+            },
+        )
+        for name, count in (topics or {}).items()
+    }
+    live = {broker: LiveBroker(broker_id=broker, endpoints={}) for broker in brokers}
+    return ClusterImage(brokers=live, topics=states)
+
+
+def plan(wish: TopicWish, cluster: ClusterImage) -> TopicPlan:
+    """Plan with dice that always show zero."""
+    return plan_topic(wish, cluster, DEFAULTS, lambda _count: Dice(0, 0))
+
+
+def holding(*replicas: tuple[int, ...]) -> dict[int, ReplicaAssignment]:
+    """Return a topic's partitions, one per tuple of brokers."""
+    return {
+        number: ReplicaAssignment(replicas=tuple(map(BrokerId, one)))
+        for number, one in enumerate(replicas)
+    }
+
+
+def test_what_is_left_open_takes_the_brokers_defaults() -> None:
+    assert plan(TopicWish(name="t"), image(B1)).assignments == ((B1,), (B1,), (B1,))
+
+
+def test_replicas_go_round_the_brokers() -> None:
+    wish = TopicWish(name="t", partition_count=2, replication_factor=2)
+    assert plan(wish, image(B1, B2)).assignments == ((B1, B2), (B2, B1))
+
+
+def test_a_client_may_choose_the_brokers() -> None:
+    wish = TopicWish(name="t", assignments={1: [2], 0: [1]})
+    assert plan(wish, image(B1, B2)).assignments == ((B1,), (B2,))
+
+
+def test_configs_are_taken_over() -> None:
+    wish = TopicWish(name="t", configs={"retention.ms": "5"})
+    assert plan(wish, image(B1)).configs == {"retention.ms": "5"}
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        (TopicWish(name="__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (TopicWish(name="old.topic"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (TopicWish(name="old_topic"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicWish(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicWish(name=""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicWish(name="t", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+        (TopicWish(name="t", configs={"retention.ms": "-2"}), ErrorCode.INVALID_CONFIG),
+        (TopicWish(name="t", configs={"retention": "1"}), ErrorCode.INVALID_CONFIG),
+        (TopicWish(name="t", partition_count=0), ErrorCode.INVALID_PARTITIONS),
+        (TopicWish(name="t", partition_count=-2), ErrorCode.INVALID_PARTITIONS),
+        (TopicWish(name="t", partition_count=MAX_PARTITIONS + 1), ErrorCode.POLICY_VIOLATION),
+        (TopicWish(name="t", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicWish(name="t", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicWish(name="t", partition_count=1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
+        (
+            TopicWish(name="t", replication_factor=1, assignments={0: [1]}),
+            ErrorCode.INVALID_REQUEST,
+        ),
+        (TopicWish(name="t", assignments={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (
+            TopicWish(name="t", assignments={0: [1], 1: [1, 2]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        (TopicWish(name="t", assignments={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicWish(name="t", assignments={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicWish(name="t", assignments={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+    ids=repr,
+)
+def test_a_topic_that_must_not_be_is_refused_with_kafkas_code(
+    wish: TopicWish, code: ErrorCode
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        plan(wish, image(B1, B2, topics={"old.topic": 1}))
+    assert caught.value.code is code
+
+
+def test_racks_are_taken_into_account() -> None:
+    brokers = {
+        broker: LiveBroker(broker_id=broker, endpoints={}, rack=rack)
+        for broker, rack in zip(map(BrokerId, (1, 2, 3, 4)), "aabb", strict=True)
+    }
+    wish = TopicWish(name="t", partition_count=8, replication_factor=2)
+    for replicas in plan(wish, ClusterImage(brokers=brokers)).assignments:
+        assert {brokers[replica].rack for replica in replicas} == {"a", "b"}
+
+
+def test_the_defaults_are_the_brokers() -> None:
+    config = BrokerConfig(num_partitions=5, default_replication_factor=2)
+    defaults = topic_defaults_of(config)
+    assert (defaults.partition_count, defaults.replication_factor) == (5, 2)
+
+
+def test_growth_assigns_only_the_new_partitions() -> None:
+    assert plan_growth(4, None, holding((1,)), image(B1, B2)) == {1: (B2,), 2: (B1,), 3: (B2,)}
+    assert plan_growth(2, [[1]], holding((1,)), image(B1, B2)) == {1: (B1,)}
+
+
+@pytest.mark.parametrize(
+    ("count", "chosen", "code"),
+    [
+        (1, None, ErrorCode.INVALID_PARTITIONS),
+        (0, None, ErrorCode.INVALID_PARTITIONS),
+        (MAX_PARTITIONS + 1, None, ErrorCode.POLICY_VIOLATION),
+        (3, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, [[9]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, [[]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (2, [[1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_growth_that_cannot_be_is_refused(
+    count: int, chosen: Sequence[Sequence[int]] | None, code: ErrorCode
+) -> None:
+    with pytest.raises(ApiError) as caught:
+        plan_growth(count, chosen, holding((1,)), image(B1, B2))
+    assert caught.value.code is code
+
+
+def test_growth_needs_as_many_brokers_as_the_topic_has_replicas() -> None:
+    with pytest.raises(ApiError) as caught:
+        plan_growth(2, None, holding((1, 2)), image(B1))
+    assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -1,0 +1,555 @@
+"""Members, rebalances and deadlines of one group, beyond what the table of states says."""
+
+import pytest
+
+from broker.groups.effects import JoinedMember, StoreReason
+from broker.groups.members import Member
+from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from kafkawire.errors import ErrorCode
+from tests.unit.broker.group_driver import (
+    DELAY_MS,
+    RANGE,
+    REBALANCE_MS,
+    SESSION_MS,
+    World,
+    world_in,
+)
+
+BOTH = (("sticky", b"s"), ("range", b"r"))
+BAD_SUBSCRIPTION = (("range", b"\0"),)
+
+
+# The first rebalance
+
+
+def test_the_first_members_share_one_generation() -> None:
+    world = World()
+    first = world.join()
+    world.pass_time(DELAY_MS - 1)
+    second = world.join(protocols=BOTH)
+    assert (first, second) == ([], [])
+    world.pass_time(DELAY_MS * 2)
+    [lead], [follow] = first, second
+    assert lead.generation_id == follow.generation_id == 1
+    assert lead.leader_id == follow.leader_id == lead.member_id
+    assert (lead.protocol_type, lead.protocol_name) == ("consumer", "range")
+    assert lead.members == (
+        JoinedMember(lead.member_id, None, RANGE[0][1]),
+        JoinedMember(follow.member_id, None, b"r"),
+    )
+    assert follow.members == ()
+
+
+def test_each_newcomer_prolongs_the_first_wait_until_the_rebalance_timeout() -> None:
+    world = World()
+    first = world.join(rebalance_ms=2 * DELAY_MS + 500)
+    for _ in range(4):
+        world.pass_time(DELAY_MS // 2)
+        world.join(rebalance_ms=1)
+    assert first == []
+    world.pass_time(600)
+    assert len(first) == 1
+    assert world.now_ms - 1_000 == 2 * DELAY_MS + 600
+
+
+def test_nobody_waits_where_there_is_no_delay() -> None:
+    world = World(delay_ms=0)
+    answers = world.join()
+    world.pass_time(0)
+    assert answers[0].error is ErrorCode.NONE
+
+
+def test_a_member_that_asks_for_an_id_comes_back_with_it() -> None:
+    world = World()
+    [given] = world.join(requires_known_id=True)
+    assert given.error is ErrorCode.MEMBER_ID_REQUIRED
+    world.join()
+    world.pass_time(DELAY_MS * 2)
+    assert world.group.state is COMPLETING
+    answers = world.join(given.member_id)
+    world.join(next(iter(world.group.members)).member_id)
+    assert answers[0].generation_id == 2
+    assert answers[0].member_id == given.member_id
+
+
+def test_a_rebalance_waits_for_members_that_were_given_an_id() -> None:
+    world = World()
+    [member_id] = world.stabilize(None)
+    [given] = world.join(requires_known_id=True)
+    rejoined = world.join(member_id)
+    assert rejoined == []
+    assert world.leave(given.member_id) is ErrorCode.NONE
+    assert rejoined[0].generation_id == 2
+
+
+def test_an_id_that_was_given_out_is_forgotten_after_a_session() -> None:
+    world = World()
+    [member_id] = world.stabilize(None)
+    [given] = world.join(requires_known_id=True)
+    rejoined = world.join(member_id)
+    world.pass_time(SESSION_MS)
+    assert rejoined[0].generation_id == 2
+    assert world.join(given.member_id)[0].error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_id_that_was_given_out_is_of_no_use_to_a_static_member() -> None:
+    world = World()
+    [given] = world.join(requires_known_id=True)
+    assert world.join(given.member_id, "static")[0].error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_new_member_that_does_not_come_back_for_its_answer_is_given_up() -> None:
+    world = World()
+    [leader] = world.stabilize("static")
+    newcomer = world.join(rebalance_ms=600_000)
+    for _ in range(30):
+        world.pass_time(SESSION_MS - 1)
+        world.heartbeat(leader, instance_id="static")
+    world.pass_time(SESSION_MS)
+    assert newcomer[0].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert newcomer[0].member_id == ""
+
+
+def test_a_new_member_that_shows_life_before_its_answer_is_not_given_up_sooner() -> None:
+    world = World()
+    [leader] = world.stabilize(None)
+    newcomer = world.join()
+    new_id = next(iter(world.group.members.joining))
+    assert world.heartbeat(new_id) is ErrorCode.REBALANCE_IN_PROGRESS
+    for _ in range(4):
+        world.pass_time(SESSION_MS // 2)
+        world.heartbeat(leader)
+    world.join(leader)
+    assert newcomer[0].error is ErrorCode.NONE
+
+
+# Later rebalances
+
+
+def test_members_that_do_not_join_again_are_left_behind() -> None:
+    world = World()
+    stays, goes = world.stabilize(None, None)
+    answers = world.join(stays)
+    for _ in range(REBALANCE_MS // 5_000):
+        world.pass_time(5_000)
+        world.heartbeat(goes)
+    assert answers[0].generation_id == 2
+    assert [member.member_id for member in world.group.members] == [stays]
+    assert world.heartbeat(goes) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_leader_that_stays_away_is_replaced_by_one_that_has_joined() -> None:
+    world = World()
+    leader, follower = world.stabilize("one", "two")
+    answers = world.join(follower, "two", protocols=(*RANGE, ("new", b"")))
+    for _ in range(REBALANCE_MS // 5_000):
+        world.pass_time(5_000)
+        world.heartbeat(leader, instance_id="one")
+    assert answers[0].leader_id == follower
+    assert leader in world.group.members, "a static member keeps its place"
+
+
+def test_a_rebalance_that_no_static_member_joins_goes_on_until_their_sessions_end() -> None:
+    world = World()
+    world.join("", "static", rebalance_ms=1_000)
+    world.pass_time(DELAY_MS)
+    [member] = world.group.members
+    world.sync(member.member_id, {}, instance_id="static")
+    newcomer = world.join(rebalance_ms=1_000)
+    world.leave(next(iter(world.group.members.joining)))
+    assert newcomer[0].error is ErrorCode.UNKNOWN_MEMBER_ID
+    world.pass_time(5_000)
+    assert world.group.state is PREPARING
+    world.pass_time(SESSION_MS)
+    assert world.group.state is EMPTY
+
+
+def test_a_group_that_is_called_late_does_one_thing_after_the_other() -> None:
+    world = World()
+    for instance_id in (None, None, "static"):
+        world.join("", instance_id, rebalance_ms=2_000)
+    world.pass_time(DELAY_MS)
+    joined, silent, static = world.group.members
+    for each in world.group.members:
+        world.sync(each.member_id, {}, instance_id=each.instance_id)
+    assert world.group.members.leader_id == joined.member_id
+    answers = world.join(joined.member_id, protocols=(*RANGE, ("new", b"")), rebalance_ms=2_000)
+    # The rebalance is due before both sessions end. It removes one member; the other one, which
+    # keeps its place, has a session to go from the new generation on.
+    world.now_ms += SESSION_MS * 2
+    world.group.on_time(world.now_ms)
+    world.settle()
+    assert answers[0].generation_id == 2
+    assert silent.member_id not in world.group.members
+    assert static.member_id in world.group.members
+
+
+def test_a_follower_that_did_not_get_its_answer_joins_the_same_generation() -> None:
+    world = World()
+    leader, follower = world.stabilize(None, None)
+    [again] = world.join(follower)
+    assert (again.generation_id, again.leader_id, again.members) == (1, leader, ())
+    assert world.group.state is STABLE
+
+
+def test_a_join_sent_twice_is_answered_twice() -> None:
+    world = World()
+    first, _ = world.stabilize(None, None)
+    lost = world.join(first, protocols=(*RANGE, ("new", b"")))
+    waits = world.join(first, protocols=(*RANGE, ("new", b"")))
+    assert lost[0].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert waits == []
+
+
+def test_a_group_has_no_more_members_than_it_may_have() -> None:
+    world = World(max_size=2)
+    ids = world.stabilize(None, None)
+    [refused] = world.join()
+    assert (refused.error, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    world.join(ids[0])
+    assert world.group.state is PREPARING
+    third = world.join()
+    [last] = world.join(ids[1])
+    assert last.error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    world.pass_time(0)
+    assert third[0].error is ErrorCode.NONE
+
+
+# Protocols
+
+
+def test_the_protocol_with_most_votes_wins_if_all_understand_it() -> None:
+    world = World()
+    world.join(protocols=(("a", b""), ("b", b""), ("c", b"")))
+    world.join(protocols=(("b", b""), ("a", b""), ("d", b"")))
+    answers = world.join(protocols=(("d", b""), ("b", b""), ("a", b"")))
+    world.pass_time(DELAY_MS * 3)
+    assert answers[0].protocol_name == "b"
+
+
+def test_naming_a_protocol_twice_does_not_make_two_understand_it() -> None:
+    world = World()
+    world.join(protocols=(("x", b""), ("x", b""), ("a", b"")))
+    answers = world.join(protocols=(("a", b""),))
+    world.pass_time(DELAY_MS * 2)
+    assert answers[0].protocol_name == "a"
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocols"),
+    [("connect", RANGE), ("consumer", (("other", b""),)), ("consumer", ())],
+)
+def test_who_does_not_understand_the_others_is_refused(
+    protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
+) -> None:
+    world = World()
+    world.stabilize(None)
+    [refused] = world.join(protocol_type=protocol_type, protocols=protocols)
+    assert refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert World().join(protocol_type="")[0].error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocol_name"), [("connect", "range"), ("consumer", "sticky")]
+)
+def test_a_sync_for_another_protocol_is_refused(protocol_type: str, protocol_name: str) -> None:
+    world = World()
+    [member_id] = world.begin_generation(None)
+    [refused] = world.sync(member_id, protocol_type=protocol_type, protocol_name=protocol_name)
+    assert refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    [answer] = world.sync(member_id, protocol_type="consumer", protocol_name="range")
+    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+
+
+def test_what_a_group_subscribes_to_is_known_if_it_can_be_read() -> None:
+    world, member_id = world_in(STABLE)
+    assert world.group.topics == {"t"}
+    assert world.group.is_subscribed_to("t")
+    assert not world.group.is_subscribed_to("u")
+    world.leave(member_id)
+    assert world.group.topics == frozenset()
+    assert not world.group.is_subscribed_to("t")
+
+
+def test_a_subscription_that_cannot_be_read_might_be_to_anything() -> None:
+    world = World()
+    world.join(protocols=BAD_SUBSCRIPTION)
+    world.pass_time(DELAY_MS)
+    assert world.group.topics is None
+    assert world.group.is_subscribed_to("u")
+
+
+def test_other_kinds_of_groups_subscribe_to_nothing_that_is_known() -> None:
+    world = World()
+    world.join(protocol_type="connect")
+    world.pass_time(DELAY_MS)
+    assert world.group.topics is None
+    assert not world.group.may_lose_offsets
+
+
+# Syncing
+
+
+def test_followers_wait_for_the_leader_and_nobody_is_forgotten() -> None:
+    world = World()
+    world.stores_at_once = False
+    leader, follower, forgotten = world.begin_generation(None, None, None)
+    waiting = [world.sync(follower), world.sync(forgotten)]
+    assert waiting == [[], []]
+    led = world.sync(leader, {leader: b"L", follower: b"F", "stranger": b"S"})
+    assert (led, waiting) == ([], [[], []]), "not before it is stored"
+    assert world.unstored[0].assignments == {leader: b"L", follower: b"F", forgotten: b""}
+    world.finish_store()
+    assert [answer.assignment for [answer] in [led, *waiting]] == [b"L", b"F", b""]
+
+
+def test_a_leader_that_syncs_twice_has_one_assignment_stored() -> None:
+    world = World()
+    world.stores_at_once = False
+    [leader] = world.begin_generation(None)
+    lost = world.sync(leader, {leader: b"1"})
+    answers = world.sync(leader, {leader: b"2"})
+    assert lost[0].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert len(world.unstored) == 1
+    world.finish_store()
+    assert answers[0].assignment == b"1"
+
+
+def test_an_assignment_that_cannot_be_stored_means_another_rebalance() -> None:
+    world = World()
+    world.stores_at_once = False
+    leader, follower = world.begin_generation(None, None)
+    answers = [world.sync(follower), world.sync(leader, {leader: b"1"})]
+    world.finish_store(ErrorCode.NOT_COORDINATOR)
+    assert {answer.error for [answer] in answers} == {ErrorCode.NOT_COORDINATOR}
+    assert world.group.state is PREPARING
+
+
+def test_an_assignment_of_an_earlier_generation_is_not_given_out() -> None:
+    world = World()
+    world.stores_at_once = False
+    [leader] = world.begin_generation(None)
+    answers = world.sync(leader, {leader: b"1"})
+    world.join()
+    assert answers[0].error is ErrorCode.REBALANCE_IN_PROGRESS
+    world.join(leader)
+    world.finish_store()
+    assert world.group.state is COMPLETING
+    assert world.group.members[leader].assignment == b""
+
+
+def test_members_that_never_sync_are_removed() -> None:
+    world = World()
+    leader, silent = world.begin_generation(None, None)
+    world.sync(leader, {leader: b"1"})
+    for _ in range(REBALANCE_MS // 5_000):
+        world.pass_time(5_000)
+        world.heartbeat(leader)
+        world.heartbeat(silent)
+    assert world.group.state is PREPARING
+    assert [member.member_id for member in world.group.members] == [leader]
+
+
+def test_a_group_in_which_nobody_syncs_becomes_empty() -> None:
+    world = World()
+    [member_id] = world.begin_generation(None)
+    for _ in range(REBALANCE_MS // 5_000):
+        world.pass_time(5_000)
+        world.heartbeat(member_id)
+    assert world.group.state is EMPTY
+    assert world.stored[-1].reason is StoreReason.EMPTIED
+
+
+def test_who_waits_for_an_assignment_needs_no_heartbeat() -> None:
+    world = World()
+    leader, follower = world.begin_generation(None, None)
+    answers = world.sync(follower)
+    for _ in range(3):
+        world.pass_time(SESSION_MS - 1)
+        world.heartbeat(leader)
+    world.sync(leader, {})
+    assert answers[0].error is ErrorCode.NONE
+    world.pass_time(SESSION_MS - 1)
+    assert world.heartbeat(follower) is ErrorCode.NONE
+
+
+def test_who_leaves_while_it_waits_is_answered() -> None:
+    world = World()
+    leader, follower = world.begin_generation(None, None)
+    answers = world.sync(follower)
+    world.leave(follower)
+    assert answers[0].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.group.state is PREPARING
+    assert leader in world.group.members
+
+
+def test_unloading_answers_everybody_who_waits() -> None:
+    world = World()
+    _, follower = world.begin_generation(None, None)
+    sync = world.sync(follower)
+    world.unload()
+    assert sync[0].error is ErrorCode.NOT_COORDINATOR
+    world = World()
+    join = world.join()
+    world.unload()
+    assert join[0].error is ErrorCode.NOT_COORDINATOR
+    assert (world.group.state, world.group.deadlines.next_ms) == (DEAD, None)
+
+
+# Static members (KIP-345)
+
+
+def test_a_static_member_that_comes_back_takes_its_place_without_a_rebalance() -> None:
+    world = World()
+    leader, old = world.stabilize("one", "two")
+    [back] = world.join("", "two")
+    assert (back.error, back.generation_id, back.leader_id) == (ErrorCode.NONE, 1, leader)
+    assert back.member_id != old
+    assert world.sync(back.member_id, instance_id="two")[0].assignment == old.encode()
+    assert world.stored[-1].assignments == {leader: leader.encode(), back.member_id: old.encode()}
+    assert world.heartbeat(old, instance_id="two") is ErrorCode.FENCED_INSTANCE_ID
+    assert world.commit(old, instance_id="two") is ErrorCode.FENCED_INSTANCE_ID
+    assert world.leave(old, "two") is ErrorCode.FENCED_INSTANCE_ID
+    assert world.sync(old, instance_id="two")[0].error is ErrorCode.FENCED_INSTANCE_ID
+    assert world.join(old, "two")[0].error is ErrorCode.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize("can_skip", [True, False])
+def test_a_static_leader_that_comes_back_does_not_assign(can_skip: bool) -> None:
+    world = World()
+    old, _ = world.stabilize("one", "two")
+    [back] = world.join("", "one", can_skip_assignment=can_skip)
+    assert back.skip_assignment is can_skip
+    assert back.leader_id == (back.member_id if can_skip else old)
+    assert len(back.members) == (2 if can_skip else 0)
+
+
+def test_a_static_follower_that_comes_back_learns_the_leader() -> None:
+    world = World()
+    leader, _ = world.stabilize("one", "two")
+    [back] = world.join("", "two", can_skip_assignment=True)
+    assert (back.skip_assignment, back.leader_id, back.members) == (False, leader, ())
+
+
+def test_a_static_member_that_wants_another_protocol_causes_a_rebalance() -> None:
+    world = World()
+    world.join("", "one", protocols=BOTH)
+    world.pass_time(DELAY_MS)
+    member_id = next(iter(world.group.members)).member_id
+    world.sync(member_id, {})
+    back = world.join("", "one", protocols=(("range", b""),))
+    assert (back[0].generation_id, back[0].protocol_name) == (2, "range")
+
+
+def test_a_static_member_that_comes_back_during_a_rebalance_joins_it() -> None:
+    world = World()
+    _, old = world.begin_generation("one", "two")
+    waiting = world.sync(old, instance_id="two")
+    back = world.join("", "two")
+    assert waiting[0].error is ErrorCode.FENCED_INSTANCE_ID
+    assert (back, world.group.state) == ([], PREPARING)
+    again = world.join("", "two")
+    assert back[0].error is ErrorCode.FENCED_INSTANCE_ID
+    assert again == []
+
+
+def test_a_static_member_that_could_not_be_stored_stays_who_it_was() -> None:
+    world = World()
+    [old] = world.stabilize("one")
+    world.stores_at_once = False
+    back = world.join("", "one", session_ms=SESSION_MS * 2)
+    assert back == []
+    world.finish_store(ErrorCode.NOT_COORDINATOR)
+    assert (back[0].error, back[0].member_id) == (ErrorCode.NOT_COORDINATOR, "")
+    member = world.group.members[old]
+    assert (member.session_timeout_ms, member.protocols) == (SESSION_MS, RANGE)
+    assert world.heartbeat(old, instance_id="one") is ErrorCode.NONE
+
+
+def test_a_static_member_that_came_back_twice_is_stored_twice_and_answered_once() -> None:
+    world = World()
+    world.stabilize("one")
+    world.stores_at_once = False
+    first, second = world.join("", "one"), world.join("", "one")
+    assert first[0].error is ErrorCode.FENCED_INSTANCE_ID
+    world.finish_store(ErrorCode.NOT_COORDINATOR)
+    assert second == []
+    world.finish_store()
+    assert second[0].error is ErrorCode.NONE
+
+
+def test_a_rebalance_overtakes_a_static_member_that_is_being_stored() -> None:
+    world = World()
+    world.stabilize("one")
+    world.stores_at_once = False
+    back = world.join("", "one")
+    newcomer = world.join()
+    assert back[0].generation_id == newcomer[0].generation_id == 2
+    world.finish_store()
+    assert len(back) == 1
+
+
+def test_a_static_member_leaves_by_its_instance_id() -> None:
+    world = World()
+    world.stabilize("one")
+    assert world.leave("", "two") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.leave("", None) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.leave("", "one") is ErrorCode.NONE
+    assert world.group.state is EMPTY
+
+
+def test_an_instance_id_that_nobody_has_is_no_members() -> None:
+    world = World()
+    [member_id] = world.stabilize(None)
+    assert world.heartbeat(member_id, instance_id="nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# Coming back from the log
+
+
+def restored(*member_ids: str, max_size: int = 100, leader_id: str | None = None) -> World:
+    world = World(max_size=max_size)
+    members = [
+        Member(
+            member_id=member_id,
+            instance_id=None,
+            client_id="c",
+            client_host="/h",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            protocols=RANGE,
+            assignment=member_id.encode(),
+        )
+        for member_id in member_ids
+    ]
+    world.group.restore(
+        members,
+        generation_id=7,
+        protocol_type="consumer",
+        protocol_name="range",
+        leader_id=leader_id,
+        state_timestamp_ms=5,
+        now_ms=world.now_ms,
+    )
+    return world
+
+
+def test_a_group_from_the_log_goes_on_where_it_was() -> None:
+    world = restored("a", "b", leader_id="b")
+    assert world.group.state is STABLE
+    assert world.heartbeat("a", 7) is ErrorCode.NONE
+    assert world.sync("b", generation_id=7)[0].assignment == b"b"
+    assert world.group.members.leader_id == "b"
+    world.pass_time(SESSION_MS)
+    assert world.group.state is EMPTY
+
+
+def test_a_group_from_the_log_without_members_is_empty() -> None:
+    world = restored(leader_id="gone")
+    assert (world.group.state, world.group.generation_id) == (EMPTY, 7)
+    assert world.group.state_timestamp_ms == 5
+    assert world.group.members.leader_id is None
+
+
+def test_a_group_from_the_log_that_has_become_too_large_rebalances() -> None:
+    assert restored("a", "b", max_size=1).group.state is PREPARING

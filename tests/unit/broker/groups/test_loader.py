@@ -1,0 +1,105 @@
+"""Loading a partition of `__consumer_offsets` while its leadership comes and goes."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from broker.groups.group import Group
+from broker.groups.loader import GroupLoader
+from broker.groups.rebalance import GroupLimits
+from kafkawire.group_records import OFFSETS_TOPIC, CommittedOffset, offset_key, offset_value
+from kafkawire.ids import LeaderEpoch, TopicPartition
+from kafkawire.records import BatchBuilder
+from tests.unit.broker import replicas
+from tests.unit.broker.replicas import NOW_MS, World
+
+KEY = TopicPartition(OFFSETS_TOPIC, 0)
+T0 = TopicPartition("t", 0)
+E0 = LeaderEpoch(0)
+LIMITS = GroupLimits(max_size=10, initial_rebalance_delay_ms=0)
+COMMITS = 300
+
+
+class Loading:
+    """A loader, and what it has loaded; `is_wanted` may be taken back."""
+
+    def __init__(self, world: World, executor: ThreadPoolExecutor, buffer_bytes: int) -> None:
+        self.is_wanted = True
+        self.loaded: list[tuple[int, list[Group]]] = []
+        self.done = asyncio.Event()
+        self.loader = GroupLoader(
+            world.replicas,
+            loop=asyncio.get_running_loop(),
+            executor=executor,
+            buffer_bytes=buffer_bytes,
+            limits=LIMITS,
+            is_wanted=lambda _partition, _epoch: self.is_wanted,
+            on_loaded=self._on_loaded,
+        )
+
+    def _on_loaded(self, partition: int, groups: list[Group]) -> None:
+        self.loaded.append((partition, groups))
+        self.done.set()
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(replicas, "PARTITION", KEY)
+    return World(tmp_path)
+
+
+def commit(world: World, offset: int) -> None:
+    builder = BatchBuilder()
+    value = offset_value(CommittedOffset(offset, 0, "", NOW_MS))
+    builder.append(NOW_MS, offset_key("g", T0), value)
+    world.replicas.append(KEY, memoryview(builder.build()), -1, NOW_MS)
+
+
+async def test_an_empty_partition_is_loaded_at_once(world: World) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        loading = Loading(world, executor, 1 << 20)
+        loading.loader.put(0, E0)
+        assert loading.loaded == [(0, [])]
+        await loading.loader.stop()
+
+
+@pytest.mark.parametrize("buffer_bytes", [1, 1000, 1 << 20])
+async def test_a_partition_is_loaded_to_its_end(world: World, buffer_bytes: int) -> None:
+    for offset in range(COMMITS):
+        commit(world, offset)
+    with ThreadPoolExecutor(1) as executor:
+        loading = Loading(world, executor, buffer_bytes)
+        loading.loader.put(0, E0)
+        assert loading.loaded == [], "not in the turn of the caller"
+        await asyncio.wait_for(loading.done.wait(), 20)
+        [(partition, [group])] = loading.loaded
+        held = group.offsets.get(T0)
+        assert (partition, group.group_id, held and held.offset) == (0, "g", COMMITS - 1)
+        await loading.loader.stop()
+
+
+async def test_a_load_that_is_not_wanted_any_more_ends_without_a_word(world: World) -> None:
+    commit(world, 1)
+    with ThreadPoolExecutor(1) as executor:
+        loading = Loading(world, executor, 1)
+        loading.loader.put(0, E0)
+        loading.is_wanted = False
+        for _ in range(100):
+            await asyncio.sleep(0)
+        await loading.loader.stop()
+        assert loading.loaded == []
+
+
+async def test_a_partition_that_is_led_elsewhere_by_now_is_not_loaded(world: World) -> None:
+    commit(world, 1)
+    with ThreadPoolExecutor(1) as executor:
+        loading = Loading(world, executor, 1)
+        loading.loader.put(7, E0)
+        loading.loader.put(0, E0)
+        world.replicas.remove(KEY)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        await loading.loader.stop()
+        assert loading.loaded == []

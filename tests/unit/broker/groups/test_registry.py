@@ -1,0 +1,103 @@
+"""Which groups a broker answers for, while partitions come and go."""
+
+import pytest
+
+from broker.groups.group import Group
+from broker.groups.rebalance import GroupLimits
+from broker.groups.registry import GroupRegistry
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import LeaderEpoch
+
+LIMITS = GroupLimits(max_size=100, initial_rebalance_delay_ms=0)
+E1, E2 = LeaderEpoch(1), LeaderEpoch(2)
+
+
+def make() -> tuple[GroupRegistry, int]:
+    registry = GroupRegistry(LIMITS, lambda: 50)
+    return registry, registry.partition_of("g")
+
+
+def code_of(registry: GroupRegistry, group_id: str = "g") -> ErrorCode:
+    try:
+        registry.check(group_id)
+    except ApiError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def test_a_group_is_answered_for_when_its_partition_is_loaded() -> None:
+    registry, partition = make()
+    assert code_of(registry) is ErrorCode.NOT_COORDINATOR
+    assert registry.lead(partition, E1)
+    assert code_of(registry) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    registry.activate(partition, [Group("g", LIMITS)])
+    assert code_of(registry) is ErrorCode.NONE
+    assert [group.group_id for group in registry] == ["g"]
+    assert registry.active_partitions() == [partition]
+    assert registry.leads(partition)
+    lost = registry.resign(partition)
+    assert [group.group_id for group in lost] == ["g"]
+    assert (len(registry), code_of(registry)) == (0, ErrorCode.NOT_COORDINATOR)
+
+
+def test_a_broker_knows_whether_it_can_list_all_groups() -> None:
+    registry, partition = make()
+    registry.lead(partition, E1)
+    states = [registry.is_loading]
+    registry.activate(partition, [])
+    assert [*states, registry.is_loading] == [True, False]
+
+
+def test_a_leader_that_gets_a_newer_epoch_does_not_load_again() -> None:
+    registry, partition = make()
+    registry.lead(partition, E1)
+    assert not registry.lead(partition, E2)
+    assert registry.epoch(partition) == E2
+    assert registry.is_loading_since(partition, E1)
+    registry.activate(partition, [])
+    assert not registry.is_loading_since(partition, E1)
+    assert not registry.lead(partition, E1)
+    assert registry.epoch(partition) == E2
+
+
+def test_a_load_of_an_earlier_leadership_is_of_no_use() -> None:
+    registry, partition = make()
+    registry.lead(partition, E1)
+    registry.resign(partition)
+    assert not registry.is_loading_since(partition, E1)
+    registry.lead(partition, E2)
+    assert not registry.is_loading_since(partition, E1)
+    assert registry.is_loading_since(partition, E2)
+
+
+def test_a_group_needs_a_name_unless_it_only_stores_offsets() -> None:
+    registry, _ = make()
+    partition = registry.partition_of("")
+    registry.lead(partition, E1)
+    registry.activate(partition, [])
+    assert code_of(registry, "") is ErrorCode.INVALID_GROUP_ID
+    assert registry.find("", may_be_unnamed=True) is None
+    group = registry.find_or_add("", may_be_unnamed=True)
+    assert registry.find("", may_be_unnamed=True) is group
+
+
+def test_a_group_is_added_once_and_removed_once() -> None:
+    registry, partition = make()
+    registry.lead(partition, E1)
+    registry.activate(partition, [])
+    group = registry.find_or_add("g")
+    assert registry.find_or_add("g") is group
+    registry.remove(Group("g", LIMITS))
+    assert registry.find("g") is group
+    registry.remove(group)
+    assert registry.find("g") is None
+
+
+def test_a_broker_that_stops_answers_for_nothing() -> None:
+    registry, partition = make()
+    registry.lead(partition, E1)
+    registry.activate(partition, [Group("g", LIMITS)])
+    assert [group.group_id for group in registry.close()] == ["g"]
+    with pytest.raises(ApiError) as caught:
+        registry.find("g")
+    assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -1,0 +1,194 @@
+"""What a log of `__consumer_offsets` says, read from its first record to its last."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.groups.group import Group
+from broker.groups.rebalance import GroupLimits
+from broker.groups.replay import OffsetsReplay, group_metadata
+from broker.groups.state import EMPTY, STABLE
+from kafkawire.consumer_protocol import assigned_partitions
+from kafkawire.group_records import (
+    CommittedOffset,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+)
+from kafkawire.ids import TopicPartition
+from kafkawire.records import (
+    BatchBuilder,
+    ControlType,
+    build_control_batch,
+    iterate_batches,
+    read_header,
+)
+from tests.unit.broker.group_driver import SESSION_MS, world_in
+
+LIMITS = GroupLimits(max_size=100, initial_rebalance_delay_ms=0)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NOW_MS = 5_000
+PRODUCER = 7
+
+
+class LogOfGroups:
+    """Adds batches one after the other, as a loader does."""
+
+    def __init__(self) -> None:
+        self.replay = OffsetsReplay()
+        self._next_offset = 0
+
+    def add(self, *records: tuple[bytes | None, bytes | None], producer_id: int = -1) -> None:
+        """Append a batch; one of a producer belongs to its transaction."""
+        is_transactional = producer_id >= 0
+        builder = BatchBuilder(
+            producer_id=producer_id,
+            producer_epoch=0 if is_transactional else -1,
+            base_sequence=0 if is_transactional else -1,
+            is_transactional=is_transactional,
+        )
+        for key, value in records:
+            builder.append(NOW_MS, key, value)
+        self._take(builder.build(self._next_offset))
+
+    def end(self, control: ControlType) -> None:
+        """End the producer's transaction."""
+        marker = build_control_batch(
+            control,
+            producer_id=PRODUCER,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp_ms=NOW_MS,
+            base_offset=self._next_offset,
+        )
+        self._take(marker)
+
+    def groups(self) -> dict[str, Group]:
+        """Return what the log says."""
+        return {group.group_id: group for group in self.replay.groups(LIMITS, NOW_MS)}
+
+    def _take(self, batch: bytearray) -> None:
+        header = read_header(batch)
+        self.replay.add(memoryview(batch), header)
+        self._next_offset = header.next_offset
+
+
+def at(offset: int) -> CommittedOffset:
+    return CommittedOffset(offset, 0, "", NOW_MS)
+
+
+def commit(partition: TopicPartition, offset: int | None) -> tuple[bytes, bytes | None]:
+    value = None if offset is None else offset_value(at(offset))
+    return offset_key("g", partition), value
+
+
+def offsets(log: LogOfGroups) -> Sequence[int | None]:
+    held = log.groups()["g"].offsets
+    found = [held.get(P0), held.get(P1)]
+    return [None if each is None else each.offset for each in found]
+
+
+def test_the_last_offset_counts_and_tombstones_take_offsets_away() -> None:
+    log = LogOfGroups()
+    log.add(commit(P0, 1), commit(P1, 2))
+    log.add(commit(P0, 3))
+    log.add(commit(P1, None))
+    assert offsets(log) == [3, None]
+    assert log.replay.record_count == 4
+
+
+def test_a_group_of_which_nothing_is_left_is_none() -> None:
+    log = LogOfGroups()
+    log.add(commit(P0, 1), (group_key("h"), None))
+    log.add(commit(P0, None))
+    assert log.groups() == {}
+
+
+def test_a_group_comes_back_with_its_members() -> None:
+    world, member_id = world_in(STABLE, "static")
+    world.group.state_timestamp_ms = 77
+    value = group_value(group_metadata(world.group, {member_id: b"mine"}))
+    log = LogOfGroups()
+    log.add((group_key("g"), value), commit(P0, 4))
+    group = log.groups()["g"]
+    assert (group.state, group.generation_id, group.protocol_name) == (STABLE, 1, "range")
+    assert group.members.leader_id == member_id
+    assert group.members.member_id_of("static") == member_id
+    assert group.members[member_id].assignment == b"mine"
+    assert group.topics == {"t"}
+    assert group.deadlines.next_ms == NOW_MS + SESSION_MS
+    assert offsets(log) == [4, None]
+    log.add((group_key("g"), None))
+    assert log.groups()["g"].generation_id == 0, "only its offset is left"
+
+
+def test_an_empty_group_comes_back_empty() -> None:
+    world, _ = world_in(EMPTY)
+    log = LogOfGroups()
+    log.add((group_key("g"), group_value(group_metadata(world.group, {}))))
+    group = log.groups()["g"]
+    assert (group.state, group.generation_id, group.protocol_type) == (EMPTY, 2, "consumer")
+    assert group.state_timestamp_ms is None
+
+
+def test_offsets_of_a_transaction_count_from_its_end_on() -> None:
+    log = LogOfGroups()
+    log.add(commit(P0, 1))
+    log.add(commit(P0, 5), commit(P1, 6), producer_id=PRODUCER)
+    assert offsets(log) == [1, None]
+    log.end(ControlType.COMMIT)
+    assert offsets(log) == [5, 6]
+
+
+def test_offsets_of_a_transaction_that_was_given_up_never_count() -> None:
+    log = LogOfGroups()
+    log.add(commit(P0, 1))
+    log.add(commit(P0, 5), producer_id=PRODUCER)
+    log.end(ControlType.ABORT)
+    log.end(ControlType.COMMIT)
+    assert offsets(log) == [1, None]
+
+
+def test_what_was_committed_during_a_transaction_is_newer_than_the_transactions() -> None:
+    log = LogOfGroups()
+    log.add(commit(P0, 5), commit(P1, None), producer_id=PRODUCER)
+    log.add(commit(P0, 9))
+    log.end(ControlType.COMMIT)
+    assert offsets(log) == [9, None]
+
+
+def test_what_cannot_be_understood_is_passed_over() -> None:
+    log = LogOfGroups()
+    log.add((b"\0\7new", b"kind"), (None, b"no key"), (offset_key("g", P1), b"\0\7newer"))
+    log.add(commit(P0, 1))
+    assert offsets(log) == [1, None]
+    assert (log.replay.record_count, log.replay.unknown_count) == (4, 3)
+
+
+def test_a_log_that_kafka_wrote_is_understood() -> None:
+    golden = Path(__file__).parents[2] / "kafkawire" / "golden_group_records.json"
+    data = bytes.fromhex(json.loads(golden.read_text(encoding="ascii"))["log"])
+    replay = OffsetsReplay()
+    for header, batch in iterate_batches(data):
+        replay.add(batch, header)
+    groups = {group.group_id: group for group in replay.groups(LIMITS, NOW_MS)}
+    assert {name: group.state for name, group in groups.items()} == {
+        "golden": STABLE,
+        "simple": EMPTY,
+        "emptied": EMPTY,
+    }
+    golden_group = groups["golden"]
+    assert golden_group.generation_id == 1
+    assert golden_group.topics == {"orders"}
+    members = list(golden_group.members)
+    assert {member.instance_id for member in members} == {"static-0", "static-1"}
+    assigned = {each for member in members for each in assigned_partitions(member.assignment)}
+    assert assigned == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
+    offsets_of = {
+        name: {each.partition: (group.offsets.get(each) or at(-1)).offset for each in found}
+        for name, group in groups.items()
+        if (found := group.offsets.partitions())
+    }
+    assert offsets_of == {"golden": {0: 100, 1: 101}, "simple": {0: 7, 1: 8}, "emptied": {1: 55}}
+    assert (groups["emptied"].generation_id, groups["emptied"].protocol_type) == (2, "consumer")

@@ -1,0 +1,286 @@
+"""Cleaners and their child processes, with a child that says what the test wants."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.config import BrokerConfig
+from broker.logs.cleaner import LogCleaner, cleaner_settings
+from kafkawire.ids import Offset, TopicPartition
+from storage.checkpoint import read_offsets
+from storage.compaction.cleaner import Cleaner
+from storage.compaction.job import CleaningFailed, CleaningJob, Report
+from storage.compaction.manager import CleanerManager
+from storage.directory import Logs
+from tests.unit.storage.compacting import COMPACTED, SEED, put, records_of
+from tests.unit.storage.logs import NOW_MS, PARTITION
+
+OTHER = TopicPartition("other", 0)
+
+
+class FakeProcess:
+    """A child that does its job in the test's process, and stops before some reports."""
+
+    def __init__(self, job: CleaningJob, gate: Callable[[Report], "Report | None"]) -> None:
+        self.job = job
+        self.is_killed = False
+        self._gate = gate
+
+    async def reports(self) -> AsyncIterator[Report]:
+        for report in Cleaner(self.job, seed=SEED).clean():
+            told = self._gate(report)
+            if told is None or self.is_killed:
+                return
+            yield told
+
+    def kill(self) -> None:
+        self.is_killed = True
+
+    async def wait(self) -> None:
+        return None
+
+
+class Rig:
+    """A cleaner over two dirty logs."""
+
+    def __init__(self, directory: Path) -> None:
+        self.logs = Logs.open([directory], config_of=lambda _: COMPACTED, now_ms=NOW_MS)
+        self.processes: list[FakeProcess] = []
+        self.retention_runs = 0
+        self.gate: Callable[[Report], Report | None] = lambda report: report
+        self.executor = ThreadPoolExecutor(1)
+        self.directory = directory
+        self.manager = CleanerManager(
+            self.logs, cleaner_settings(BrokerConfig()), self.log_end_offset
+        )
+        properties = {"log.cleaner.backoff.ms": "1"}
+        self.cleaner = LogCleaner(
+            logs=self.logs,
+            manager=self.manager,
+            config=BrokerConfig.from_properties(properties),
+            loop=asyncio.get_running_loop(),
+            executor=self.executor,
+            now_ms=lambda: NOW_MS,
+            start_process=self.start_process,
+            delete_expired=self.delete_expired,
+        )
+
+    def log_end_offset(self, partition: TopicPartition) -> Offset | None:
+        local = self.logs.get(partition)
+        return None if local is None else local.log_end_offset
+
+    def make_dirty(self, partition: TopicPartition, batch_count: int = 20) -> None:
+        log = self.logs.create(partition, COMPACTED, None, now_ms=NOW_MS)
+        for number in range(batch_count):
+            put(log, (b"a", b"%d" % number))
+        log.roll(NOW_MS)
+
+    async def start_process(self, job: CleaningJob) -> FakeProcess:
+        self.processes.append(FakeProcess(job, self.gate))
+        return self.processes[-1]
+
+    async def delete_expired(self) -> None:
+        self.retention_runs += 1
+
+    async def run_until(self, condition: Callable[[], bool]) -> None:
+        """Run the cleaner until something is so, and stop it."""
+        self.cleaner.start()
+        async with asyncio.timeout(20):
+            while not condition():  # noqa: ASYNC110 - of what threads and files do
+                await asyncio.sleep(0)
+        await self.cleaner.stop()
+
+    def offsets(self, partition: TopicPartition = PARTITION) -> list[int]:
+        log = self.logs.get(partition)
+        assert log is not None
+        return [record.offset for record in records_of(log)]
+
+    def leftovers(self) -> list[str]:
+        return [
+            path.name for path in self.directory.rglob("*") if path.suffix in (".cleaned", ".swap")
+        ]
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    made.logs.close()
+    made.executor.shutdown()
+
+
+def checkpoint(rig: Rig) -> dict[TopicPartition, Offset]:
+    try:
+        return read_offsets(rig.directory / "cleaner-offset-checkpoint")
+    except FileNotFoundError:
+        return {}
+
+
+async def test_every_dirty_log_is_cleaned_and_noted(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    rig.make_dirty(OTHER)
+    await rig.run_until(lambda: rig.cleaner.metrics.round_count == 2 and rig.retention_runs > 2)
+    assert rig.offsets() == rig.offsets(OTHER) == [19]
+    assert checkpoint(rig) == {PARTITION: 20, OTHER: 20}
+    gauges = {name: read() for name, read in rig.cleaner.metrics.gauges().items()}
+    assert gauges["cleaner_rounds"] == 2
+    assert 0 < gauges["cleaner_recopy_percent"] < 20
+    assert rig.leftovers() == []
+
+
+async def test_a_child_that_dies_changes_nothing_and_another_one_tries_again(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    rig.gate = lambda _: None if len(rig.processes) == 1 else _
+    await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1)
+    assert rig.cleaner.metrics.failure_count == 1
+    assert rig.offsets() == [19]
+    assert rig.leftovers() == []
+
+
+async def test_a_damaged_log_is_left_alone_and_the_others_are_cleaned(rig: Rig) -> None:
+    rig.make_dirty(PARTITION, batch_count=30)
+    rig.make_dirty(OTHER)
+    damaged = CleaningFailed(error="a flipped bit", is_damage=True)
+    rig.gate = lambda report: damaged if "orders" in rig.processes[-1].job.directory else report
+    await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1 and rig.retention_runs > 3)
+    assert rig.manager.uncleanable == [PARTITION]
+    assert rig.offsets() == list(range(30))
+    assert rig.offsets(OTHER) == [19]
+    # A log that is made anew is another one.
+    rig.logs.delete(PARTITION)
+    assert rig.manager.uncleanable == []
+
+
+async def test_a_truncation_throws_away_what_is_being_cleaned(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+
+    def truncate(report: Report) -> Report:
+        if len(rig.processes) == 1:
+            rig.logs.truncate_to({PARTITION: Offset(5)})
+        return report
+
+    rig.gate = truncate
+    await rig.run_until(lambda: rig.retention_runs > 0 and not rig.leftovers())
+    assert rig.processes[0].is_killed
+    assert rig.offsets() == list(range(5))
+    assert checkpoint(rig) == {}
+
+
+async def test_a_log_that_is_deleted_meanwhile_is_gone(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+
+    def delete(report: Report) -> Report:
+        rig.logs.delete(PARTITION)
+        return report
+
+    rig.gate = delete
+    await rig.run_until(lambda: bool(rig.processes) and rig.processes[0].is_killed)
+    assert rig.logs.get(PARTITION) is None
+
+
+async def test_segments_that_retention_took_meanwhile_are_not_replaced(rig: Rig) -> None:
+    rig.make_dirty(PARTITION, batch_count=60)
+
+    def expire(report: Report) -> Report:
+        if len(rig.processes) == 1:
+            log = rig.logs.get(PARTITION)
+            assert log is not None
+            log.advance_log_start(log.segments[1].base_offset)
+        return report
+
+    rig.gate = expire
+    await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1)
+    assert rig.cleaner.metrics.failure_count == 1
+    assert rig.offsets() == [59]
+    assert rig.leftovers() == []
+
+
+async def test_a_stop_ends_the_child_and_the_log_is_whole(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    stopping = asyncio.Event()
+
+    async def never(job: CleaningJob) -> FakeProcess:
+        process = await rig.start_process(job)
+        stopping.set()
+        return process
+
+    rig.cleaner._start_process = never
+    await rig.run_until(stopping.is_set)
+    assert all(process.is_killed for process in rig.processes)
+    assert rig.logs.cleaning is rig.manager
+
+
+async def test_without_a_cleaner_nothing_is_cleaned(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    rig.cleaner._config = BrokerConfig.from_properties({"log.cleaner.enable": "false"})
+    rig.cleaner.start()
+    await rig.cleaner.stop()
+    assert rig.offsets() == list(range(20))
+    assert rig.processes == []
+
+
+async def test_a_process_that_cannot_start_is_tried_again(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    failures = 0
+
+    async def start(job: CleaningJob) -> FakeProcess:
+        nonlocal failures
+        if failures < 2:
+            failures += 1
+            raise OSError("no process for you")
+        return await rig.start_process(job)
+
+    rig.cleaner._start_process = start
+    await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1)
+    assert rig.cleaner.metrics.failure_count == 2
+    assert rig.offsets() == [19]
+
+
+async def test_a_cleaner_that_dies_of_a_bug_is_counted(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+
+    async def start(_: CleaningJob) -> FakeProcess:
+        raise AssertionError("a bug")
+
+    rig.cleaner._start_process = start
+    with capture_logs() as logs:
+        await rig.run_until(lambda: rig.cleaner.metrics.dead_thread_count == 1)
+    assert [each["error"] for each in logs if each["event"] == "cleaner.died"] == [
+        "AssertionError('a bug')"
+    ]
+    # It has let go of the log.
+    assert rig.manager.candidate(next(iter(rig.logs)), NOW_MS) is not None
+
+
+async def test_a_log_whose_times_cannot_be_read_is_uncleanable(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    log = rig.logs.get(PARTITION)
+    assert log is not None
+    log.update_config(replace(COMPACTED, max_compaction_lag_ms=1))
+    first = log.segments[0]
+    path = log.directory / "00000000000000000000.log"
+    path.write_bytes(bytes(path.stat().st_size))
+    first._first_timestamp_ms = None
+    await rig.run_until(lambda: rig.manager.uncleanable == [PARTITION])
+    assert rig.processes == []
+
+
+def test_cleaners_share_what_they_are_given() -> None:
+    config = BrokerConfig.from_properties(
+        {
+            "log.cleaner.threads": "2",
+            "log.cleaner.dedupe.buffer.size": "1000",
+            "log.cleaner.io.buffer.size": "400",
+            "log.cleaner.io.max.bytes.per.second": "50",
+        }
+    )
+    settings = cleaner_settings(config)
+    assert settings.dedupe_buffer_bytes == 500
+    assert settings.io_buffer_bytes == 100
+    assert settings.max_bytes_per_second == 25
+    assert settings.load_factor == 0.9

@@ -1,0 +1,193 @@
+"""Moves of logs that are in use: `broker.logs.mover`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.logs.mover import LITTLE_BYTES, LogMover
+from kafkawire.ids import Offset, TopicPartition
+from storage.config import LogConfig
+from storage.directory import Logs
+from storage.log import Log
+from storage.log_copying import CHUNK_BYTES
+from tests.unit.broker.replicas import turn
+from tests.unit.storage.logs import NOW_MS, append, fill, offsets_in, read_all
+
+CONFIG = LogConfig(segment_bytes=2 * CHUNK_BYTES)
+PARTITION = TopicPartition("orders", 0)
+TIMEOUT_S = 20
+CHUNKS = 4
+
+
+class Place:
+    """Two log dirs, a log in the first one, and a mover."""
+
+    def __init__(self, tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+        self.logs = Logs.open(
+            [tmp_path / "one", tmp_path / "two"], config_of=lambda _topic: CONFIG, now_ms=NOW_MS
+        )
+        self.moved: list[Log] = []
+        self.ended = asyncio.Event()
+        self.mover = LogMover(
+            self.logs,
+            on_moved=self.on_moved,
+            loop=asyncio.get_running_loop(),
+            executor=executor,
+            now_ms=lambda: NOW_MS,
+            max_moves=1,
+        )
+
+    def on_moved(self, moved: Log) -> None:
+        self.moved.append(moved)
+        self.ended.set()
+
+    @property
+    def log(self) -> Log:
+        log = self.logs.get(PARTITION)
+        assert log is not None
+        return log
+
+    def create(self, partition: TopicPartition = PARTITION, chunk_count: int = CHUNKS) -> Log:
+        log = self.logs.create(partition, CONFIG, None, now_ms=NOW_MS)
+        for _ in range(chunk_count):
+            append(log, value_bytes=CHUNK_BYTES)
+        return log
+
+    def move(self, number: int = 1, partition: TopicPartition = PARTITION) -> None:
+        self.mover.move(partition, self.logs.directories[number])
+
+    async def wait(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not condition():
+                await turn()
+
+    def is_idle(self) -> bool:
+        return not self.mover._moves
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    with ThreadPoolExecutor(2) as executor:
+        place = Place(tmp_path, executor)
+        yield place
+        await place.mover.stop()
+        place.logs.close()
+
+
+async def test_a_log_that_is_written_to_moves(place: Place) -> None:
+    before = place.create()
+    place.move()
+    # It goes on growing until it has moved.
+    async with asyncio.timeout(TIMEOUT_S):
+        while not place.ended.is_set():
+            append(place.log, value_bytes=1_000)
+            await asyncio.sleep(0)
+    after = place.log
+    assert after is place.moved[0]
+    assert after is not before
+    assert before.is_closed
+    assert place.logs.directory_of(PARTITION) is place.logs.directories[1]
+    assert offsets_in(read_all(after)) == list(range(after.log_end_offset))
+    assert after.log_end_offset >= before.log_end_offset > CHUNKS
+    append(after)
+
+
+async def test_what_the_log_loses_meanwhile_is_not_in_the_copy(place: Place) -> None:
+    log = place.create()
+    place.move()
+    copy = place.logs.futures.get(PARTITION)
+    assert copy is not None
+    await place.wait(lambda: copy.log_end_offset >= 2)
+    log.truncate_to(Offset(1))
+    fill(log, 5, epoch=3)
+    log.advance_log_start(Offset(1))
+    await place.wait(place.ended.is_set)
+    assert offsets_in(read_all(place.log)) == list(range(1, 6))
+    assert place.log.log_start_offset == 1
+
+
+async def test_a_move_back_gives_the_move_up(place: Place) -> None:
+    log = place.create()
+    place.move()
+    place.move(number=0)
+    await place.wait(place.is_idle)
+    assert place.log is log
+    assert not place.moved
+    assert place.logs.futures.get(PARTITION) is None
+    # And the last wish counts, also while a chunk of an earlier one is under way.
+    for number in (1, 0, 1):
+        place.move(number)
+        await asyncio.sleep(0)
+    await place.wait(place.ended.is_set)
+    assert place.logs.directory_of(PARTITION) is place.logs.directories[1]
+
+
+async def test_a_partition_that_is_deleted_moves_no_more(place: Place) -> None:
+    place.create()
+    place.move()
+    await asyncio.sleep(0)
+    place.logs.delete(PARTITION)
+    await place.wait(place.is_idle)
+    assert not place.moved
+    assert not place.logs.offline_paths
+
+
+async def test_a_stop_leaves_a_move_for_the_next_start(place: Place) -> None:
+    log = place.create()
+    place.move()
+    await asyncio.sleep(0)
+    await place.mover.stop()
+    assert place.log is log
+    place.mover._stopped.clear()
+    place.mover.resume()
+    await place.wait(place.ended.is_set)
+    assert offsets_in(read_all(place.log)) == list(range(CHUNKS))
+
+
+async def test_one_move_at_a_time_if_no_more_are_allowed(place: Place) -> None:
+    partitions = [TopicPartition("orders", number) for number in range(3)]
+    for partition in partitions:
+        place.create(partition, chunk_count=2)
+    for partition in partitions:
+        home = place.logs.directory_of(partition)
+        number = 0 if home is place.logs.directories[1] else 1
+        place.move(number, partition)
+    await place.wait(lambda: len(place.moved) == len(partitions))
+
+
+async def test_a_damaged_original_is_not_moved(place: Place) -> None:
+    log = place.create()
+    path = log.segments[0].file.path
+    with path.open("r+b") as file:
+        file.seek(CHUNK_BYTES // 2)
+        file.write(b"\xff")
+    with capture_logs() as captured:
+        place.move()
+        await place.wait(place.is_idle)
+    assert "move.failed" in {each["event"] for each in captured}
+    assert place.log is log
+    assert place.logs.futures.get(PARTITION) is None
+    append(log)
+
+
+async def test_a_move_waits_while_the_disk_is_full(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.logs.mover.RETRY_DELAY_S", 0.001)
+    place.create()
+    place.move()
+    target = place.logs.directories[1].health
+    target.note_full("no space")
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not place.moved
+    target.note_space()
+    await place.wait(place.ended.is_set)
+
+
+def test_little_is_less_than_a_chunk() -> None:
+    assert LITTLE_BYTES < CHUNK_BYTES

@@ -1,0 +1,601 @@
+"""One connection, from bytes to bytes, on a loop and a socket in memory."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.network.frame_receiver import LARGE_FRAME_BYTES
+from broker.network.limits import NetworkLimits
+from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_channel import Request
+from broker.network.response_batch import BATCH_BYTES
+from tests.unit.broker.network_fakes import Client, World, nothing_left, request_frame
+
+IDLE_S = 60.0
+
+
+def answer(text: bytes = b"answer") -> EncodedMessage:
+    return EncodedMessage(text)
+
+
+class Parking(World):
+    """Handlers park every reply until the test completes it."""
+
+    def __init__(self, limits: NetworkLimits | None = None) -> None:
+        super().__init__(limits, self._park)
+        self.parked: dict[int, Reply] = {}
+
+    def _park(self, request: Request) -> Reply:
+        reply = self.parked[request.header.correlation_id] = Reply()
+        return reply
+
+
+def ids(client: Client) -> list[int]:
+    return [correlation_id for correlation_id, _ in client.responses]
+
+
+def is_read(client: Client) -> bool:
+    return client.transport.is_reading
+
+
+def is_closed(client: Client) -> bool:
+    return client.transport.is_closing
+
+
+def dropped(logs: Iterable[Mapping[str, object]]) -> list[object]:
+    return [each["reason"] for each in logs if each["event"] == "connection.dropped"]
+
+
+# Requests and responses.
+
+
+def test_a_request_is_answered_with_its_correlation_id() -> None:
+    world = World()
+    client = world.connect()
+    client.send(request_frame(7, b"hello"))
+    world.loop.run()
+    assert client.responses == [(7, b"hello")]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 3, 17, 1000])
+def test_requests_are_answered_in_order_however_they_are_cut(chunk_bytes: int) -> None:
+    world = World()
+    client = world.connect()
+    frames = [request_frame(number, bytes([number]) * number) for number in range(30)]
+    client.send(b"".join(frames), chunk_bytes)
+    world.loop.run()
+    assert client.responses == [(number, bytes([number]) * number) for number in range(30)]
+
+
+def test_responses_of_one_turn_leave_in_one_write() -> None:
+    world = World()
+    client = world.connect()
+    client.send(b"".join(request_frame(number) for number in range(20)))
+    world.loop.run()
+    assert len(client.responses) == 20
+    assert client.transport.write_count == 1
+
+
+def test_a_late_reply_holds_back_those_behind_it() -> None:
+    world = Parking()
+    client = world.connect()
+    client.send(b"".join(request_frame(number) for number in range(3)))
+    world.loop.run()
+    world.parked[2].complete(answer())
+    world.parked[1].complete(answer())
+    world.loop.run()
+    assert ids(client) == []
+    world.parked[0].complete(answer())
+    world.loop.run()
+    assert ids(client) == [0, 1, 2]
+
+
+def test_a_request_without_response_keeps_its_place() -> None:
+    world = World(
+        handle=lambda r: Reply.none() if r.header.correlation_id == 1 else Reply(answer())
+    )
+    client = world.connect()
+    client.send(b"".join(request_frame(number) for number in range(3)))
+    world.loop.run()
+    assert ids(client) == [0, 2]
+
+
+def test_a_large_response_does_not_hold_up_the_loop() -> None:
+    body = bytes(BATCH_BYTES)
+    world = World(handle=lambda _request: Reply(answer(body)))
+    client = world.connect()
+    client.send(b"".join(request_frame(number) for number in range(3)))
+    world.loop.run_turn()
+    assert ids(client) == [0]
+    world.loop.run()
+    assert ids(client) == [0, 1, 2]
+
+
+def test_a_large_request_arrives_whole() -> None:
+    world = World()
+    client = world.connect()
+    body = struct.pack(">I", 0xCAFE) * LARGE_FRAME_BYTES
+    with nothing_left(world):
+        client.send(request_frame(1, body) + request_frame(2, b"small"), 50_000)
+        world.loop.run()
+        assert client.responses == [(1, body), (2, b"small")]
+        client.transport.abort()
+
+
+def test_the_body_is_writable_and_intact_when_the_handler_runs() -> None:
+    bodies: list[bytes] = []
+
+    def handle(request: Request) -> Reply:
+        bodies.append(bytes(request.body))
+        request.body[:] = b"\xff" * len(request.body)
+        return Reply(answer())
+
+    world = World(handle=handle)
+    clients = [world.connect() for _ in range(3)]
+    for number, client in enumerate(clients):
+        client.send(request_frame(1, bytes([number]) * 100) + request_frame(2, b"tail")[:9])
+    world.loop.run()
+    for client in clients:
+        client.send(request_frame(2, b"tail")[9:])
+    world.loop.run()
+    assert bodies == [bytes([number]) * 100 for number in range(3)] + [b"tail"] * 3
+
+
+# Input that cannot be understood.
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(struct.pack(">i", -1), id="negative size"),
+        pytest.param(struct.pack(">i", 2**31 - 1), id="oversized"),
+        pytest.param(struct.pack(">i", 0), id="empty frame"),
+        pytest.param(struct.pack(">ih", 2, 0), id="cut header"),
+        pytest.param(request_frame(1, api_key=999), id="unknown API key"),
+        pytest.param(struct.pack(">ihhih", 10, 0, 7, 1, 500), id="client id beyond the end"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", id="HTTP"),
+    ],
+)
+def test_garbage_closes_its_connection_with_one_event(garbage: bytes) -> None:
+    world = World()
+    client, other = world.connect(), world.connect()
+    with nothing_left(world), capture_logs() as logs:
+        client.send(request_frame(1, b"before") + garbage + request_frame(2, b"after"))
+        other.send(request_frame(3, b"other"))
+        world.loop.run()
+        assert client.responses == [(1, b"before")]
+        assert is_closed(client)
+        assert len(dropped(logs)) == 1
+        assert (other.responses, is_closed(other)) == ([(3, b"other")], False)
+        other.transport.abort()
+    assert world.channel.metrics.connections_dropped == 1
+
+
+def test_a_large_frame_with_a_bad_header_gives_its_buffer_back() -> None:
+    world = World()
+    client = world.connect()
+    frame = request_frame(1, bytes(2 * LARGE_FRAME_BYTES), api_key=999)
+    with nothing_left(world), capture_logs() as logs:
+        client.send(frame, 1000)
+        world.loop.run()
+    assert len(dropped(logs)) == 1
+
+
+def test_garbage_waits_for_the_replies_before_it() -> None:
+    world = Parking()
+    client = world.connect()
+    with capture_logs():
+        client.send(request_frame(1) + struct.pack(">i", -1))
+    world.loop.run()
+    assert not is_closed(client)
+    assert not is_read(client)
+    world.parked[1].complete(answer())
+    world.loop.run()
+    assert ids(client) == [1]
+    assert is_closed(client)
+
+
+def test_one_event_tells_of_a_connection_however_it_ends() -> None:
+    """Bad input, while a response cannot leave; then it is idle as well."""
+    world = World(handle=lambda _request: Reply(answer(bytes(1000))))
+    client = world.connect()
+    client.transport.room = 10
+    with nothing_left(world), capture_logs() as logs:
+        client.send(request_frame(1) + struct.pack(">i", -1))
+        world.loop.run()
+        world.loop.now_s += IDLE_S + 1
+        client.processor.drop_if_idle(IDLE_S)
+    assert len(dropped(logs)) == 1
+    assert world.channel.metrics.connections_dropped == 1
+
+
+def test_what_cannot_be_kept_closes_the_connection() -> None:
+    world = World(NetworkLimits(socket_request_max_bytes=100, queued_max_request_bytes=100))
+    clients = [world.connect() for _ in range(3)]
+    with capture_logs() as logs:
+        for client in clients:
+            client.send(request_frame(1, bytes(60))[:50])
+    assert len(dropped(logs)) == 1
+    world.loop.run()
+    assert [is_closed(client) for client in clients] == [False, False, True]
+
+
+# Failures of handlers, and replies that close.
+
+
+def test_a_failing_handler_closes_its_connection_only() -> None:
+    def handle(request: Request) -> Reply:
+        if request.header.correlation_id == 2:
+            raise RuntimeError("a bug")
+        return Reply(answer())
+
+    world = World(handle=handle)
+    client, other = world.connect(), world.connect()
+    with capture_logs() as logs:
+        client.send(request_frame(2))
+        other.send(request_frame(3))
+        world.loop.run()
+    assert is_closed(client)
+    assert ids(other) == [3]
+    assert [each["event"] for each in logs] == ["connection.failed", "connection.dropped"]
+
+
+def test_a_message_that_cannot_be_encoded_closes_its_connection_only() -> None:
+    world = World(handle=lambda _request: Reply("not a message"))
+    client = world.connect()
+    with capture_logs() as logs:
+        client.send(request_frame(1))
+        world.loop.run()
+    assert is_closed(client)
+    assert [each["event"] for each in logs] == ["connection.failed", "connection.dropped"]
+
+
+def test_a_closing_reply_closes_after_the_replies_before_it() -> None:
+    replies = [Reply(answer()), Reply.close("acks=0 failed"), Reply(answer()), Reply()]
+    cancelled: list[str] = []
+    replies[3].on_cancel(lambda: cancelled.append("parked"))
+    world = World(handle=lambda request: replies[request.header.correlation_id])
+    client = world.connect()
+    with nothing_left(world), capture_logs() as logs:
+        client.send(b"".join(request_frame(number) for number in range(4)))
+        world.loop.run()
+    assert ids(client) == [0]
+    assert dropped(logs) == ["acks=0 failed"]
+    assert cancelled == ["parked"]
+
+
+# Connections that are lost.
+
+
+def test_a_parked_reply_is_cancelled_when_its_connection_is_lost() -> None:
+    world = Parking()
+    client = world.connect()
+    with nothing_left(world):
+        client.send(request_frame(1) + request_frame(2))
+        world.loop.run()
+        client.transport.abort()
+    assert [reply.cancelled for reply in world.parked.values()] == [True, True]
+    world.parked[1].complete(answer())
+    world.loop.run()
+    assert client.transport.sent == b""
+
+
+def test_completing_a_vanished_clients_reply_does_not_touch_the_completer() -> None:
+    """The client is gone from the socket, but the loop has not told us yet."""
+    world = World()
+    parked: list[Reply] = []
+
+    def handle(request: Request) -> Reply:
+        if request.header.correlation_id == 1:
+            parked.append(Reply())
+            return parked[0]
+        parked[0].complete(answer())
+        return Reply(answer())
+
+    world = World(handle=handle)
+    vanishing, completer = world.connect(), world.connect()
+    vanishing.send(request_frame(1))
+    world.loop.run()
+
+    def reset(_data: bytes) -> None:
+        raise ConnectionResetError("gone")
+
+    vanishing.transport.write = reset  # type: ignore[method-assign,assignment]
+    with capture_logs() as logs:
+        completer.send(request_frame(2))
+        world.loop.run()
+    assert ids(completer) == [2]
+    assert not is_closed(completer)
+    assert is_closed(vanishing)
+    assert logs == [], "a client that goes away is no trouble"
+
+
+def test_requests_that_were_read_are_handled_though_the_client_has_gone() -> None:
+    """A producer with acks=0 may close as soon as it has sent."""
+    world = Parking()
+    client = world.connect()
+    with nothing_left(world):
+        client.send(request_frame(1) + request_frame(2))
+        client.processor.connection_lost(None)
+    assert world.handled == [1, 2]
+    assert world.parked[1].cancelled, "nobody will take the answer"
+
+
+def test_a_failing_cancellation_does_not_keep_the_rest_from_being_cancelled() -> None:
+    world = Parking()
+    client = world.connect()
+    client.send(request_frame(1) + request_frame(2))
+    world.loop.run()
+    world.parked[1].on_cancel(lambda: 1 // 0)
+    with nothing_left(world), capture_logs() as logs:
+        client.transport.abort()
+        world.loop.run()
+    assert world.parked[2].cancelled
+    assert [each["event"] for each in logs] == ["connection.failed"]
+
+
+def test_a_refused_connection_is_closed_and_never_listed() -> None:
+    world = World()
+    world.owner.refusal = "max.connections=0 are open"
+    with capture_logs() as logs:
+        client = world.connect()
+    assert is_closed(client)
+    world.loop.run()
+    assert [each["event"] for each in logs] == ["connection.refused"]
+    assert world.channel.metrics.connections_refused == 1
+    assert world.channel.metrics.connections_open == 0
+
+
+# Back-pressure.
+
+
+def test_only_so_many_requests_are_in_flight() -> None:
+    world = Parking(NetworkLimits(max_in_flight_requests_per_connection=3))
+    client = world.connect()
+    client.send(b"".join(request_frame(number) for number in range(10)))
+    world.loop.run()
+    assert world.handled == [0, 1, 2]
+    assert not is_read(client)
+    world.parked[0].complete(answer())
+    world.loop.run()
+    assert world.handled == [0, 1, 2, 3]
+    for number in range(1, 10):
+        world.parked[number].complete(answer())
+        world.loop.run()
+    assert ids(client) == list(range(10))
+    assert is_read(client)
+
+
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    world = World(handle=lambda _request: Reply(answer(bytes(1000))))
+    client = world.connect()
+    client.transport.room = 10
+    client.send(request_frame(1))
+    world.loop.run()
+    client.send(request_frame(2) + request_frame(3))
+    world.loop.run()
+    assert world.handled == [1]
+    assert not is_read(client)
+    assert client.transport.held_bytes == 1008 - 10
+    client.transport.drain()
+    world.loop.run()
+    assert ids(client) == [1, 2, 3]
+    assert is_read(client)
+
+
+def test_responses_for_a_client_that_does_not_read_are_not_encoded() -> None:
+    world = Parking()
+    client = world.connect()
+    client.transport.room = 10
+    client.send(b"".join(request_frame(number) for number in range(50)))
+    world.loop.run()
+    world.parked[0].complete(answer(bytes(1000)))
+    world.loop.run()
+    for number in range(1, 50):
+        world.parked[number].complete(answer(bytes(1000)))
+    world.loop.run()
+    assert client.transport.held_bytes < 1008
+    client.transport.drain()
+    world.loop.run()
+    assert ids(client) == list(range(50))
+
+
+def test_a_full_channel_stops_reading_until_it_has_room() -> None:
+    world = World(NetworkLimits(queued_max_requests=5))
+    clients = [world.connect() for _ in range(4)]
+    for client in clients:
+        client.send(b"".join(request_frame(number) for number in range(4)))
+    assert world.channel.free_count == 0
+    assert [is_read(client) for client in clients] == [True, False, False, False]
+    world.loop.run()
+    assert [ids(client) for client in clients] == [[0, 1, 2, 3]] * 4
+    assert [is_read(client) for client in clients] == [True] * 4
+
+
+def test_the_control_plane_is_heard_though_the_channel_is_full() -> None:
+    world = World(NetworkLimits(queued_max_requests=1))
+    client, controller = world.connect(), world.connect(is_control_plane=True)
+    client.send(request_frame(1))
+    controller.send(request_frame(2))
+    world.loop.run()
+    assert world.handled == [2, 1]
+
+
+def test_large_requests_wait_in_line_for_memory() -> None:
+    size = 4 * LARGE_FRAME_BYTES
+    world = World(NetworkLimits(socket_request_max_bytes=size, queued_max_request_bytes=size))
+    slow, waiting, small = world.connect(), world.connect(), world.connect()
+    large = request_frame(1, bytes(size - 100))
+    with nothing_left(world):
+        slow.send(large[:1000])
+        assert waiting.send(large, 1000) == 1000
+        assert not is_read(waiting)
+        small.send(request_frame(5, b"small"))
+        world.loop.run()
+        assert small.responses == [(5, b"small")], "small requests need no reservation"
+        slow.send(large[1000:])
+        world.loop.run()
+        assert ids(slow) == [1]
+        assert is_read(waiting)
+        waiting.send(large[1000:])
+        world.loop.run()
+        assert ids(waiting) == [1]
+        for client in (slow, waiting, small):
+            client.transport.abort()
+
+
+def test_a_waiting_large_request_goes_on_when_the_one_before_it_vanishes() -> None:
+    size = 4 * LARGE_FRAME_BYTES
+    world = World(NetworkLimits(socket_request_max_bytes=size, queued_max_request_bytes=size))
+    slow, waiting = world.connect(), world.connect()
+    large = request_frame(1, bytes(size - 100))
+    slow.send(large[:1000])
+    waiting.send(large, 1000)
+    with nothing_left(world):
+        slow.transport.abort()
+        world.loop.run()
+        assert is_read(waiting)
+        waiting.send(large[1000:])
+        world.loop.run()
+        assert ids(waiting) == [1]
+        waiting.transport.abort()
+
+
+def test_whoever_vanishes_while_waiting_for_memory_leaves_the_line() -> None:
+    size = 4 * LARGE_FRAME_BYTES
+    world = World(NetworkLimits(socket_request_max_bytes=size, queued_max_request_bytes=size))
+    slow, waiting = world.connect(), world.connect()
+    large = request_frame(1, bytes(size - 100))
+    slow.send(large[:1000])
+    waiting.send(large, 1000)
+    was_contended = world.memory.is_contended
+    with nothing_left(world):
+        waiting.transport.abort()
+        world.loop.run()
+        assert (was_contended, world.memory.is_contended) == (True, False)
+        slow.transport.abort()
+
+
+# Idleness and the end.
+
+
+def idle_out(world: World, client: Client, elapsed_s: float) -> bool:
+    world.loop.now_s += elapsed_s
+    client.processor.drop_if_idle(IDLE_S)
+    return is_closed(client)
+
+
+def test_a_silent_connection_is_idle() -> None:
+    world = World()
+    client = world.connect()
+    assert not idle_out(world, client, IDLE_S)
+    with capture_logs() as logs:
+        assert idle_out(world, client, 1)
+    assert dropped(logs) == ["idle for 61.000 s"]
+
+
+def test_half_a_request_is_no_sign_of_life() -> None:
+    world = World()
+    client = world.connect()
+    with nothing_left(world), capture_logs():
+        for byte in request_frame(1, bytes(100))[:-1]:
+            client.send(bytes([byte]))
+            world.loop.now_s += 1
+        assert idle_out(world, client, 0)
+
+
+def test_a_request_is_a_sign_of_life() -> None:
+    world = World()
+    client = world.connect()
+    world.loop.now_s += IDLE_S
+    client.send(request_frame(1))
+    world.loop.run()
+    assert not idle_out(world, client, IDLE_S)
+
+
+def test_a_client_that_waits_for_us_is_not_idle() -> None:
+    world = Parking()
+    client = world.connect()
+    client.send(request_frame(1))
+    world.loop.run()
+    assert not idle_out(world, client, 10 * IDLE_S)
+    world.parked[1].complete(answer())
+    world.loop.run()
+    assert not idle_out(world, client, IDLE_S)
+    with capture_logs():
+        assert idle_out(world, client, 1)
+
+
+def test_a_client_that_never_reads_is_idle() -> None:
+    world = World(handle=lambda _request: Reply(answer(bytes(1000))))
+    client = world.connect()
+    client.transport.room = 0
+    client.send(request_frame(1) + request_frame(2))
+    world.loop.run()
+    with nothing_left(world), capture_logs():
+        assert idle_out(world, client, IDLE_S + 1)
+
+
+@pytest.mark.parametrize("size", [4, 2 * LARGE_FRAME_BYTES], ids=["small", "large"])
+def test_only_a_half_received_request_is_stalled(size: int) -> None:
+    world = World()
+    quiet, half = world.connect(), world.connect()
+    quiet.send(request_frame(1, bytes(size)))
+    half.send(request_frame(1, bytes(size))[:-1])
+    world.loop.run()
+    world.loop.now_s += IDLE_S + 1
+    with capture_logs():
+        for client in (quiet, half):
+            client.processor.drop_if_stalled(IDLE_S)
+    assert (is_closed(quiet), is_closed(half)) == (False, True)
+
+
+def test_finishing_answers_what_was_read_and_closes() -> None:
+    world = Parking()
+    client, quiet = world.connect(), world.connect()
+    client.send(request_frame(1) + request_frame(2, b"half")[:7])
+    world.loop.run()
+    with nothing_left(world):
+        client.processor.finish()
+        quiet.processor.finish()
+        world.loop.run()
+        assert is_closed(quiet)
+        assert not is_closed(client)
+        assert not is_read(client)
+        world.parked[1].complete(answer())
+        world.loop.run()
+        assert ids(client) == [1]
+
+
+def test_finishing_waits_for_a_slow_reader() -> None:
+    world = World(handle=lambda _request: Reply(answer(bytes(1000))))
+    client = world.connect()
+    client.transport.room = 10
+    client.send(request_frame(1) + request_frame(2))
+    world.loop.run()
+    client.processor.finish()
+    world.loop.run()
+    assert not is_closed(client)
+    client.transport.drain()
+    world.loop.run()
+    assert ids(client) == [1, 2]
+    assert is_closed(client)
+
+
+def test_everything_is_counted() -> None:
+    world = World()
+    client = world.connect()
+    frame = request_frame(1, b"12345")
+    client.send(frame)
+    world.loop.run()
+    metrics = world.channel.metrics
+    assert (metrics.connections_accepted, metrics.connections_open) == (1, 1)
+    assert (metrics.bytes_in, metrics.bytes_out) == (len(frame), 13)
+    assert metrics.requests[0].request_count == 1
+    client.transport.abort()
+    world.loop.run()
+    assert (metrics.connections_accepted, metrics.connections_open) == (1, 0)

@@ -1,0 +1,289 @@
+"""The pump: order, bounds, and that one connection's failure is its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.network.limits import NetworkLimits
+from broker.network.reply import Reply
+from broker.network.request_channel import BATCH_BYTES, SEND_BYTES, Request, RequestChannel
+from kafkawire.apis import ApiKey
+from tests.unit.broker.network_fakes import FakeLoop, make_request
+
+
+class FakeConnection:
+    """Notes what the channel asks of it."""
+
+    listener_name = "PLAINTEXT"
+    client_host = "10.0.0.1"
+
+    def __init__(self, channel: RequestChannel, *, is_control_plane: bool = False) -> None:
+        self.is_control_plane = is_control_plane
+        self.number = 1
+        self.is_ready = False
+        self.pending: list[Reply] = []
+        self.send_count = 0
+        self.room_count = 0
+        self.dropped: list[str] = []
+        self.on_send: Callable[[], None] = lambda: None
+        self._channel = channel
+
+    def on_pending(self, reply: Reply) -> None:
+        self.pending.append(reply)
+        reply.on_done(lambda: self._channel.mark_ready(self))
+
+    def send_ready(self) -> None:
+        self.send_count += 1
+        self.on_send()
+
+    def on_room(self) -> None:
+        self.room_count += 1
+
+    def drop(self, reason: str) -> None:
+        self.dropped.append(reason)
+
+
+class World:
+    def __init__(self, limits: NetworkLimits | None = None, *, is_open: bool = True) -> None:
+        self.loop = FakeLoop()
+        self.handled: list[int] = []
+        self.answer: Callable[[Request], Reply] = lambda _request: Reply("message")
+        self.channel = RequestChannel(
+            self.loop.as_loop, self._handle, limits or NetworkLimits(), is_open=is_open
+        )
+
+    def _handle(self, request: Request) -> Reply:
+        self.handled.append(request.header.correlation_id)
+        return self.answer(request)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_batch_is_handled_in_one_turn_and_each_connection_sends_once(world: World) -> None:
+    connections = [FakeConnection(world.channel) for _ in range(3)]
+    for number in range(9):
+        world.channel.submit(make_request(connections[number % 3], number))
+    assert world.handled == [], "nothing is handled inside the connection's read"
+    world.loop.run_turn()
+    assert world.handled == list(range(9))
+    assert [connection.send_count for connection in connections] == [1, 1, 1]
+    assert world.channel.is_empty
+
+
+def test_control_plane_requests_come_first(world: World) -> None:
+    client = FakeConnection(world.channel)
+    controller = FakeConnection(world.channel, is_control_plane=True)
+    world.channel.submit(make_request(client, 1))
+    world.channel.submit(make_request(client, 2, ApiKey.UPDATE_METADATA))
+    world.channel.submit(make_request(controller, 3))
+    world.channel.submit(make_request(client, 4, ApiKey.METADATA))
+    world.loop.run()
+    assert world.handled == [2, 3, 1, 4]
+
+
+def test_the_queue_has_a_limit() -> None:
+    world = World(NetworkLimits(queued_max_requests=3))
+    connection = FakeConnection(world.channel)
+    for left in (2, 1, 0):
+        world.channel.submit(make_request(connection))
+        assert world.channel.free_count == left
+    world.channel.submit(make_request(connection, 0, ApiKey.LEADER_AND_ISR))
+    assert world.channel.free_count == 0
+    world.loop.run()
+    assert world.channel.free_count == 3
+
+
+def test_whoever_waits_for_room_is_called_once_when_there_is_some(world: World) -> None:
+    first, second = FakeConnection(world.channel), FakeConnection(world.channel)
+    world.channel.submit(make_request(first))
+    world.channel.wait_for_room(first)
+    world.channel.wait_for_room(second)
+    assert (first.room_count, second.room_count) == (0, 0)
+    world.loop.run()
+    assert (first.room_count, second.room_count) == (1, 1)
+
+
+def test_large_requests_are_spread_over_turns(world: World) -> None:
+    connection = FakeConnection(world.channel)
+    for number in range(3):
+        request = make_request(connection, number)
+        request.body = memoryview(bytes(BATCH_BYTES))
+        world.channel.submit(request)
+    seen = []
+    while not world.channel.is_empty:
+        world.loop.run_turn()
+        seen.append(list(world.handled))
+    assert seen == [[0], [0, 1], [0, 1, 2]]
+
+
+def test_buffers_are_recycled_only_when_no_request_waits(world: World) -> None:
+    recycled_at: list[int] = []
+    world.channel.on_empty(lambda: recycled_at.append(len(world.handled)))
+    connection = FakeConnection(world.channel)
+    for number in range(2):
+        request = make_request(connection, number)
+        request.body = memoryview(bytes(BATCH_BYTES))
+        world.channel.submit(request)
+    world.loop.run()
+    assert recycled_at == [2]
+
+
+def test_a_buffer_is_released_when_its_handler_has_returned(world: World) -> None:
+    released: list[str] = []
+
+    def handle(_request: Request) -> Reply:
+        assert released == []
+        return Reply()
+
+    world.answer = handle
+    request = make_request(FakeConnection(world.channel))
+    request.release = lambda: released.append("buffer")
+    world.channel.submit(request)
+    world.loop.run()
+    assert released == ["buffer"]
+
+
+def test_a_reply_that_is_completed_by_another_handler_is_sent_after_it(world: World) -> None:
+    waiting, waking = FakeConnection(world.channel), FakeConnection(world.channel)
+    parked = Reply()
+    sent_during_handler: list[int] = []
+
+    def handle(request: Request) -> Reply:
+        if request.connection is waiting:
+            return parked
+        parked.complete("woken")
+        sent_during_handler.append(waiting.send_count)
+        return Reply("message")
+
+    world.answer = handle
+    world.channel.submit(make_request(waiting))
+    world.loop.run()
+    assert waiting.send_count == 0
+    world.channel.submit(make_request(waking))
+    world.loop.run_turn()
+    assert sent_during_handler == [0]
+    assert (waiting.send_count, waking.send_count) == (1, 1)
+
+
+def test_a_reply_that_is_completed_outside_a_turn_is_sent_in_the_next(world: World) -> None:
+    connection = FakeConnection(world.channel)
+    world.answer = lambda _request: Reply()
+    world.channel.submit(make_request(connection))
+    world.loop.run()
+    connection.pending[0].complete("late")
+    assert connection.send_count == 0
+    world.loop.run()
+    assert connection.send_count == 1
+
+
+def test_a_handler_that_fails_costs_its_own_connection_only(world: World) -> None:
+    bad, good = FakeConnection(world.channel), FakeConnection(world.channel)
+    released: list[str] = []
+
+    def handle(request: Request) -> Reply:
+        if request.connection is bad:
+            raise RuntimeError("a bug")
+        return Reply("message")
+
+    world.answer = handle
+    failing = make_request(bad, 1)
+    failing.release = lambda: released.append("buffer")
+    world.channel.submit(failing)
+    world.channel.submit(make_request(good, 2))
+    with capture_logs() as logs:
+        world.loop.run()
+    assert (len(bad.dropped), good.dropped, good.send_count) == (1, [], 1)
+    assert [(each["event"], each["log_level"]) for each in logs] == [("connection.failed", "error")]
+    assert logs[0]["exc_info"]
+    assert released == ["buffer"]
+    assert world.channel.metrics.handler_failures == 1
+
+
+def test_a_connection_that_fails_to_send_does_not_keep_others_from_it(world: World) -> None:
+    connections = [FakeConnection(world.channel) for _ in range(3)]
+    connections[1].on_send = lambda: 1 // 0  # type: ignore[assignment]
+    for connection in connections:
+        world.channel.submit(make_request(connection))
+    with capture_logs():
+        world.loop.run()
+    assert [connection.send_count for connection in connections] == [1, 1, 1]
+    assert [len(connection.dropped) for connection in connections] == [0, 1, 0]
+
+
+def test_a_connection_that_has_more_to_send_comes_again_in_the_next_turn(world: World) -> None:
+    connection = FakeConnection(world.channel)
+    connection.on_send = lambda: (
+        world.channel.mark_ready(connection) if connection.send_count < 3 else None
+    )
+    world.channel.submit(make_request(connection))
+    for count in (1, 2, 3, 3):
+        world.loop.run_turn()
+        assert connection.send_count == count
+
+
+def test_large_responses_are_spread_over_turns(world: World) -> None:
+    connections = [FakeConnection(world.channel) for _ in range(4)]
+
+    def send() -> None:
+        world.channel.metrics.bytes_out += SEND_BYTES
+
+    for connection in connections:
+        connection.on_send = send
+        world.channel.submit(make_request(connection))
+    seen = []
+    for _ in range(3):
+        world.loop.run_turn()
+        seen.append([connection.send_count for connection in connections])
+    assert seen == [[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]]
+
+
+def test_a_step_for_one_connection_is_guarded_and_goes_on(world: World) -> None:
+    connection = FakeConnection(world.channel)
+    left = [1, 0, 1]
+
+    def step() -> None:
+        while left:
+            1 // left.pop(0)
+
+    with capture_logs():
+        world.channel.attempt(connection, step)
+    assert left == []
+    assert len(connection.dropped) == 1
+
+
+def test_the_channel_tells_the_listener_and_the_client_of_a_request(world: World) -> None:
+    request = make_request(FakeConnection(world.channel))
+    assert (request.listener_name, request.client_host) == ("PLAINTEXT", "10.0.0.1")
+
+
+def test_a_keyboard_interrupt_is_not_swallowed(world: World) -> None:
+    def handle(_request: Request) -> Reply:
+        raise KeyboardInterrupt
+
+    world.answer = handle
+    world.channel.submit(make_request(FakeConnection(world.channel)))
+    with pytest.raises(KeyboardInterrupt):
+        world.loop.run()
+
+
+def test_before_it_is_open_only_the_controller_and_handshakes_are_served() -> None:
+    world = World(is_open=False)
+    connection = FakeConnection(world.channel)
+    for number, api_key in enumerate(
+        (ApiKey.PRODUCE, ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.LEADER_AND_ISR)
+    ):
+        world.channel.submit(make_request(connection, number, api_key))
+    world.loop.run()
+    assert sorted(world.handled) == [1, 3]
+    world.channel.open()
+    world.loop.run()
+    assert world.handled[2:] == [0, 2]
+    world.channel.submit(make_request(connection, 4, ApiKey.PRODUCE))
+    world.loop.run()
+    assert world.handled[4:] == [4]

@@ -1,0 +1,65 @@
+"""Requests that take several turns of the loop: `broker.network.request_tasks`."""
+
+import asyncio
+
+from structlog.testing import capture_logs
+
+from broker.network.reply import ReplyState
+from broker.network.request_tasks import RequestTasks
+
+TIMEOUT_S = 10
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_pieces_of_work_run_side_by_side() -> None:
+    tasks, may_end = RequestTasks(asyncio.get_running_loop()), asyncio.Event()
+
+    async def slow() -> str:
+        await may_end.wait()
+        return "slow"
+
+    async def quick() -> str:
+        return "quick"
+
+    first, second = tasks.run(slow), tasks.run(quick)
+    await turns()
+    assert (first.is_done, second.message) == (False, "quick")
+    may_end.set()
+    await turns()
+    assert first.message == "slow"
+
+
+async def test_work_that_fails_costs_its_own_connection_only() -> None:
+    tasks = RequestTasks(asyncio.get_running_loop())
+
+    async def fail() -> object:
+        raise RuntimeError("a bug")
+
+    with capture_logs() as logs:
+        reply = tasks.run(fail)
+        tasks.begin(fail)
+        await turns()
+    assert reply.state is ReplyState.CLOSE
+    assert [log["event"] for log in logs] == ["request.failed"] * 2
+
+
+async def test_stopping_cancels_what_runs() -> None:
+    tasks, ended = RequestTasks(asyncio.get_running_loop()), asyncio.Event()
+
+    async def endless() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    reply = tasks.run(endless)
+    await turns()
+    await asyncio.wait_for(tasks.stop(), TIMEOUT_S)
+    await turns()
+    assert ended.is_set()
+    assert reply.state is ReplyState.CLOSE
+    await tasks.stop()

@@ -1,0 +1,119 @@
+"""From a request to its handler: `broker.network.router`."""
+
+import pytest
+
+from broker.handlers.api_versions import ApiVersionsHandler
+from broker.network.reply import Reply, ReplyState
+from broker.network.request_channel import Request
+from broker.network.router import Handler, Router
+from kafkawire.apis import APIS, ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.unit.broker.requests import request
+
+ANSWER = MetadataResponse(cluster_id="c")
+NAMED = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+
+
+def router() -> Router:
+    def handle(_request: Request, message: MetadataRequest) -> Reply:
+        assert message == MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        return Reply(ANSWER)
+
+    made = Router(
+        {
+            ApiKey.METADATA: lambda: handle,
+            ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(lambda: made.served).handle,
+        }
+    )
+    return made
+
+
+def test_a_handler_gets_the_decoded_message() -> None:
+    message = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    asked = request(ApiKey.METADATA, 5, message)
+    assert router().handle(asked).message is ANSWER
+    assert asked.message == message
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "body", "reason"),
+    [
+        pytest.param(ApiKey.JOIN_GROUP, 0, b"", "API 11 is not served", id="no handler"),
+        pytest.param(ApiKey.METADATA, 13, b"", "METADATA version 13 is not", id="too new"),
+        pytest.param(ApiKey.METADATA, -1, b"", "METADATA version -1 is not", id="negative"),
+        pytest.param(ApiKey.METADATA, 1, b"\x00", "MetadataRequest v1", id="cut short"),
+        pytest.param(ApiKey.METADATA, 0, bytes(13), "MetadataRequest v0", id="far too long"),
+    ],
+)
+def test_what_cannot_be_understood_closes_the_connection(
+    key: ApiKey, version: int, body: bytes, reason: str
+) -> None:
+    reply = router().handle(request(key, version, body))
+    assert reply.state is ReplyState.CLOSE
+    assert reason in reply.close_reason
+
+
+def test_a_handler_is_made_once_and_only_when_it_is_needed() -> None:
+    made: list[str] = []
+
+    def make() -> Handler:
+        made.append("metadata")
+        return lambda _request, _message: Reply(ANSWER)
+
+    tested = Router({ApiKey.METADATA: make})
+    assert made == []
+    for _ in range(2):
+        tested.handle(request(ApiKey.METADATA, 1, MetadataRequest()))
+    assert made == ["metadata"]
+
+
+def test_librdkafka_may_ask_for_all_topics_in_its_own_way() -> None:
+    asked: list[MetadataRequest] = []
+
+    def handle(_request: Request, message: MetadataRequest) -> Reply:
+        asked.append(message)
+        return Reply(ANSWER)
+
+    surplus = bytes.fromhex("00000000010000")
+    Router({ApiKey.METADATA: lambda: handle}).handle(request(ApiKey.METADATA, 12, surplus))
+    assert [message.topics for message in asked] == [None]
+
+
+def test_api_versions_lists_what_has_a_handler_in_the_advertised_versions() -> None:
+    reply = router().handle(request(ApiKey.API_VERSIONS, 3, NAMED))
+    assert isinstance(reply.message, ApiVersionsResponse)
+    assert {
+        ApiKey(api.api_key): (api.min_version, api.max_version) for api in reply.message.api_keys
+    } == {key: APIS[key].advertised for key in (ApiKey.METADATA, ApiKey.API_VERSIONS)}
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_api_versions_in_an_unknown_version_is_answered_in_version_0(version: int) -> None:
+    asked = request(ApiKey.API_VERSIONS, version, b"whatever a newer client says")
+    reply = router().handle(asked)
+    assert isinstance(reply.message, ApiVersionsResponse)
+    assert reply.message.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [api.api_key for api in reply.message.api_keys] == [3, 18]
+    assert asked.header.api_version == 0, "the response is encoded in the request's version"
+
+
+@pytest.mark.parametrize(
+    ("name", "software_version"),
+    [("", ""), ("a", ""), ("a b", "1"), ("-a", "1"), ("a", "1-"), ("a", "1\n")],
+)
+def test_a_client_must_give_itself_a_proper_name(name: str, software_version: str) -> None:
+    message = ApiVersionsRequest(
+        client_software_name=name, client_software_version=software_version
+    )
+    reply = router().handle(request(ApiKey.API_VERSIONS, 3, message))
+    assert isinstance(reply.message, ApiVersionsResponse)
+    assert reply.message.error_code == ErrorCode.INVALID_REQUEST
+    assert not reply.message.api_keys
+
+
+def test_before_version_3_a_client_has_no_name() -> None:
+    reply = router().handle(request(ApiKey.API_VERSIONS, 2, ApiVersionsRequest()))
+    assert isinstance(reply.message, ApiVersionsResponse)
+    assert reply.message.error_code == ErrorCode.NONE

@@ -1,0 +1,106 @@
+"""The watch over connections, without sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from broker.network.limits import NetworkLimits
+from broker.network.listener import Listener
+from broker.network.processor import Processor
+from broker.network.reply import Reply
+from broker.network.request_channel import RequestChannel
+from broker.network.socket_server import (
+    MAX_ASSEMBLY_UNDER_PRESSURE_S,
+    MAX_IDLE_CHECK_INTERVAL_S,
+    SocketServer,
+)
+from tests.unit.broker.network_fakes import FakeLoop
+
+
+class TimedLoop(FakeLoop):
+    """Notes when it is to call what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        self.timers.append((delay_s, callback))
+
+
+class FakeConnection:
+    """Notes what it is checked for."""
+
+    client_host = "10.0.0.1"
+
+    def __init__(self) -> None:
+        self.idle_checks: list[float] = []
+        self.stall_checks: list[float] = []
+
+    def drop_if_idle(self, max_idle_s: float) -> None:
+        self.idle_checks.append(max_idle_s)
+
+    def drop_if_stalled(self, max_age_s: float) -> None:
+        self.stall_checks.append(max_age_s)
+
+
+class World:
+    def __init__(self, **limits: Any) -> None:
+        self.loop = TimedLoop()
+        network_limits = NetworkLimits(**limits)
+        channel = RequestChannel(self.loop.as_loop, lambda _request: Reply(), network_limits)
+        self.server = SocketServer([Listener("A", "", 9092)], network_limits, channel)
+        self.connection = FakeConnection()
+        assert self.server.on_opened(cast(Processor, self.connection)) is None
+
+    def check(self) -> float:
+        """Let one check pass; return when the next one comes."""
+        self.server._check_connections()
+        return self.loop.timers[-1][0]
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "interval_s"), [(100, 0.025), (600_000, MAX_IDLE_CHECK_INTERVAL_S)]
+)
+def test_connections_are_checked_often_enough(idle_ms: int, interval_s: float) -> None:
+    world = World(connections_max_idle_ms=idle_ms)
+    assert world.check() == interval_s
+    assert world.connection.idle_checks == [idle_ms / 1000]
+
+
+def test_without_a_limit_nobody_is_idle() -> None:
+    world = World(connections_max_idle_ms=None)
+    assert world.check() == MAX_IDLE_CHECK_INTERVAL_S
+    assert world.connection.idle_checks == []
+
+
+def test_only_when_others_wait_for_memory_stalled_requests_are_looked_for() -> None:
+    world = World()
+    world.check()
+    assert world.connection.stall_checks == []
+    world.server._network.memory.wait(lambda: None, 1)
+    world.check()
+    assert world.connection.stall_checks == [MAX_ASSEMBLY_UNDER_PRESSURE_S]
+
+
+def test_a_refused_connection_is_not_counted() -> None:
+    world = World(max_connections=1)
+    assert world.server.on_opened(cast(Processor, FakeConnection())) is not None
+    assert world.server.connection_count == 1
+
+
+def test_memory_that_comes_back_wakes_in_the_next_turn_once() -> None:
+    world = World(queued_max_request_bytes=100, socket_request_max_bytes=100)
+    memory = world.server._network.memory
+    woken: list[str] = []
+    assert memory.try_reserve(60)
+    assert memory.try_reserve(40)
+    memory.wait(lambda: woken.append("waiter"), 50)
+    memory.release(40)
+    memory.release(60)
+    assert woken == []
+    world.loop.run()
+    assert woken == ["waiter"]

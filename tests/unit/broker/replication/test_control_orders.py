@@ -1,0 +1,105 @@
+"""What controllers ask for, in every version: `broker.replication.control_orders`."""
+
+import pytest
+
+from broker.replication.control_orders import (
+    RoleOrder,
+    StopOrder,
+    role_orders,
+    roles_answer,
+    stop_answer,
+    stop_orders,
+)
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkawire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicState,
+)
+from kafkawire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from kafkawire.schema import decode, encode
+
+T0 = TopicPartition("t", 0)
+ID = TopicId(int=5)
+
+
+def role_request(version: int) -> LeaderAndIsrRequest:
+    state = LeaderAndIsrPartitionState(
+        topic_name="t" if version < 2 else "",
+        partition_index=0,
+        leader=1,
+        leader_epoch=3,
+        isr=[1, 2],
+        partition_epoch=8,
+        replicas=[1, 2, 3],
+        is_new=version >= 1,
+    )
+    if version < 2:
+        return LeaderAndIsrRequest(ungrouped_partition_states=[state])
+    topic = LeaderAndIsrTopicState(
+        topic_name="t", topic_id=ID if version >= 5 else ZERO_TOPIC_ID, partition_states=[state]
+    )
+    return LeaderAndIsrRequest(topic_states=[topic])
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_every_version_of_leader_and_isr_orders_the_same(version: int) -> None:
+    request = decode(LeaderAndIsrRequest, encode(role_request(version), version), version)
+    assert list(role_orders(request)) == [
+        RoleOrder(
+            topic_partition=T0,
+            topic_id=ID if version >= 5 else ZERO_TOPIC_ID,
+            leader=BrokerId(1),
+            leader_epoch=LeaderEpoch(3),
+            partition_epoch=8,
+            isr=frozenset({BrokerId(1), BrokerId(2)}),
+            replicas=frozenset({BrokerId(1), BrokerId(2), BrokerId(3)}),
+            is_new=version >= 1,
+        )
+    ]
+
+
+@pytest.mark.parametrize("version", range(8))
+def test_every_version_of_leader_and_isr_is_answered(version: int) -> None:
+    codes = {T0: ErrorCode.STALE_CONTROLLER_EPOCH}
+    answer = roles_answer(role_request(version), codes, version)
+    answer = decode(LeaderAndIsrResponse, encode(answer, version), version)
+    if version >= 5:
+        [topic] = answer.topics
+        assert topic.topic_id == ID
+        [error] = topic.partition_errors
+    else:
+        [error] = answer.partition_errors
+        assert error.topic_name == "t"
+    assert (error.partition_index, error.error_code) == (0, ErrorCode.STALE_CONTROLLER_EPOCH)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_stop_replica_orders_the_same(version: int) -> None:
+    if version == 0:
+        old = [StopReplicaPartitionV0(topic_name="t", partition_index=0)]
+        request = StopReplicaRequest(delete_partitions=True, ungrouped_partitions=old)
+    elif version < 3:
+        topics = [StopReplicaTopicV1(name="t", partition_indexes=[0])]
+        request = StopReplicaRequest(delete_partitions=True, topics=topics)
+    else:
+        state = StopReplicaPartitionState(partition_index=0, leader_epoch=4, delete_partition=True)
+        states = [StopReplicaTopicState(topic_name="t", partition_states=[state])]
+        request = StopReplicaRequest(topic_states=states)
+    request = decode(StopReplicaRequest, encode(request, version), version)
+    expected = StopOrder(topic_partition=T0, leader_epoch=4 if version >= 3 else -1, deletes=True)
+    assert list(stop_orders(request)) == [expected]
+
+
+def test_a_stop_is_answered_by_name() -> None:
+    [error] = stop_answer({T0: ErrorCode.FENCED_LEADER_EPOCH}).partition_errors
+    assert (error.topic_name, error.partition_index) == T0
+    assert error.error_code == ErrorCode.FENCED_LEADER_EPOCH

@@ -1,0 +1,65 @@
+"""Where a follower's log departs from its leader's."""
+
+import pytest
+
+from broker.replication.divergence import (
+    Divergence,
+    Truncation,
+    divergence,
+    out_of_range,
+    truncation,
+)
+from kafkawire.ids import LeaderEpoch, Offset
+from storage.leader_epochs import EpochEntry, LeaderEpochs
+
+
+def history(*entries: tuple[int, int]) -> LeaderEpochs:
+    return LeaderEpochs(EpochEntry(LeaderEpoch(epoch), Offset(start)) for epoch, start in entries)
+
+
+def diverging(epoch: int, end: int) -> Divergence:
+    return Divergence(LeaderEpoch(epoch), Offset(end))
+
+
+LEADER = history((0, 0), (2, 10), (4, 20))
+
+
+@pytest.mark.parametrize(
+    ("last_epoch", "fetch_offset", "expected"),
+    [
+        pytest.param(4, 25, None, id="the present epoch"),
+        pytest.param(2, 15, None, id="behind in an older epoch"),
+        pytest.param(2, 20, None, id="at the end of an older epoch"),
+        pytest.param(2, 22, (2, 20), id="beyond the end of an older epoch"),
+        pytest.param(3, 15, (2, 20), id="an epoch that is not here"),
+        pytest.param(5, 15, (-1, -1), id="an epoch of the future"),
+        pytest.param(-1, 0, None, id="an empty log"),
+    ],
+)
+def test_what_a_leader_finds(
+    last_epoch: int, fetch_offset: int, expected: tuple[int, int] | None
+) -> None:
+    found = divergence(LEADER, Offset(30), last_epoch=last_epoch, fetch_offset=Offset(fetch_offset))
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(diverging(2, 20), (20, True), id="a known epoch that is longer here"),
+        pytest.param(diverging(2, 99), (22, True), id="a known epoch that is shorter here"),
+        pytest.param(diverging(1, 9), (8, False), id="an unknown epoch: ask again"),
+        pytest.param(diverging(-1, 15), (15, True), id="an offset without an epoch"),
+        pytest.param(diverging(-1, -1), (5, True), id="nothing to compare: what is committed"),
+        pytest.param(diverging(9, 15), (15, True), id="an epoch after all of ours"),
+    ],
+)
+def test_what_a_follower_does(found: Divergence, expected: tuple[int, bool]) -> None:
+    follower = history((0, 0), (2, 8), (3, 22))
+    cut = truncation(follower, Offset(25), Offset(5), found)
+    assert cut == Truncation(Offset(expected[0]), expected[1])
+
+
+def test_an_offset_that_the_leader_does_not_have() -> None:
+    assert out_of_range(Offset(20), Offset(0), Offset(15)) == (15, False)
+    assert out_of_range(Offset(3), Offset(10), Offset(15)) == (10, True)

@@ -1,0 +1,126 @@
+"""What a leader remembers of its followers' fetches: `broker.replication.fetch_session`."""
+
+import pytest
+
+from broker.replication.fetch_session import (
+    IDLE_LIMIT_MS,
+    MAX_EPOCH,
+    FetchSessions,
+    Follower,
+    FollowerSession,
+    follower_of,
+)
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, ReplicaState
+
+B2 = Follower(BrokerId(2), -1)
+T0, T1 = ("t", 0), ("t", 1)
+
+
+def ask(epoch: int, session_id: int = 0) -> FetchRequest:
+    return FetchRequest(session_id=session_id, session_epoch=epoch)
+
+
+def begin(sessions: FetchSessions, now_ms: int = 0) -> FollowerSession:
+    found = sessions.find(ask(0), B2, now_ms)
+    assert isinstance(found, FollowerSession)
+    for key in (T0, T1):
+        sessions.want(found, key, FetchPartition(partition=key[1]), ZERO_TOPIC_ID)
+    return found
+
+
+def answer_all(session: FollowerSession) -> None:
+    for key in list(session.active):
+        session.on_sent(key, (0, 0), is_complete=True)
+    session.is_full = False
+
+
+def test_a_follower_is_told_from_a_consumer_in_every_version() -> None:
+    assert follower_of(FetchRequest()) is None
+    assert follower_of(FetchRequest(replica_id=2)) == B2
+    state = ReplicaState(replica_id=2, replica_epoch=7)
+    assert follower_of(FetchRequest(replica_state=state)) == Follower(BrokerId(2), 7)
+
+
+def test_a_session_goes_on_epoch_by_epoch() -> None:
+    sessions = FetchSessions(1)
+    session = begin(sessions)
+    assert sessions.find(ask(1, session.session_id), B2, 0) is session
+    assert sessions.find(ask(2, session.session_id), B2, 0) is session
+    refused = sessions.find(ask(2, session.session_id), B2, 0)
+    assert refused is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    unknown = sessions.find(ask(3, session.session_id + 1), B2, 0)
+    assert unknown is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_epochs_and_ids_begin_again_behind_the_largest() -> None:
+    sessions = FetchSessions(2)
+    sessions._last_id = MAX_EPOCH
+    session = begin(sessions)
+    assert session.session_id == 1
+    session.next_epoch = MAX_EPOCH
+    sessions.find(ask(MAX_EPOCH, 1), B2, 0)
+    assert session.next_epoch == 1
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_session_ends_when_its_follower_begins_anew(epoch: int) -> None:
+    sessions = FetchSessions(9)
+    session = begin(sessions)
+    sessions.find(ask(epoch, session.session_id), B2, 0)
+    assert len(sessions) == (1 if epoch == 0 else 0)
+    answer_all(session)
+    sessions.on_change(T0)
+    assert not session.active, "nobody tells one that has ended"
+
+
+def test_without_room_there_is_no_session_until_one_has_long_been_idle() -> None:
+    sessions = FetchSessions(1)
+    begin(sessions)
+    assert begin(sessions).session_id == 0
+    assert begin(sessions, IDLE_LIMIT_MS + 1).session_id != 0
+    assert len(sessions) == 1
+
+
+def test_only_what_has_changed_is_looked_at() -> None:
+    sessions = FetchSessions(1)
+    session = begin(sessions)
+    assert list(session.active) == [T0, T1]
+    answer_all(session)
+    assert not session.active
+    sessions.on_change(T1)
+    sessions.on_change(("other", 0))
+    assert list(session.active) == [T1]
+
+
+def test_marks_are_told_when_they_are_news() -> None:
+    session = begin(FetchSessions(1))
+    assert session.is_news(T0, (0, 0)), "the first answer names all"
+    answer_all(session)
+    assert not session.is_news(T0, (0, 0))
+    assert session.is_news(T0, (5, 0))
+
+
+def test_who_lacks_something_is_looked_at_again_after_the_others() -> None:
+    session = begin(FetchSessions(1))
+    session.on_sent(T0, (0, 0), is_complete=False)
+    assert list(session.active) == [T1, T0]
+
+
+def test_who_waits_hears_of_a_change() -> None:
+    sessions = FetchSessions(1)
+    session = begin(sessions)
+    heard: list[tuple[str, int]] = []
+    session.on_news = heard.append
+    sessions.on_change(T0)
+    assert heard == [T0]
+
+
+def test_what_is_forgotten_is_gone() -> None:
+    sessions = FetchSessions(1)
+    session = begin(sessions)
+    sessions.forget(session, T0)
+    sessions.forget(session, T0)
+    sessions.on_change(T0)
+    assert (list(session.partitions), list(session.active)) == ([T1], [T1])

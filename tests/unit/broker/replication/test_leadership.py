@@ -1,0 +1,254 @@
+"""A leader's decisions: who is in sync, what is committed, what to ask the controller."""
+
+import pytest
+
+from broker.replication.isr_state import Committed, PendingExpand, PendingShrink, on_refusal
+from broker.replication.leadership import Leadership, Limits, Recorded
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset
+
+B1, B2, B3, B4 = map(BrokerId, range(1, 5))
+LIMITS = Limits(min_insync_replicas=2, max_lag_ms=1000)
+EPOCH = LeaderEpoch(4)
+
+
+def recorded(*isr: int, epoch: int = 9, leader_epoch: int = 4) -> Recorded:
+    return Recorded(
+        isr=frozenset(map(BrokerId, isr)),
+        leader_epoch=LeaderEpoch(leader_epoch),
+        partition_epoch=epoch,
+    )
+
+
+def lead(*isr: int, live: dict[BrokerId, int] | None = None, end: int = 10) -> Leadership:
+    alive = {B1: 11, B2: 12, B3: 13} if live is None else live
+    return Leadership(
+        B1,
+        recorded(*isr),
+        replicas={B1, B2, B3},
+        log_end_offset=Offset(end),
+        high_watermark=Offset(end),
+        limits=LIMITS,
+        live_epoch=alive.get,
+        now_ms=0,
+    )
+
+
+def test_the_slowest_in_sync_replica_decides_what_is_committed() -> None:
+    led = lead(1, 2, 3)
+    led.on_append(Offset(20), 1)
+    assert led.high_watermark == 10
+    led.on_fetch(B2, Offset(20), 2, 12)
+    assert led.high_watermark == 10
+    led.on_fetch(B3, Offset(15), 3, 13)
+    assert led.high_watermark == 15
+
+
+def test_a_follower_that_lags_is_proposed_to_leave_and_counts_until_it_is_recorded() -> None:
+    led = lead(1, 2, 3)
+    led.on_append(Offset(20), 1)
+    led.on_fetch(B2, Offset(20), 1400, 12)
+    assert not led.on_tick(1000)
+    assert led.on_tick(1500)
+    assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B3}))
+    assert not led.on_tick(1600), "one change at a time"
+    asked = led.question
+    assert asked is not None
+    assert asked.isr == ((B1, 11), (B2, 12))
+    assert led.high_watermark == 10
+    led.on_recorded(asked, recorded(1, 2, epoch=10), 1700)
+    assert (led.high_watermark, led.partition_epoch) == (20, 10)
+    assert led.question is None
+
+
+def test_a_follower_that_has_caught_up_joins() -> None:
+    led = lead(1, 2)
+    assert not led.on_fetch(B3, Offset(9), 1, 13)
+    assert led.on_fetch(B3, Offset(10), 2, 13)
+    assert led.state == PendingExpand(frozenset({B1, B2}), B3)
+    led.on_append(Offset(11), 3)
+    led.on_fetch(B2, Offset(11), 4, 12)
+    assert led.high_watermark == 10, "the joiner may be recorded already"
+
+
+def test_a_former_life_of_a_follower_does_not_join() -> None:
+    assert not lead(1, 2).on_fetch(B3, Offset(10), 1, 7)
+    assert not lead(1, 2, live={B1: 11, B2: 12}).on_fetch(B3, Offset(10), 1, 13)
+    assert lead(1, 2, live={B1: -1, B2: -1, B3: -1}).on_fetch(B3, Offset(10), 1, 13)
+
+
+def test_a_member_that_is_no_replica_any_more_does_not_join_again() -> None:
+    led = Leadership(
+        B1,
+        recorded(1, 3),
+        replicas={B1, B2},
+        log_end_offset=Offset(10),
+        high_watermark=Offset(10),
+        limits=LIMITS,
+        live_epoch=lambda _: -1,
+        now_ms=0,
+    )
+    led.on_append(Offset(11), 5000)
+    assert led.on_tick(5000)
+    asked = led.question
+    assert asked is not None
+    led.on_recorded(asked, recorded(1, epoch=10), 5001)
+    assert not led.on_fetch(B3, Offset(11), 5002)
+
+
+def test_a_stranger_is_ignored() -> None:
+    led = lead(1, 2)
+    assert not led.on_fetch(B4, Offset(10), 1)
+    assert led.proposal is None
+
+
+def test_old_answers_change_nothing() -> None:
+    led = lead(1, 2)
+    led.on_fetch(B3, Offset(10), 1, 13)
+    asked = led.proposal
+    assert asked is not None
+    led.on_recorded(asked, recorded(1, 2, 3, epoch=8), 2)
+    led.on_recorded(asked, recorded(1, 2, 3, epoch=10, leader_epoch=3), 2)
+    assert isinstance(led.state, PendingExpand)
+    led.on_recorded(asked, recorded(1, 2, 3, epoch=10), 2)
+    led.on_refused(asked, ErrorCode.INELIGIBLE_REPLICA)
+    assert led.proposal is None
+    assert led.state.isr == {B1, B2, B3}
+
+
+@pytest.mark.parametrize(
+    ("code", "is_committed", "asks_again"),
+    [
+        (ErrorCode.INELIGIBLE_REPLICA, True, False),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, True, False),
+        (ErrorCode.INVALID_UPDATE_VERSION, False, False),
+        (ErrorCode.FENCED_LEADER_EPOCH, False, False),
+        (ErrorCode.NOT_CONTROLLER, False, True),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, False, True),
+    ],
+)
+def test_refusals(code: ErrorCode, is_committed: bool, asks_again: bool) -> None:
+    pending = Committed(frozenset({B1, B2})).expand(B3)
+    refused = on_refusal(pending, code)
+    assert refused.ask_again is asks_again
+    assert refused.state == (Committed(frozenset({B1, B2})) if is_committed else pending)
+    led = lead(1, 2)
+    led.on_fetch(B3, Offset(10), 1, 13)
+    asked = led.question
+    assert asked is not None
+    led.on_refused(asked, code)
+    assert (led.question is not None) is asks_again
+    assert (led.proposal is None) is is_committed
+
+
+def test_a_shrinking_set_counts_whole() -> None:
+    shrinking = Committed(frozenset({B1, B2})).shrink({B2})
+    assert shrinking.maximal == {B1, B2}
+    assert shrinking.proposed == {B1}
+    assert Committed(frozenset({B1})).maximal == {B1}
+
+
+def test_min_isr_is_never_more_than_there_are_replicas() -> None:
+    led = Leadership(
+        B1,
+        recorded(1),
+        replicas={B1},
+        log_end_offset=Offset(0),
+        high_watermark=Offset(0),
+        limits=LIMITS,
+        live_epoch=lambda _: None,
+        now_ms=0,
+    )
+    assert (led.effective_min_isr, led.has_min_isr) == (1, True)
+    led.on_append(Offset(3), 1)
+    assert led.high_watermark == 3
+    assert led.question is None
+
+
+def test_a_follower_that_lacks_nothing_stays_caught_up_without_being_read_for() -> None:
+    led = lead(1, 2, 3)
+    for one in (B2, B3):
+        led.on_fetch(one, Offset(10), 1, 10 + one)
+    assert not led.on_idle_fetch(B2, 5000, 12)
+    led.on_append(Offset(11), 5001)
+    assert led.on_tick(5002)
+    assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B3}))
+
+
+def test_one_that_lags_is_not_taken_to_be_there() -> None:
+    led = lead(1, 2, 3)
+    led.on_append(Offset(20), 1)
+    led.on_fetch(B2, Offset(15), 2, 12)
+    assert not led.on_idle_fetch(B2, 5000, 12)
+    assert led.on_tick(5000)
+    assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B2, B3}))
+
+
+def test_a_follower_that_waits_at_the_end_joins_when_it_may() -> None:
+    alive = {B1: 11, B2: 12}
+    led = lead(1, 2, live=alive)
+    assert not led.on_fetch(B3, Offset(10), 1, 13)
+    assert not led.on_idle_fetch(B3, 2, 13)
+    alive[B3] = 13
+    assert led.on_idle_fetch(B3, 3, 13)
+    assert led.state == PendingExpand(frozenset({B1, B2}), B3)
+
+
+def test_one_that_registered_anew_while_it_waited_joins_under_its_new_epoch() -> None:
+    alive = {B1: 11, B2: 12, B3: 33}
+    led = lead(1, 2, live=alive)
+    led.on_fetch(B2, Offset(10), 1, 12)
+    assert not led.on_fetch(B3, Offset(10), 1, 13)
+    assert not led.on_idle_fetch(B3, 2, 13)
+    assert led.on_idle_fetch(B3, 3, 33)
+    assert led.question is not None
+    assert led.question.isr == ((B1, 11), (B2, 12), (B3, 33))
+
+
+def test_nobody_else_is_a_follower() -> None:
+    led = lead(1, 2)
+    assert not led.on_idle_fetch(B4, 1, 14)
+    assert not led.on_idle_fetch(B3, 1, 13), "it has never fetched"
+    assert [led.is_follower(one) for one in (B1, B2, B3, B4)] == [False, True, True, False]
+
+
+def test_a_replica_that_died_outside_the_set_is_not_waited_for_any_longer() -> None:
+    alive = {B1: 11, B2: 12, B3: 13}
+    led = lead(1, 2, live=alive, end=10)
+    led.on_fetch(B3, Offset(9), 1, 13)
+    led.on_fetch(B3, Offset(9), 2, 13)
+    led._followers[B3].caught_up_at_ms = 2
+    led.on_append(Offset(20), 3)
+    led.on_fetch(B2, Offset(20), 4, 12)
+    assert led.high_watermark == 10
+    del alive[B3]
+    led.on_tick(5)
+    assert led.high_watermark == 20
+
+
+def test_records_are_gone_when_no_replica_alive_has_them() -> None:
+    alive = {B1: 11, B2: 12, B3: 13}
+    led = lead(1, 2, 3, live=alive)
+    led.on_fetch(B2, Offset(10), 1, 12, Offset(5))
+    led.on_fetch(B3, Offset(10), 1, 13, Offset(3))
+    assert led.low_watermark(Offset(7)) == 3
+    del alive[B3]
+    assert led.low_watermark(Offset(7)) == 5
+
+
+def test_below_min_isr_only_one_that_keeps_up_joins() -> None:
+    led = lead(1)
+    led.on_append(Offset(20), 1)
+    assert not led.on_fetch(B2, Offset(15), 2, 12), "the watermark stands still and says little"
+    led.on_append(Offset(30), 3)
+    assert led.on_fetch(B2, Offset(20), 4, 12), "it has what existed at its last fetch"
+
+
+def test_under_load_a_follower_that_is_never_at_the_end_is_caught_up() -> None:
+    led = lead(1, 2, 3)
+    for now_ms in range(0, 5000, 100):
+        had = led.log_end_offset
+        led.on_append(Offset(had + 10), now_ms)
+        for one in (B2, B3):
+            assert not led.on_fetch(one, had, now_ms, 10 + one)
+    assert not led.on_tick(5000)

@@ -1,0 +1,145 @@
+"""One partition and those who read it: `replica`, `replica_manager`, ListOffsets."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from broker.cluster.metadata_cache import NO_LEADER, PartitionState, TopicState
+from broker.errors import as_api_error
+from broker.handlers.list_offsets import LATEST, ListOffsetsHandler, find_offset
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
+from kafkawire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from storage.config import LogConfig
+from storage.errors import (
+    BatchTooLargeError,
+    CorruptLogError,
+    LogDirOfflineError,
+    OffsetOutOfRangeError,
+)
+from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, batch
+from tests.unit.broker.requests import request
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def append(world: World, *values: bytes) -> None:
+    world.replicas.append(PARTITION, memoryview(bytearray(batch(*values))), 1, NOW_MS)
+
+
+async def test_consumers_see_only_what_is_committed_and_others_see_all(world: World) -> None:
+    world.replicate_to(B2)
+    append(world, b"a")
+    append(world, b"b")
+    world.follower_fetches(B2, 1)
+    seen = world.replica.read(0, 1 << 20, min_one_batch=True)
+    everything = world.replica.read(0, 1 << 20, only_committed=False, min_one_batch=True)
+    assert (seen.high_watermark, seen.last_stable_offset) == (1, 1)
+    assert seen.records is not None
+    assert everything.records is not None
+    assert everything.records.size_bytes == 2 * seen.records.size_bytes
+
+
+async def test_a_config_change_moves_min_isr_too(world: World) -> None:
+    leadership = world.replicate_to(min_insync_replicas=2)
+    append(world, b"a")
+    assert world.replica.high_watermark == 0
+    world.replicas.update_topic_config("t", LogConfig(min_insync_replicas=1))
+    assert (leadership.limits.min_insync_replicas, world.replica.high_watermark) == (1, 1)
+
+
+async def test_the_latest_offset_is_not_known_just_after_an_election(world: World) -> None:
+    append(world, b"a", b"b")
+    world.replicate_to(B2)
+    with pytest.raises(ApiError) as caught:
+        find_offset(world.replica, LATEST, only_committed=True)
+    assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert find_offset(world.replica, LATEST, only_committed=False).offset == 2
+    with pytest.raises(ApiError):
+        find_offset(world.replica, NOW_MS, only_committed=True)
+    world.follower_fetches(B2, 2)
+    assert find_offset(world.replica, LATEST, only_committed=True).offset == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)],
+)
+async def test_an_old_client_is_told_so_in_words_that_it_knows(
+    world: World, version: int, code: ErrorCode
+) -> None:
+    append(world, b"a")
+    world.replicate_to(B2)
+    wanted = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=LATEST)])
+    message = ListOffsetsRequest(replica_id=-1, topics=[wanted])
+    reply = ListOffsetsHandler(world.replicas).handle(
+        request(ApiKey.LIST_OFFSETS, version, message), message
+    )
+    assert isinstance(reply.message, ListOffsetsResponse)
+    assert reply.message.topics[0].partitions[0].error_code == code
+
+
+def state(*, is_offline: bool) -> PartitionState:
+    return PartitionState(
+        index=1,
+        leader=NO_LEADER if is_offline else B2,
+        leader_epoch=LeaderEpoch(0),
+        replicas=(B1,) if is_offline else (B2,),
+        isr=(B1,),
+        offline_replicas=(B1,) if is_offline else (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_offline", "code"),
+    [(True, ErrorCode.KAFKA_STORAGE_ERROR), (False, ErrorCode.NOT_LEADER_OR_FOLLOWER)],
+)
+async def test_a_partition_that_is_not_here_is_told_apart(
+    world: World, is_offline: bool, code: ErrorCode
+) -> None:
+    partitions = {1: state(is_offline=is_offline)}
+    topic_id = world.replica.topic_id
+    world.metadata.put_topics([TopicState(name="t", topic_id=topic_id, partitions=partitions)])
+    with pytest.raises(ApiError) as caught:
+        world.replicas.leader(TopicPartition("t", 1))
+    assert caught.value.code is code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OffsetOutOfRangeError(PARTITION, 5, 0, 1), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (BatchTooLargeError("large"), ErrorCode.RECORD_LIST_TOO_LARGE),
+        (CorruptLogError(Path("f"), 1, "bad"), ErrorCode.CORRUPT_MESSAGE),
+        (LogDirOfflineError(Path("d"), "gone"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (OSError(errno.EIO, "disk"), ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_failures_of_the_storage_have_a_code(error: Exception, code: ErrorCode) -> None:
+    assert as_api_error(error).code is code
+
+
+async def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, LogConfig(segment_bytes=100))
+    with pytest.raises(ApiError) as caught:
+        append(world, b"x" * 100)
+    assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+async def test_a_committed_offset_is_one_below_the_high_watermark(world: World) -> None:
+    append(world, b"a")
+    assert world.replicas.is_committed(PARTITION, Offset(0))
+    assert not world.replicas.is_committed(PARTITION, Offset(1))
+    assert not world.replicas.is_committed(TopicPartition("t", 1), Offset(0))
+    assert world.replicas.high_watermarks() == {PARTITION: 1}
+    assert [replica.topic_partition for replica in world.replicas] == [PARTITION]

@@ -491,23 +491,24 @@ class Process:
     def _fetch(self, replica: Replica) -> None:
         epoch, offset = replica.leader_epoch, replica.log.end
         last_epoch, broker_epoch = replica.log.epochs.latest, self.fence_epoch
-        if replica.is_fetching or epoch is None or replica.leader is None:
+        if replica.fetch is not None or epoch is None or replica.leader is None:
             return
-        replica.is_fetching = True
+        replica.fetch = fetch = self.world.next_number()
 
-        def is_current() -> bool:
-            return self.replicas.get(replica.partition) is replica and replica.leader_epoch == epoch
+        def is_awaited() -> bool:
+            # Its own number: an older fetch's timeout must not end the wait for this answer.
+            return self.replicas.get(replica.partition) is replica and replica.fetch == fetch
 
         def finish(answer: FetchAnswer) -> None:
-            if is_current() and replica.is_fetching:
-                replica.is_fetching = False
+            if is_awaited():
+                replica.fetch = None
                 if replica.leader is not None:
                     replica.on_answer(answer, offset)
                     self.world.on_change(self.broker_id, replica)
 
         def give_up() -> None:
-            if is_current():
-                replica.is_fetching = False
+            if is_awaited():
+                replica.fetch = None
 
         def serve(leader: Process, reply: Reply) -> None:
             led = leader.replicas.get(replica.partition)

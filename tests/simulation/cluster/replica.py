@@ -38,7 +38,8 @@ class Replica:
         self.leadership: Leadership | None = None
         self.asked: Proposal | None = None
         self.asked_at_ms = 0
-        self.is_fetching = False
+        self.fetch: int | None = None
+        """The number of the fetch that waits for its answer."""
         self.checked_epoch = -1
         self.checked_mark = Offset(0)
 
@@ -59,7 +60,7 @@ class Replica:
         self.topic_id = topic_id
         self.leader_epoch = LeaderEpoch(state.leader_epoch)
         self.leader = BrokerId(state.leader)
-        self.asked, self.is_fetching = None, False
+        self.asked, self.fetch = None, None
         self.leadership = None
         if state.leader == broker_id:
             self.log.begin_epoch(self.leader_epoch)

@@ -4,11 +4,14 @@
 """
 
 import os
+from typing import Any
 
 import pytest
 
+from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from tests.simulation.cluster.network import Faults
 from tests.simulation.cluster.quiescence import settle
+from tests.simulation.cluster.replica import FetchAnswer, Replica
 from tests.simulation.cluster.trouble import Trouble
 from tests.simulation.cluster.world import World
 
@@ -50,3 +53,27 @@ def test_lives_are_not_dull() -> None:
     for world in worlds:
         live(world)
     assert sum(world.checker.elections for world in worlds) > 10
+
+
+def test_a_follower_asks_once_for_each_record_where_nothing_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(1)
+    world.network.faults = Faults(lose=0, repeat=0, slow=0)
+    asked: list[tuple[TopicPartition, BrokerId, Offset]] = []
+    fetch = Replica.on_fetch
+
+    def on_fetch(
+        leader: Replica, follower: BrokerId, epoch: LeaderEpoch, offset: Offset, *rest: Any
+    ) -> FetchAnswer:
+        answer = fetch(leader, follower, epoch, offset, *rest)
+        if answer.records:
+            asked.append((leader.partition, follower, offset))
+        return answer
+
+    monkeypatch.setattr(Replica, "on_fetch", on_fetch)
+    world.run(300)
+    world.create_topic()
+    world.run(LIFE_MS)
+    assert len(asked) > 100
+    assert len(set(asked)) == len(asked), "an answer was thrown away"

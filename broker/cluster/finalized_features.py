@@ -5,16 +5,14 @@ Source: KIP-584; kafka.server.FinalizedFeatureChangeListener of Kafka 3.9.
 
 from __future__ import annotations
 
-import asyncio
-
 import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
+from broker.cluster.node_watch import NodeWatch
 from controller.effects import Plan, read
 from controller.errors import MalformedZnodeError
 from controller.znodes import paths
 from controller.znodes.cluster import Features, decode_features
-from coordination.errors import SessionExpiredError
 
 log = structlog.get_logger(__name__)
 
@@ -25,32 +23,21 @@ class FinalizedFeatures:
     def __init__(self, session: CoordinatorSession) -> None:
         self.current: Features | None = None
         self._session = session
-        self._news = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._watch = NodeWatch(session, paths.FEATURE, self._read)
 
     def listen(self) -> None:
         """Follow the node from now on."""
-        self._session.watch(paths.FEATURE, self._news.set)
-        self._news.set()
-        self._task = asyncio.create_task(self._listen(), name="feature-changes")
+        self._watch.start()
 
     async def stop(self) -> None:
         """Follow it no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._watch.stop()
 
-    async def _listen(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            try:
-                self.current = await self._session.run(_read_features())
-            except SessionExpiredError:
-                # The next session sets `_news` again.
-                continue
-            except MalformedZnodeError as error:
-                log.error("features.not_read", error=str(error))
+    async def _read(self) -> None:
+        try:
+            self.current = await self._session.run(_read_features())
+        except MalformedZnodeError as error:
+            log.error("features.not_read", error=str(error))
 
 
 def _read_features() -> Plan[Features | None]:

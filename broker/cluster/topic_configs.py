@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
+from broker.cluster.node_watch import NodeWatch
 from controller.config_requests import (
     NO_CHANGE,
     change_config,
@@ -45,11 +46,10 @@ class TopicConfigs:
         self._now_ms = now_ms
         self._overrides: dict[str, Overrides] = {}
         self._last_notice = NO_CHANGE
-        self._news = asyncio.Event()
         # Notices are taken one after the other, so that an older reading never replaces a newer.
         self._turn = asyncio.Lock()
         self._on_change: Callable[[str, Overrides], None] = lambda _name, _overrides: None
-        self._task: asyncio.Task[None] | None = None
+        self._watch = NodeWatch(session, paths.CONFIG_CHANGES, self._take_notices)
 
     async def load(self) -> None:
         """Learn what all topics override, and from when on changes have to be heard of."""
@@ -105,25 +105,11 @@ class TopicConfigs:
     def listen(self, on_change: Callable[[str, Overrides], None]) -> None:
         """Tell `on_change` of every topic whose overrides change from now on."""
         self._on_change = on_change
-        self._session.watch(paths.CONFIG_CHANGES, self._news.set)
-        self._news.set()
-        self._task = asyncio.create_task(self._listen(), name="config-changes")
+        self._watch.start()
 
     async def stop(self) -> None:
         """Hear of nothing any more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _listen(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            try:
-                await self._take_notices()
-            except SessionExpiredError:
-                # The next session sets `_news` again.
-                continue
+        await self._watch.stop()
 
     async def _take_notices(self) -> None:
         async with self._turn:

@@ -1,6 +1,6 @@
 """Produce: append batches, and answer when they are as safe as the client asked for.
 
-The handler is an edge (it writes); `DelayedProduce` decides when acks=all is fulfilled.
+The handler is an edge: it writes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from broker.cluster.metadata_cache import INTERNAL_TOPICS
+from broker.handlers.delayed_partitions import DelayedPartitions
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request
 from broker.purgatory import Purgatory
@@ -41,7 +42,6 @@ TRANSACTIONS_NOT_SERVED: Final = "transactions are not served yet"
 
 log = structlog.get_logger(__name__)
 
-Awaited = dict[TopicPartition, tuple[Offset, PartitionProduceResponse]]
 Pending = dict[TopicPartition, Offset]
 Refused = dict[TopicPartition, ApiError]
 TopicAccepted = tuple[str, list[Accepted]]
@@ -108,46 +108,16 @@ class ProduceHandler:
             for answer in topic.partition_responses
             if (key := TopicPartition(topic.name, answer.index)) in pending
         }
-        delayed = DelayedProduce(ProduceResponse(responses=topics), awaited, self._replicas)
-        self._purgatory.hold(delayed, list(awaited), message.timeout_ms)
+        response = ProduceResponse(responses=topics)
+        delayed = DelayedPartitions(response, awaited, self._is_committed)
+        self._purgatory.hold(delayed, delayed.partitions, message.timeout_ms)
         return delayed.reply
 
-
-class DelayedProduce:
-    """Waits until all that one request appended is committed.
-
-    What was appended stays appended: neither a timeout nor a lost connection takes it back.
-    """
-
-    def __init__(
-        self, response: ProduceResponse, awaited: Awaited, replicas: ReplicaManager
-    ) -> None:
-        """`awaited` holds the last offset and the answer of each partition to wait for."""
-        self.reply = Reply()
-        self._response = response
-        self._awaited = dict(awaited)
-        self._replicas = replicas
-
-    def is_satisfied(self, changed: TopicPartition | None) -> bool:
-        """Whether nothing is left to wait for, looking again at what has changed."""
-        for partition in [changed] if changed else list(self._awaited):
-            if partition in self._awaited and self._is_decided(partition):
-                del self._awaited[partition]
-        return not self._awaited
-
-    def complete(self) -> None:
-        """Answer; what is not committed by now has timed out."""
-        for _, answer in self._awaited.values():
-            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self.reply.complete(self._response)
-
-    def _is_decided(self, partition: TopicPartition) -> bool:
-        last_offset, answer = self._awaited[partition]
-        try:
-            replica = self._replicas.leader(partition)
-        except ApiError as error:
-            answer.error_code = error.code
-            return True
+    def _is_committed(
+        self, partition: TopicPartition, last_offset: Offset, answer: PartitionProduceResponse
+    ) -> bool:
+        """Whether acks=all is fulfilled, or cannot be any more."""
+        replica = self._replicas.leader(partition)
         assert replica.leadership is not None, "a leader has a leadership"
         if replica.high_watermark <= last_offset:
             return False

@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,15 +15,18 @@ from controller.channel import ControlResponse
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.coordinator_edge import CoordinatorEdge
-from controller.effects import ControlRequest, ListChildren, Plan, Read, Write
+from controller.effects import ControlRequest, ListChildren, Plan, Read, Write, read
 from controller.replica_assignment import ReplicaAssignment
 from controller.znodes import paths
 from controller.znodes.controller_node import decode_controller_epoch
 from controller.znodes.partition_state import decode_partition_state
 from controller.znodes.registration import Endpoint, Registration
 from controller.znodes.topic import TopicAssignment
+from coordination.acl import Permission
 from coordination.client import Client
-from coordination.errors import NoNodeError
+from coordination.errors import ConnectionLossError, NoAuthError, NoNodeError
+from coordination.messages import Acl
+from coordination.multi import Op, Result
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -95,6 +98,23 @@ class Node:
     async def die(self) -> None:
         """End the session, and with it everything that it holds."""
         await self.client.close()
+
+
+class CountingClient(Client):
+    """Counts its reads of many nodes, and loses the first."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address, session_timeout_ms=4000)
+        self.sizes: list[int] = []
+
+    def multi_read(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
+        wanted = list(ops)
+        self.sizes.append(len(wanted))
+        if len(self.sizes) > 1:
+            return super().multi_read(wanted)
+        lost: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
+        lost.set_exception(ConnectionLossError())
+        return lost
 
 
 async def run(edge: CoordinatorEdge, plan: Plan[object]) -> object:
@@ -231,3 +251,27 @@ async def test_a_session_that_is_over_ends_the_reign(coordinator: Coordinator) -
         await until(lambda: len(active(nodes)) == 1)
         data, _stat = await former.client.get_data(paths.CONTROLLER_EPOCH)
         assert decode_controller_epoch(data) == 2
+
+
+async def test_reads_without_watch_share_requests(coordinator: Coordinator) -> None:
+    client = CountingClient(coordinator.address)
+    await client.connect()
+    wanted = [f"/n{number}" for number in range(250)]
+    await asyncio.gather(*[client.create(path, path.encode()) for path in wanted[::2]])
+    found = await run(CoordinatorEdge(client, lambda _: None), read(wanted))
+    assert isinstance(found, tuple)
+    assert [node and node.data for node in found] == [
+        None if number % 2 else path.encode() for number, path in enumerate(wanted)
+    ]
+    assert sorted(client.sizes) == [50, 100, 100, 100], "each once, and the lost one again"
+    await client.close()
+
+
+async def test_a_refused_read_of_many_is_no_missing_node(coordinator: Coordinator) -> None:
+    client = Client(coordinator.address, session_timeout_ms=4000)
+    await client.connect()
+    nobody = Acl(Permission.READ, "digest", "nobody:else")
+    await client.create("/secret", b"x", acl=[nobody])
+    with pytest.raises(NoAuthError):
+        await run(CoordinatorEdge(client, lambda _: None), read(["/", "/secret"]))
+    await client.close()

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from analytics.errors import AuditError
+from analytics.errors import AuditError, SparkMissingError
 
 MIN_JAVA: Final = 17
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "spark"
@@ -44,20 +44,20 @@ def find_java() -> str:
     """The `java` that Spark will run.
 
     Raises:
-        AuditError: there is none, or it is too old; the message says what to install.
+        SparkMissingError: there is none, or it is too old; the message says what to install.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     remedy = f"install Java {MIN_JAVA} or newer (Debian: apt install openjdk-17-jre-headless)"
     if java is None or not Path(java).exists():
-        raise AuditError(f"Spark needs Java and none was found: {remedy}")
+        raise SparkMissingError(f"Spark needs Java and none was found: {remedy}")
     answer = subprocess.run(
         [java, "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_S, check=False
     )
     version = re.search(r'version "(\d+)', answer.stderr)
     if version is None or int(version[1]) < MIN_JAVA:
         found = version[1] if version else "of no known version"
-        raise AuditError(f"Spark needs Java {MIN_JAVA} and {java} is {found}: {remedy}")
+        raise SparkMissingError(f"Spark needs Java {MIN_JAVA} and {java} is {found}: {remedy}")
     return java
 
 
@@ -70,12 +70,13 @@ def start_session(
     does, such as SQL: it gets all of Java's compilers.
 
     Raises:
-        AuditError: there is no pyspark or no Java, or Spark does not start.
+        SparkMissingError: there is no pyspark or no Java.
+        AuditError: Spark does not start.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise AuditError(
+        raise SparkMissingError(
             "audits need pyspark and pyarrow: pip install 'ottla[analytics]'"
         ) from None
     java = find_java()

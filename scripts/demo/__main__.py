@@ -1,6 +1,7 @@
 """`python -m scripts.demo [FILE]`: the main job end to end, nothing hidden. Composition.
 
-First a file goes through one broker and back; then three brokers lose their controller under load.
+First a file goes through one broker and back; then three brokers lose their controller under load;
+at last they compact a topic, and Spark audits its files.
 Each step prints the command that it runs; they are the ones that a user would type. The exit code
 is 1 when anything that came back differs from what was sent, or the log is found inconsistent.
 """
@@ -11,7 +12,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.demo.console import DemoError, console
+from scripts.demo.auditing import audit_a_compacted_topic
+from scripts.demo.cluster import running_cluster
+from scripts.demo.console import DemoError, console, title
 from scripts.demo.daemon import BrokerFailedError
 from scripts.demo.failover import lose_a_controller
 from scripts.demo.transfer import transfer_a_file
@@ -28,7 +31,10 @@ def main(arguments: Sequence[str]) -> int:
             console.print(
                 "\nEverything that was sent came back, byte for byte.", style="bold green"
             )
-            lose_a_controller(Path(temporary))
+            title("Three brokers and a coordinator")
+            with running_cluster(Path(temporary)) as cluster:
+                lose_a_controller(cluster)
+                audit_a_compacted_topic(cluster, Path(temporary))
         except (DemoError, BrokerFailedError) as error:
             console.print(f"\nFAILED: {error}", style="bold red")
             return 1

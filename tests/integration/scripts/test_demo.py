@@ -1,13 +1,19 @@
 """`make demo` as a user runs it, on a small file."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from scripts.demo.material import write_material
+import pytest
 
-TIMEOUT_S = 60
+from scripts.demo.auditing import TOPIC, prove_from_files
+from scripts.demo.material import write_material
+from tests.analytics.log_model import make_log
+
+TIMEOUT_S = 120
+AUDITS = ("integrity", "replicas", "compaction")
 
 
 def run_demo(file: Path) -> subprocess.CompletedProcess[str]:
@@ -30,6 +36,26 @@ def test_a_file_goes_through_a_broker_and_back(tmp_path: Path) -> None:
     assert ", 0 inconsistencies" in ended.stdout
     assert "every acknowledged record was read exactly once" in ended.stdout
     assert "no acknowledged record was lost or read twice." in ended.stdout
+    assert "each broker's cleaner was there" in ended.stdout
+    if shutil.which("java") is None:
+        assert "the audit is left out here: Spark needs Java" in ended.stdout
+    else:
+        assert ended.stdout.count(": clean; 2 partitions, 6 replicas") == len(AUDITS)
+        assert "lost_key at offset" in ended.stdout
+        assert "what was planted was named" in ended.stdout
+
+
+def test_without_java_the_audit_is_left_out_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    log = make_log()
+    log.topic = TOPIC
+    log.write(tmp_path / "broker-1")
+    prove_from_files([tmp_path / "broker-1"], tmp_path / "audit")
+    told = capsys.readouterr().out
+    assert told.count("\n") == 1
+    assert "the audit is left out here: Spark needs Java and none was found" in told
 
 
 def test_a_file_that_is_not_there_ends_the_demo_with_a_word(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""A topic is compacted by the brokers' cleaner, and audited on all its replicas. Composition."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from analytics.demonstration import demonstrate_audits
+from analytics.errors import AuditError, SparkMissingError
+from scripts.demo.cluster import Cluster
+from scripts.demo.console import DemoError, note, title
+
+TOPIC: Final = "stock"
+PARTITIONS: Final = 2
+RECORDS: Final = 200_000
+KEYS: Final = 5_000
+SEGMENT_BYTES: Final = 1_048_576
+SETTINGS: Final = (
+    "cleanup.policy=compact",
+    f"segment.bytes={SEGMENT_BYTES}",
+    "min.cleanable.dirty.ratio=0.01",
+)
+CLEAN_TIMEOUT_S: Final = 30.0
+LOOK_INTERVAL_S: Final = 0.1
+
+
+def audit_a_compacted_topic(cluster: Cluster, work: Path) -> None:
+    """Have the cluster compact a topic, audit its files, and show that a planted fault is named.
+
+    Raises:
+        DemoError: nothing was compacted, the audits found something, or missed what was planted.
+    """
+    title("A topic of which the last record of each key is kept")
+    _write(cluster, work / "stock.txt")
+    _wait_until_cleaned(cluster)
+    title("Spark audits the files of all replicas, while the brokers run")
+    prove_from_files(cluster.log_directories, work / "audit")
+
+
+def prove_from_files(log_directories: Sequence[Path], work: Path) -> None:
+    """Audit the topic's replicas; without Spark or Java say in one sentence that it is left out.
+
+    Raises:
+        DemoError: the audits could not run, found something, or missed what was planted.
+    """
+    try:
+        is_proven = demonstrate_audits(log_directories, TOPIC, work, _say)
+    except SparkMissingError as error:
+        note(f"  the audit is left out here: {error}")
+        return
+    except AuditError as error:
+        raise DemoError(f"the audit failed: {error}") from error
+    if not is_proven:
+        raise DemoError("the logs are not clean, or what was planted was not named")
+    note("  the logs are what they have to be, and what was planted was named", style="green")
+
+
+def _say(line: str) -> None:
+    note(f"  {line}")
+
+
+def _write(cluster: Cluster, lines: Path) -> None:
+    lines.write_text("".join(f"item-{n * 7 % KEYS}:{n} pieces\n" for n in range(RECORDS)))
+    settings = [part for setting in SETTINGS for part in ("--config", setting)]
+    shape = ("-p", str(PARTITIONS), "-r", str(len(cluster.log_directories)))
+    cluster.commands.ask_broker("topics", "create", TOPIC, *shape, *settings)
+    cluster.commands.ask_broker("produce", TOPIC, lines.name, "--key-separator", ":")
+
+
+def _wait_until_cleaned(cluster: Cluster) -> None:
+    started_s = time.monotonic()
+    while not all(_is_cleaned(directory) for directory in cluster.log_directories):
+        if time.monotonic() - started_s > CLEAN_TIMEOUT_S:
+            raise DemoError(f"not every replica was compacted within {CLEAN_TIMEOUT_S:g} s")
+        time.sleep(LOOK_INTERVAL_S)
+    note(f"  each broker's cleaner was there after {time.monotonic() - started_s:.1f} s")
+
+
+def _is_cleaned(log_directory: Path) -> bool:
+    """Whether the cleaner has a point in each partition of the topic."""
+    checkpoint = log_directory / "cleaner-offset-checkpoint"
+    if not checkpoint.exists():
+        return False
+    lines = checkpoint.read_text(encoding="utf-8").splitlines()
+    points = [line.split() for line in lines if line.startswith(f"{TOPIC} ")]
+    return sum(int(point) > 0 for _topic, _partition, point in points) == PARTITIONS

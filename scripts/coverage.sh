@@ -9,8 +9,11 @@ workers=$2
 
 rm -f .coverage .coverage.*
 # The ci profile draws the same examples each time, so that coverage is the same each time.
+# Of the programs that we did not write, those that need no Java and few seconds belong here.
 "$bin/python" -m pytest -q -n "$workers" --hypothesis-profile=ci --cov --cov-report= \
-    tests benchmarks/micro --ignore=tests/interop/cli --ignore=tests/interop/coordination \
-    --ignore=tests/interop/storage --ignore=tests/interop/analytics
+    tests/unit tests/property tests/simulation tests/integration tests/analytics benchmarks/micro \
+    tests/interop/test_kio.py tests/interop/test_kio_gaps.py tests/interop/test_record_batches.py \
+    tests/interop/clients/test_matrix.py tests/interop/clients/test_same_bytes.py \
+    tests/interop/duplicates
 "$bin/coverage" report --fail-under=90
 "$bin/coverage" report --fail-under=100 --include="$("$bin/python" -m scripts.decision_modules)"

@@ -84,6 +84,9 @@ class MetadataHandler:
 
     async def _create(self, name: str) -> ErrorCode:
         """Create a topic and return what a client is told of it meanwhile."""
+        if not self._metadata.image.brokers:
+            # No controller has told this broker anything yet, so it cannot say who could lead.
+            return ErrorCode.LEADER_NOT_AVAILABLE
         try:
             await self._topics.create(self._topics.plan(TopicWish(name=name)))
         except ApiError as error:

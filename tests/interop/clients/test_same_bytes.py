@@ -138,8 +138,17 @@ def free_port() -> int:
 async def test_fetched_batches_are_the_bytes_that_were_sent(
     start_broker: StartBroker, writer: str, codec: str
 ) -> None:
-    proxy_port = free_port()
-    broker = start_broker(overrides={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy_port}"})
+    proxy_port, inner_port = free_port(), free_port()
+    # The controller in the broker must reach it past the proxy, which listens later.
+    inner = f"INNER://127.0.0.1:{inner_port}"
+    broker = start_broker(
+        overrides={
+            "listeners": f"PLAINTEXT://127.0.0.1:0,{inner}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy_port},{inner}",
+            "listener.security.protocol.map": "INNER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "inter.broker.listener.name": "INNER",
+        }
+    )
     proxy = RecordingProxy(broker.port)
     async with proxy.serve(proxy_port):
         records = list(samples(RECORDS, seed=5))

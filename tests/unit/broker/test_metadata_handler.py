@@ -1,0 +1,26 @@
+"""Metadata before the controller has told this broker anything: `broker.handlers.metadata`."""
+
+import asyncio
+from typing import cast
+
+from broker.cluster.metadata_cache import MetadataCache
+from broker.cluster.topic_source import TopicSource
+from broker.handlers.metadata import MetadataHandler
+from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.unit.broker.requests import request
+
+
+async def test_a_topic_cannot_be_created_yet_and_the_client_is_told_to_ask_again() -> None:
+    loop = asyncio.get_running_loop()
+    nobody = cast(TopicSource, object())
+    handler = MetadataHandler(RequestTasks(loop), MetadataCache(), nobody, "c", may_create=True)
+    message = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    reply = handler.handle(request(ApiKey.METADATA, 12, message), message)
+    done = loop.create_future()
+    reply.on_done(lambda: done.set_result(None))
+    await done
+    assert isinstance(reply.message, MetadataResponse)
+    assert [topic.error_code for topic in reply.message.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]

@@ -1,7 +1,7 @@
 """`python -m benchmarks [NAME ...]`: run the whole-process loads and write their results.
 
-Composition: picks the loads, gives each an empty folder, prints the table, writes
-`benchmarks/results/latest.json` and `docs/benchmarks.md` (only after a complete run).
+Composition: picks the loads, gives each an empty folder, prints the table, writes a file per load
+in `benchmarks/results/`, and the page `docs/benchmarks.md` of all of them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib
+import json
 import subprocess
 import sys
 import tempfile
@@ -20,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.loads.process import GENERATOR_CORE, pin
-from benchmarks.loads.result import Figure, row, to_json, to_markdown
+from benchmarks.loads.result import Figure, figures_of, row, to_json, to_markdown
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-RESULTS: Final = ROOT / "benchmarks" / "results" / "latest.json"
+RESULTS: Final = ROOT / "benchmarks" / "results"
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
 LOADS: Final = {
     "startup": "benchmarks.loads.startup_load",
@@ -41,9 +42,10 @@ LOADS: Final = {
 }
 INTRODUCTION: Final = """# Benchmarks
 
-Written by `make bench`. Every figure is a median of alternating runs; the reference beside it ran
-in the same minute on the same machine, so read the ratios: absolute figures differ from machine
-to machine. The broker is one process kept on one core, the generator on another.
+Written by `make bench`; `python -m benchmarks NAME ...` runs some loads anew. Every figure is a
+median of alternating runs; the reference beside it ran in the same minute on the same machine, so
+read the ratios: absolute figures differ from machine to machine. Where one broker is measured, it
+is one process kept on one core, the generator on another.
 
 The plain loopback stream is the least steady reference: on one machine of two virtual cores it gave
 1.6 GB/s in some minutes and 4 GB/s in others, while the broker's own rate hardly moved.
@@ -60,10 +62,12 @@ def main(arguments: list[str]) -> int:
         parser.error(f"unknown load {', '.join(sorted(unknown))}; there are {', '.join(LOADS)}")
     console = Console()
     pin(0, GENERATOR_CORE)
-    figures = [figure for name in names for figure in _run(name, console)]
-    console.print(_table(figures))
-    if set(names) == set(LOADS):
-        _write(figures)
+    figures = []
+    for name in names:
+        found = _run(name, console)
+        console.print(_table(found))
+        _write(name, found)
+        figures += found
     return 0 if all(figure.is_met is not False for figure in figures) else 1
 
 
@@ -80,18 +84,28 @@ def _table(figures: list[Figure]) -> Table:
     return table
 
 
-def _write(figures: list[Figure]) -> None:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
+def _write(name: str, figures: list[Figure]) -> None:
+    """Keep what a load has measured, and write the page of what all have measured last."""
     measured_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(to_json(figures, commit or "unknown", measured_at) + "\n")
-    PAGE.write_text(INTRODUCTION + to_markdown(figures) + f"\nCommit {commit}, {measured_at}.\n")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    text = to_json(figures, _commit(), measured_at)
+    (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    PAGE.write_text(INTRODUCTION + "".join(_sections()), encoding="utf-8")
+
+
+def _sections() -> Iterator[str]:
+    for name in LOADS:
+        path = RESULTS / f"{name}.json"
+        if path.exists():
+            run = json.loads(path.read_text(encoding="utf-8"))
+            table = to_markdown(figures_of(run))
+            yield f"## {name}\n\n{table}\nCommit {run['commit']}, {run['measured_at']}.\n\n"
+
+
+def _commit() -> str:
+    asked = ["git", "rev-parse", "--short", "HEAD"]
+    answer = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def to_json(figures: Sequence[Figure], commit: str, measured_at: str) -> str:
-    """Return the whole run as JSON: machine, commit and every figure with its ratio."""
+    """Return one load's run as JSON: machine, commit and every figure with its ratio."""
     return json.dumps(
         {
             "commit": commit,
@@ -82,6 +82,12 @@ def to_json(figures: Sequence[Figure], commit: str, measured_at: str) -> str:
         },
         indent=2,
     )
+
+
+def figures_of(run: Mapping[str, Any]) -> list[Figure]:
+    """Return the figures of a run that `to_json` has written."""
+    names = [each.name for each in fields(Figure)]
+    return [Figure(**{name: held[name] for name in names}) for held in run["figures"]]
 
 
 def to_markdown(figures: Sequence[Figure]) -> str:

@@ -30,7 +30,6 @@ REAL_TIME_TESTS = [
     path for path in sorted((ROOT / "tests").rglob("*.py")) if "simulation" not in path.parts
 ]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-WRITTEN_BY_BENCH = {"benchmarks.md"}
 DELIBERATE_PAUSES = {
     "tests/integration/broker/test_crash.py": "how long the load runs",
     "tests/integration/coordination/test_sessions.py": "how long the server stands still",
@@ -173,11 +172,7 @@ def test_make_explains_every_target() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text) + re.findall(r'src="([^"]+)"', text)
-    local = [
-        target
-        for target in targets
-        if "://" not in target and Path(target).name not in WRITTEN_BY_BENCH
-    ]
+    local = [target for target in targets if "://" not in target]
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 

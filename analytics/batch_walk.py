@@ -24,7 +24,6 @@ from kafkawire.records import (
     read_header,
 )
 
-CHUNK_BYTES: Final = 4 * 1024 * 1024
 # Behind a damage; a sound batch that begins later is found by no reader of Kafka's either.
 RESYNC_BYTES: Final = 4 * 1024 * 1024
 _PREFIX: Final = Struct(">qiib")
@@ -40,6 +39,8 @@ class Source(Protocol):
     """Where bytes come from."""
 
     size_bytes: int
+    chunk_bytes: int
+    """How much to read at once."""
 
     def read_at(self, position: int, size: int) -> memoryview:
         """Up to `size` bytes from `position` on."""
@@ -84,7 +85,7 @@ class _Window:
         """`size` bytes from `position` on, fewer only where the source ends."""
         offset = position - self._start
         if offset < 0 or offset + size > len(self._bytes):
-            self._bytes = self._source.read_at(position, max(CHUNK_BYTES, size))
+            self._bytes = self._source.read_at(position, max(self._source.chunk_bytes, size))
             self._start, offset = position, 0
         return self._bytes[offset : offset + size]
 
@@ -209,7 +210,8 @@ class Walk:
     def _is_zero_from(self, position: int) -> bool:
         limit = self.source.size_bytes
         while position < limit:
-            block = bytes(self.source.read_at(position, min(CHUNK_BYTES, limit - position)))
+            size = min(self.source.chunk_bytes, limit - position)
+            block = bytes(self.source.read_at(position, size))
             if not block or block.strip(b"\0"):
                 return False
             position += len(block)

@@ -10,6 +10,10 @@ from typing import Final, Self
 
 from pyarrow import fs
 
+# A local chunk stays in the processor's cache until it was decoded (`python -m benchmarks audit`);
+# a store on the network is asked seldom.
+LOCAL_CHUNK_BYTES: Final = 256 * 1024
+REMOTE_CHUNK_BYTES: Final = 4 * 1024 * 1024
 _REMOTE_MARK: Final = "://"
 
 
@@ -70,6 +74,7 @@ class OpenFile:
     def __init__(self, place: str) -> None:
         store, path, _ = _resolve(place)
         self._file = store.open_input_file(path)
+        self.chunk_bytes = REMOTE_CHUNK_BYTES if is_remote(place) else LOCAL_CHUNK_BYTES
         self.size_bytes: int = self._file.size()
 
     def read_at(self, position: int, size: int) -> memoryview:

@@ -34,6 +34,8 @@ FINDING = Finding(check=Check.BATCHES, what="x", file="f", expected="this", foun
 class Bytes:
     """A source in memory, which may end earlier than it says."""
 
+    chunk_bytes = 1 << 20
+
     def __init__(self, data: bytes, size_bytes: int | None = None) -> None:
         self._data = data
         self.size_bytes = len(data) if size_bytes is None else size_bytes

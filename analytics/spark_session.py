@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from analytics.errors import AuditError, SparkMissingError
+from analytics.spark_master import check_master
 
 MIN_JAVA: Final = 17
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "spark"
@@ -38,6 +39,10 @@ _ALL_COMPILERS: Final = "-XX:+UseSerialGC"
 _QUIET: Final = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 _JAVA_TIMEOUT_S: Final = 30
 _LOG_TAIL_LINES: Final = 3
+# What Spark says at every start.
+_LOG_NOISE: Final = ("Setting default log level", "To adjust logging level", "WARNING: Using")
+_CAUSE: Final = "Caused by: "
+YARN_MAX_WAIT_MS: Final = 20_000
 
 
 def find_java() -> str:
@@ -71,7 +76,7 @@ def start_session(
 
     Raises:
         SparkMissingError: there is no pyspark or no Java.
-        AuditError: Spark does not start.
+        AuditError: Spark does not start, or nobody is at `master`.
     """
     try:
         from pyspark.sql import SparkSession
@@ -80,6 +85,7 @@ def start_session(
             "audits need pyspark and pyarrow: pip install 'ottla[analytics]'"
         ) from None
     java = find_java()
+    check_master(master)
     is_local = master.startswith("local[") or master == "local"
     _set_environment(is_local)
     builder = SparkSession.builder.appName("ottla audit")
@@ -91,7 +97,8 @@ def start_session(
         try:
             session = builder.getOrCreate()
         except spark_errors() as error:
-            raise AuditError(f"Spark did not start: {_reason(error, log)}") from error
+            where = f" on {master}" if master else ""
+            raise AuditError(f"Spark did not start{where}: {_reason(error, log)}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -118,6 +125,8 @@ def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.session.timeZone": "UTC",
+        # Its client tries for a quarter of an hour otherwise.
+        "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": str(YARN_MAX_WAIT_MS),
     }
     if is_local:
         settings["spark.driver.bindAddress"] = "127.0.0.1"
@@ -160,6 +169,15 @@ def _captured_errors() -> Iterator[Path]:
 
 
 def _reason(error: Exception, log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    said = " ".join(lines[-_LOG_TAIL_LINES:])
-    return (said or str(error)).replace("\n", " ")[:500]
+    """What went wrong first, in Java's words, else what was said last."""
+    text = log.read_text(errors="replace") + "\n" + str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if causes := [line for line in lines if line.startswith(_CAUSE)]:
+        return causes[-1].removeprefix(_CAUSE)[:500]
+    told = [line for line in log.read_text(errors="replace").splitlines() if _tells(line)]
+    return " ".join(told[-_LOG_TAIL_LINES:] or lines)[:500]
+
+
+def _tells(line: str) -> bool:
+    is_frame = line.lstrip().startswith(("at ", "... "))
+    return bool(line.strip()) and not is_frame and not line.startswith(_LOG_NOISE)

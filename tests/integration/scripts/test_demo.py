@@ -30,7 +30,7 @@ def test_a_file_goes_through_a_broker_and_back(tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes(b"first\n\nzw\xc3\xb6lf\n\xff\x00 no text\nlast, without a line feed")
     ended = run_demo(file)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
     assert "Everything that was sent came back, byte for byte." in ended.stdout
     assert "sent 5 records" in ended.stdout
     assert ", 0 inconsistencies" in ended.stdout

@@ -111,15 +111,24 @@ def test_what_was_just_written_is_not_cold(file: BufferedReader) -> None:
     assert not FileRange(Region(file, 0, 256)).is_cold()
 
 
+DROPS = 20
+
+
 def test_what_the_system_has_dropped_is_cold(long_file: BufferedReader) -> None:
     os.fsync(long_file.fileno())
+    for _ in range(DROPS):
+        os.posix_fadvise(long_file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if FileRange(Region(long_file, 0, 100)).is_cold():
+            return
+    # The system need not drop what it is asked to, and asking may make it read ahead.
     os.posix_fadvise(long_file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     try:
         os.preadv(long_file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
     except BlockingIOError:
-        assert FileRange(Region(long_file, 0, 100)).is_cold()
+        pytest.fail("the system tells that it is not in memory, and the range does not")
     except OSError:
-        pytest.skip("this file system does not tell what is in memory")
+        pass
+    pytest.skip("this system does not drop it, or does not tell what is in memory")
 
 
 def test_an_empty_region_is_never_cold(long_file: BufferedReader) -> None:

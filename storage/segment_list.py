@@ -54,12 +54,6 @@ class SegmentList:
         assert self._segments[slot : slot + len(old)] == list(old), "neighbours, in order"
         self._segments[slot : slot + len(old)] = [new]
 
-    def find(self, base_offset: int) -> Segment | None:
-        """Return the segment that begins at `base_offset`."""
-        slot = bisect_left(self._segments, base_offset, key=_base_offset)
-        found = self._segments[slot : slot + 1]
-        return found[0] if found and found[0].base_offset == base_offset else None
-
     def from_offset(self, offset: int) -> list[Segment]:
         """Return the segment whose range holds `offset`, or the first one, and all after it."""
         slot = bisect_right(self._segments, offset, key=_base_offset) - 1

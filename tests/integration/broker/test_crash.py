@@ -19,7 +19,6 @@ from kafkawire.ids import TopicPartition
 from ottla.client.errors import OttlaError
 from tests.conftest import BrokerProcess, StartBroker
 
-KILLS: Final = 10
 TOPIC: Final = "crash"
 PARTITION: Final = TopicPartition(TOPIC, 0)
 LOAD_S: Final = (0.15, 0.5)
@@ -79,13 +78,14 @@ async def read_all(address: str) -> dict[int, bytes]:
     return values
 
 
-async def test_ten_kills_under_load_lose_no_acknowledged_record(
-    start_broker: StartBroker, tmp_path: Path
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.soak)])
+async def test_kills_under_load_lose_no_acknowledged_record(
+    start_broker: StartBroker, tmp_path: Path, kills: int
 ) -> None:
     dice = random.Random(11)
     data_dir = tmp_path / "data"
     acknowledged: dict[int, bytes] = {}
-    for _ in range(KILLS):
+    for _ in range(kills):
         broker = start_broker(data_dir, SMALL_SEGMENTS)
         await load_and_kill(broker, acknowledged, dice)
         broker = start_broker(data_dir, SMALL_SEGMENTS)

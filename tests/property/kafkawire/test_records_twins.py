@@ -22,7 +22,7 @@ from kafkawire.records import (
     write_header,
 )
 from tests.property.kafkawire.record_strategies import calmly, damaged, record_lists
-from tests.unit.kafkawire.batches import Fields
+from tests.unit.kafkawire.batches import Fields, batch_of, with_header
 
 if HAS_COMPILED_SCANNER:
     from kafkawire import _records
@@ -170,6 +170,14 @@ def test_what_is_plain_is_accepted_as_it_is(
         )
     assert header == read_header(before)
     assert sound == before
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
+def test_a_producer_that_has_an_id_counts_its_records(twin: ModuleType) -> None:
+    batch = batch_of((1, b"k", b"v", ()))
+    asked = (True, True, 0, 2)
+    assert twin.is_plain_batch(with_header(batch, producer_id=1, base_sequence=0), *asked)
+    assert not twin.is_plain_batch(with_header(batch, producer_id=1, base_sequence=-1), *asked)
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)

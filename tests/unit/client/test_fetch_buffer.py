@@ -52,6 +52,41 @@ def test_blocks_are_read_in_the_order_of_arrival() -> None:
     assert (buffer.position(first), buffer.position(second)) == (4, 1)
 
 
+def test_what_is_in_hand_is_the_last_record_until_more_is_asked_for() -> None:
+    first, second = state_at(0), state_at(0, T1)
+    buffer = buffer_of((first, batch_of(b"a", b"b", b"c")), (second, batch_of(b"d")))
+    cursor = buffer.cursor()
+    assert cursor is not None
+    buffer.hand_out()
+    assert buffer.first_in_hand(first) is None
+    next(cursor.iterator)
+    record = next(cursor.iterator)
+    assert buffer.first_in_hand(first) is record
+    assert buffer.first_in_hand(second) is None
+    buffer.interrupt()
+    assert list(cursor.iterator) == []
+    assert buffer.first_in_hand(first) is record
+    assert buffer.position(first) == 2
+    buffer.take_back()
+    assert buffer.first_in_hand(first) is None
+    assert read_all(buffer) == [(0, 2), (1, 0)]
+
+
+def test_of_a_batch_that_was_handed_over_the_first_record_counts() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, batch_of(b"a", b"b", b"c")))
+    cursor = buffer.cursor()
+    assert cursor is not None
+    buffer.hand_out()
+    first, *_ = cursor.iterator
+    buffer.hold_from(state, first)
+    buffer.interrupt()
+    assert buffer.first_in_hand(state) is first
+    assert (buffer.position(state), buffer.position_epoch(state)) == (3, first.leader_epoch)
+    buffer.drop(state)
+    assert buffer.first_in_hand(state) is None
+
+
 def test_the_position_follows_every_record() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b", b"c")))

@@ -10,7 +10,7 @@ from storage.errors import (
     OutOfOrderSequenceError,
     StorageError,
 )
-from storage.producer_entry import ProducerEntry, WrittenBatch
+from storage.producer_entry import RETAINED_BATCHES, ProducerEntry, WrittenBatch
 from storage.producer_state import LastRecord, ProducerState
 from tests.unit.storage.logs import NOW_MS
 from tests.unit.storage.producers import MAX_SEQUENCE, header_of, marker, produced
@@ -229,3 +229,11 @@ def test_a_control_batch_that_says_nothing_changes_nothing() -> None:
     transactional(state, PRODUCER, 0)
     state.replay(read_header(marker(PRODUCER, 1)), None)
     assert state.last_stable_offset(Offset(9)) == 0
+
+
+def test_an_entry_keeps_no_more_batches_than_may_be_under_way() -> None:
+    entry = ProducerEntry(PRODUCER)
+    for number in range(RETAINED_BATCHES + 1):
+        entry.add(0, WrittenBatch(number, number, 0, NOW_MS))
+    assert [batch.last_offset for batch in entry.batches] == [1, 2, 3, 4, 5]
+    assert entry.next_sequence == RETAINED_BATCHES + 1

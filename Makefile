@@ -7,8 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CODE := kafkawire storage coordination controller broker ottla analytics tests benchmarks scripts
-# One more than the smallest machine that we support has cores: many tests wait for processes.
-WORKERS ?= 3
+# Two workers: what the smallest machine that we support has.
+WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -q
 
 help:  ## Show this list.

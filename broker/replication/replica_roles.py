@@ -38,7 +38,7 @@ from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_opening import ReplicaOpening
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from storage.config import LogConfig
@@ -114,6 +114,8 @@ class ReplicaRoles:
         if self._expects_all:
             self._expects_all = False
             self._set_strays_aside(orders.keys())
+        for order in orders.values():
+            self._set_former_aside(order)
         codes = {key: self._refuse(order) or ErrorCode.NONE for key, order in orders.items()}
         wanted = [order for key, order in orders.items() if codes[key] is ErrorCode.NONE]
         codes.update(await self._opening.open_all(wanted))
@@ -271,8 +273,27 @@ class ReplicaRoles:
             state = self._metadata.image.partition(partition)
             if partition in wanted or (state and self._broker_id in state.replicas):
                 continue
-            self.remove(partition)
-            try:
-                self._logs.set_aside_as_stray(partition)
-            except (StorageError, OSError) as error:
-                log.error("log.not_set_aside", partition=str(partition), error=str(error))
+            self._set_aside(partition)
+
+    def _set_former_aside(self, order: RoleOrder) -> None:
+        """Put away what is left of a topic that is gone, if one of its name comes in its place.
+
+        A controller that dies after it has moved a replica away may not have had it deleted, and
+        nobody else knows of it. Kafka refuses the new one until the broker starts again. As long as
+        the metadata know the old topic, so do we.
+        """
+        partition = order.topic_partition
+        replica = self._table.by_key.get(partition)
+        if replica is None or ZERO_TOPIC_ID in (replica.topic_id, order.topic_id):
+            return
+        current = self._metadata.image.topics.get(partition.topic)
+        is_current = current is not None and current.topic_id == replica.topic_id
+        if replica.topic_id != order.topic_id and not is_current:
+            self._set_aside(partition)
+
+    def _set_aside(self, partition: TopicPartition) -> None:
+        self.remove(partition)
+        try:
+            self._logs.set_aside_as_stray(partition)
+        except (StorageError, OSError) as error:
+            log.error("log.not_set_aside", partition=str(partition), error=str(error))

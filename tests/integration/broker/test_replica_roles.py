@@ -73,9 +73,25 @@ async def test_another_topic_of_the_same_name_is_refused_while_this_one_is_serve
     rig: Rig,
 ) -> None:
     await rig.order(1, isr=[1], to=[1])
+    served = TopicState(name=TOPIC, topic_id=rig.topic_id, partitions={})
+    rig.brokers[1].metadata.put_topics([served])
     rig.topic_id = OTHER_ID
     assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.INCONSISTENT_TOPIC_ID]
     assert rig.brokers[1].replica.topic_id == TOPIC_ID
+
+
+async def test_what_is_left_of_a_topic_that_is_gone_makes_way_for_one_of_its_name(
+    rig: Rig,
+) -> None:
+    await rig.order(2, isr=[2], replicas=[1, 2])
+    # The controller that moved it away died before it had it deleted; then the topic was deleted.
+    rig.topic_id = OTHER_ID
+    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE]
+    replica = rig.brokers[1].replica
+    assert (replica.topic_id, replica.log.topic_id) == (OTHER_ID, OTHER_ID)
+    assert replica.leadership is not None
+    left = [path.name for path in replica.log.directory.parent.glob("*-stray")]
+    assert len(left) == 1
 
 
 async def test_after_a_restart_the_records_of_a_former_topic_are_set_aside(rig: Rig) -> None:

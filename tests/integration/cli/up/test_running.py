@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import ottla
+from ottla.client.admin_model import TopicDescription
+from ottla.client.errors import UnknownTopicError
 from tests.integration.coordination.process import POLL_INTERVAL_S, Coordinator, wait_until
 
 TIMEOUT_S = 60
@@ -93,7 +95,7 @@ async def test_a_broker_that_dies_comes_back_and_all_stop_in_order(
         cluster = await admin.describe_cluster()
         assert set(cluster.brokers) == {1, 2}
         await admin.create_topics([ottla.NewTopic("t", 4)])
-        topic = (await admin.describe_topics(["t"]))["t"]
+        topic = await _described(admin, "t")
         assert all(len(part.replicas) == 2 for part in topic.partitions)
         victim = f"broker-{cluster.controller_id}"
         before = up.pid(victim)
@@ -110,6 +112,17 @@ async def test_a_broker_that_dies_comes_back_and_all_stop_in_order(
     assert all(each["exit_code"] == 0 for each in up.events if each["event"] == "stopped")
     assert not any(map(is_running, pids))
     assert up.pids() == []
+
+
+async def _described(admin: ottla.Admin, name: str) -> TopicDescription:
+    """Return a topic that was just created, once the broker that is asked has heard of it."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return (await admin.describe_topics([name]))[name]
+        except UnknownTopicError:
+            assert time.monotonic() < deadline_s, f"{name} is never known"
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def _wait_for_brokers(bootstrap: str, count: int) -> None:

@@ -57,6 +57,16 @@ class Assignor(Protocol):
         """Return the partitions of every member, also of those that get none."""
 
 
+class ForgetfulAssignor:
+    """What assignors have in common that do not look at what members held before."""
+
+    protocols = frozenset({RebalanceProtocol.EAGER})
+
+    def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
+        """Tell nothing."""
+        return None
+
+
 def in_order(members: Mapping[MemberId, Subscription]) -> list[MemberId]:
     """Return the members in the order in which they are served.
 

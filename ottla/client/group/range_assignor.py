@@ -4,28 +4,23 @@ Topics with equally many partitions and the same readers are shared alike, so th
 find both sides at one member. Source: RangeAssignor of Kafka 3.9, without racks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from kafkawire.ids import TopicPartition
 from ottla.client.group.assignor import (
     Assignment,
+    ForgetfulAssignor,
     MemberId,
     PartitionCounts,
-    RebalanceProtocol,
     Subscription,
     subscribers,
 )
 
 
-class RangeAssignor:
+class RangeAssignor(ForgetfulAssignor):
     """Shares each topic by itself; the first members get one more where it does not divide."""
 
     name = "range"
-    protocols = frozenset({RebalanceProtocol.EAGER})
-
-    def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
-        """Tell nothing: what a member held does not matter."""
-        return None
 
     def assign(
         self, partition_counts: PartitionCounts, members: Mapping[MemberId, Subscription]

@@ -3,30 +3,24 @@
 Source: RoundRobinAssignor of Kafka 3.9.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import cycle
 
-from kafkawire.ids import TopicPartition
 from ottla.client.group.assignor import (
     Assignment,
+    ForgetfulAssignor,
     MemberId,
     PartitionCounts,
-    RebalanceProtocol,
     Subscription,
     all_partitions,
     in_order,
 )
 
 
-class RoundRobinAssignor:
+class RoundRobinAssignor(ForgetfulAssignor):
     """Deals the partitions of all topics in turn; a member is passed over that does not read it."""
 
     name = "roundrobin"
-    protocols = frozenset({RebalanceProtocol.EAGER})
-
-    def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
-        """Tell nothing: what a member held does not matter."""
-        return None
 
     def assign(
         self, partition_counts: PartitionCounts, members: Mapping[MemberId, Subscription]

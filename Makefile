@@ -26,7 +26,7 @@ demo: $(READY)  ## Send a real file through a broker and back, and compare. FILE
 test: $(READY)  ## Unit, property and integration tests.
 	$(PYTEST) -n $(WORKERS) tests --ignore=tests/interop --ignore=tests/simulation
 
-check: lint types layers kazoo coverage  ## Everything that a change must pass: under five minutes.
+check: lint types layers kazoo coverage  ## Everything that a change must pass: about eight minutes.
 
 fmt: $(READY)  ## Format, and fix what can be fixed.
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""How an alteration changes the configs of a topic (decision)."""
+"""How an alteration changes the configs of a topic or a broker (decision)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from kafkawire.errors import ApiError, ErrorCode
-from storage.config import TOPIC_CONFIG_KEYS, ConfigType, LogConfig
+from storage.config import ConfigKey, ConfigType, LogConfig
 
 
 class ConfigOperation(IntEnum):
@@ -35,13 +35,18 @@ def replaced(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
         ApiError: a key without a value, or named twice.
     """
     changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in values]
-    return changed({}, changes, {})
+    return changed({}, changes, {}, {})
 
 
 def changed(
-    configs: Mapping[str, str], changes: Iterable[ConfigChange], defaults: Mapping[str, str]
+    configs: Mapping[str, str],
+    changes: Iterable[ConfigChange],
+    defaults: Mapping[str, str],
+    keys: Mapping[str, ConfigKey],
 ) -> dict[str, str]:
     """Return `configs` after `changes`; lists grow and shrink from `defaults` if not set.
+
+    `keys` tell what is a list.
 
     Raises:
         ApiError: a key without a value or named twice, an unknown operation, or an APPEND or
@@ -63,7 +68,7 @@ def changed(
         else:
             current = result.get(change.name, defaults.get(change.name, ""))
             result[change.name] = _changed_list(
-                change.name, change.operation, current, change.value
+                change.name, change.operation, current, change.value, keys
             )
     return result
 
@@ -80,8 +85,10 @@ def check_configs(configs: Mapping[str, str], defaults: LogConfig) -> LogConfig:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
-def _changed_list(name: str, operation: int, current: str, value: str) -> str:
-    key = TOPIC_CONFIG_KEYS.get(name)
+def _changed_list(
+    name: str, operation: int, current: str, value: str, keys: Mapping[str, ConfigKey]
+) -> str:
+    key = keys.get(name)
     if key is None or key.type is not ConfigType.LIST:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} is not a list")
     items = [item for item in current.split(",") if item]

@@ -5,11 +5,13 @@ It serves topics and the broker itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from broker.config import SERVER_KEYS, BrokerConfig, value_text
+from broker.config import SERVER_KEYS, value_text
+from broker.dynamic_config import DynamicConfig
+from broker.dynamic_keys import DYNAMIC_KEYS, key_of, synonyms_of
 from storage.config import TOPIC_CONFIG_KEYS, ConfigKey, ConfigType, topic_defaults
 
 
@@ -17,6 +19,8 @@ class ConfigSource(IntEnum):
     """Kafka's numbers for where a value comes from."""
 
     TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
 
@@ -50,9 +54,9 @@ class ConfigEntry:
     synonyms: tuple[Synonym, ...]
 
 
-def topic_entries(overrides: Mapping[str, str], config: BrokerConfig) -> Iterator[ConfigEntry]:
+def topic_entries(overrides: Mapping[str, str], config: DynamicConfig) -> Iterator[ConfigEntry]:
     """Yield every topic config of a topic that sets `overrides`."""
-    defaults = topic_defaults(config.originals)
+    defaults = topic_defaults(config.current.originals)
     for key in TOPIC_CONFIG_KEYS.values():
         synonyms = tuple(_topic_synonyms(key, overrides, config))
         value = overrides.get(key.name, defaults.get(key.name, key.default))
@@ -67,36 +71,62 @@ def topic_entries(overrides: Mapping[str, str], config: BrokerConfig) -> Iterato
         )
 
 
-def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
-    """Yield every key of the broker; none of them can be changed while it runs."""
-    for key in SERVER_KEYS.values():
-        value = value_text(config, key.name)
-        synonyms = tuple(_server_synonyms(key.name, key.default, config))
-        yield ConfigEntry(
-            name=key.name,
-            value=value,
-            source=synonyms[0].source,
-            type=key.type,
-            documentation=key.documentation,
-            is_read_only=True,
-            synonyms=synonyms,
-        )
+def broker_entries(config: DynamicConfig) -> Iterator[ConfigEntry]:
+    """Yield every key of the broker, and what it was told besides."""
+    told = [name for name in {**config.shared, **config.own} if name not in SERVER_KEYS]
+    for name in (*SERVER_KEYS, *sorted(told)):
+        yield _server_entry(name, tuple(_server_synonyms(name, config)), config)
+
+
+def shared_entries(config: DynamicConfig) -> Iterator[ConfigEntry]:
+    """Yield what all brokers of the cluster were told together."""
+    for name, value in sorted(config.shared.items()):
+        synonym = Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        yield _server_entry(name, (synonym,), config)
+
+
+def _server_entry(name: str, synonyms: tuple[Synonym, ...], config: DynamicConfig) -> ConfigEntry:
+    key = key_of(name)
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+    is_set = source is not ConfigSource.DEFAULT_CONFIG
+    return ConfigEntry(
+        name=name,
+        value=synonyms[0].value if is_set else value_text(config.static, name),
+        source=source,
+        type=key.type if key else ConfigType.STRING,
+        documentation=key.documentation if key else "",
+        is_read_only=name not in DYNAMIC_KEYS,
+        synonyms=synonyms,
+    )
 
 
 def _topic_synonyms(
-    key: ConfigKey, overrides: Mapping[str, str], config: BrokerConfig
+    key: ConfigKey, overrides: Mapping[str, str], config: DynamicConfig
 ) -> Iterator[Synonym]:
     if key.name in overrides:
         yield Synonym(key.name, overrides[key.name], ConfigSource.TOPIC_CONFIG)
-    for synonym in key.synonyms:
-        if synonym.name in config.originals:
-            value = config.originals[synonym.name]
-            yield Synonym(synonym.name, value, ConfigSource.STATIC_BROKER_CONFIG)
+    yield from _set_synonyms([synonym.name for synonym in key.synonyms], config)
     if key.synonyms:
         yield Synonym(key.synonyms[0].name, key.default, ConfigSource.DEFAULT_CONFIG)
 
 
-def _server_synonyms(name: str, default: str, config: BrokerConfig) -> Iterator[Synonym]:
-    if name in config.originals:
-        yield Synonym(name, config.originals[name], ConfigSource.STATIC_BROKER_CONFIG)
-    yield Synonym(name, default, ConfigSource.DEFAULT_CONFIG)
+def _server_synonyms(name: str, config: DynamicConfig) -> Iterator[Synonym]:
+    """Yield the values of `name`, and of those names that stand in for it where it is not set."""
+    found = list(_set_synonyms(synonyms_of(name), config))
+    while found and found[0].name != name:
+        del found[0]
+    yield from found
+    if name in SERVER_KEYS:
+        yield Synonym(name, SERVER_KEYS[name].default, ConfigSource.DEFAULT_CONFIG)
+
+
+def _set_synonyms(names: Sequence[str], config: DynamicConfig) -> Iterator[Synonym]:
+    layers = (
+        (config.own, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (config.shared, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (config.static.originals, ConfigSource.STATIC_BROKER_CONFIG),
+    )
+    for values, source in layers:
+        for name in names:
+            if name in values:
+                yield Synonym(name, values[name], source)

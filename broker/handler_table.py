@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from broker.cluster.config_nodes import ConfigNodes
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.finalized_features import FinalizedFeatures
 from broker.cluster.identity import Identity
@@ -19,6 +20,7 @@ from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_configs import TopicConfigs
 from broker.cluster.topic_source import TopicSource
 from broker.config import BrokerConfig
+from broker.dynamic_config import DynamicConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.handler_table import group_makers
 from broker.logs.mover import LogMover
@@ -27,7 +29,7 @@ from broker.network.router import Handler, Served
 from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import BrokerId, TopicPartition
 from storage.directory import Logs
 
 
@@ -36,7 +38,9 @@ class HandlerTable:
     """Makes handlers from the parts of a broker that they work with."""
 
     config: BrokerConfig
+    config_nodes: ConfigNodes
     configs: TopicConfigs
+    dynamic_config: DynamicConfig
     controller: ControllerRole
     features: FinalizedFeatures
     groups: GroupCoordinator
@@ -190,7 +194,7 @@ class HandlerTable:
         from broker.handlers.create_topics import CreateTopicsHandler
 
         return CreateTopicsHandler(
-            self.tasks, self.watch, self.topics, self.controller, self.config
+            self.tasks, self.watch, self.topics, self.controller, self.dynamic_config
         ).handle
 
     def _create_partitions(self) -> Handler:
@@ -213,20 +217,29 @@ class HandlerTable:
         from broker.handlers.describe_configs import DescribeConfigsHandler
 
         return DescribeConfigsHandler(
-            self.tasks, self.metadata, self.configs, self.config, self.identity.broker_id
+            self.tasks, self.metadata, self.configs, self.dynamic_config, self.identity.broker_id
         ).handle
 
     def _alter_configs(self) -> Handler:
         from broker.handlers.alter_configs import AlterConfigsHandler
 
-        return AlterConfigsHandler(self.tasks, self.metadata, self.configs, self.config).handle
+        return AlterConfigsHandler(*self._config_parts()).handle
 
     def _incremental_alter_configs(self) -> Handler:
         from broker.handlers.alter_configs import AlterConfigsHandler
 
-        return AlterConfigsHandler(
-            self.tasks, self.metadata, self.configs, self.config
-        ).handle_incremental
+        return AlterConfigsHandler(*self._config_parts()).handle_incremental
+
+    def _config_parts(
+        self,
+    ) -> tuple[RequestTasks, MetadataCache, ConfigNodes, DynamicConfig, BrokerId]:
+        return (
+            self.tasks,
+            self.metadata,
+            self.config_nodes,
+            self.dynamic_config,
+            self.identity.broker_id,
+        )
 
     def _describe_cluster(self) -> Handler:
         from broker.handlers.cluster import DescribeClusterHandler

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from broker.broker_gauges import add_gauges
+from broker.cluster.broker_configs import BrokerConfigs
+from broker.cluster.config_nodes import ConfigNodes
 from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.finalized_features import FinalizedFeatures
@@ -31,10 +33,11 @@ from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.producer_ids import ProducerIds
-from broker.cluster.topic_configs import Overrides, TopicConfigs
+from broker.cluster.topic_configs import TopicConfigs
 from broker.cluster.topic_plan import topic_defaults_of
 from broker.cluster.topics import ClusterTopics, roll
 from broker.config import BrokerConfig
+from broker.dynamic_config import DynamicConfig
 from broker.errors import StartupError
 from broker.groups.coordinator import GroupCoordinator
 from broker.handler_table import HandlerTable
@@ -50,6 +53,7 @@ from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
+from broker.reconfiguration import Reconfiguration
 from broker.replication.isr_recorder import AlterPartitionRecorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask, Scheduler
@@ -95,7 +99,10 @@ class Node:
             config, self._metadata, loop=loop, running=self._running, now_ms=now_ms
         )
         self._controller = ControllerLink(self._member.controller_endpoint, self._member.make_peer)
+        self._dynamic = DynamicConfig(config)
+        self._config_nodes: ConfigNodes
         self._configs: TopicConfigs
+        self._server: SocketServer
         self._groups: GroupCoordinator | None = None
         self._logs: Logs | None = None
         self._replicas: ReplicaManager | None = None
@@ -155,9 +162,7 @@ class Node:
         await member.join()
         features = FinalizedFeatures(member.session)
         self._running.push_async_callback(features.stop)
-        self._configs = TopicConfigs(member.session, self._config.topic_defaults, now_ms)
-        self._running.push_async_callback(self._configs.stop)
-        await self._configs.load()
+        broker_configs = await self._load_configs()
         logs = await self._open_logs()
         logs.claim(member.identity.broker_id, member.identity.cluster_id)
         replicas = self._make_replicas(logs)
@@ -172,12 +177,31 @@ class Node:
         replicas.start()
         await member.register(endpoints, replicas.on_registered, self._fail)
         self._metadata.on_change(replicas.on_metadata_changed)
-        self._configs.listen(self._on_config_change)
+        self._follow_configs(broker_configs, replicas)
         features.listen()
         if not await self._watch.wait_for(self._is_told, FIRST_METADATA_TIMEOUT_MS):
             log.warning("metadata.missing", waited_ms=FIRST_METADATA_TIMEOUT_MS)
         channel.open()
         self._schedule(logs, replicas)
+
+    async def _load_configs(self) -> BrokerConfigs:
+        """Learn what was set while brokers ran: it counts from the first log on."""
+        member = self._member
+        nodes = self._config_nodes = ConfigNodes(member.session, now_ms)
+        self._running.push_async_callback(nodes.stop)
+        broker_configs = BrokerConfigs(nodes, self._dynamic, member.identity.broker_id)
+        self._configs = TopicConfigs(nodes, lambda: self._dynamic.current.topic_defaults)
+        await nodes.catch_up()
+        await broker_configs.load()
+        await self._configs.load()
+        member.reconfigure(self._dynamic.current)
+        return broker_configs
+
+    def _follow_configs(self, broker_configs: BrokerConfigs, replicas: ReplicaManager) -> None:
+        changes = Reconfiguration(self._member, self._configs, replicas, self._server)
+        self._configs.listen(changes.on_topic_config)
+        broker_configs.listen(changes.on_broker_config)
+        self._config_nodes.listen()
 
     async def _open_logs(self) -> Logs:
         """Open all logs in a thread, for that can take long after a crash."""
@@ -264,13 +288,15 @@ class Node:
         topics = ClusterTopics(
             member.session,
             self._metadata,
-            topic_defaults_of(self._config),
+            lambda: topic_defaults_of(self._dynamic.current),
             new_topic_id=uuid.uuid4,
             roll=roll,
         )
         table = HandlerTable(
             config=self._config,
+            config_nodes=self._config_nodes,
             configs=self._configs,
+            dynamic_config=self._dynamic,
             controller=member.controller,
             features=features,
             groups=self._make_groups(replicas),
@@ -308,9 +334,9 @@ class Node:
     async def _listen(self, channel: RequestChannel) -> Mapping[str, Endpoint]:
         """Bind all listeners, and return where others reach this broker."""
         config = self._config
-        server = SocketServer(
+        server = self._server = SocketServer(
             config.listening,
-            network_limits_of(config),
+            network_limits_of(self._dynamic.current),
             channel,
             control_plane_listener_name=config.control_plane_listener_name,
         )
@@ -333,12 +359,12 @@ class Node:
 
     def _schedule(self, logs: Logs, replicas: ReplicaManager) -> None:
         scheduler = Scheduler(self._loop, self._executor)
-        for task in log_tasks(self._config, logs, replicas, now_ms):
+        for task in log_tasks(self._dynamic, logs, replicas, now_ms):
             scheduler.add(task)
         scheduler.add(self._expiry_of_offsets())
         self._running.push_async_callback(scheduler.stop)
         cleaner = make_cleaner(
-            config=self._config,
+            config=self._dynamic.current,
             logs=logs,
             replicas=replicas,
             metrics=self.metrics,
@@ -357,13 +383,6 @@ class Node:
             period_ms=self._config.offsets_retention_check_interval_ms,
             runs_in_loop=True,
         )
-
-    def _on_config_change(self, topic: str, overrides: Overrides) -> None:
-        assert self._replicas is not None, "made before anybody listens"
-        config = self._configs.log_config(topic)
-        self._replicas.update_topic_config(topic, config)
-        if "unclean.leader.election.enable" in overrides and config.unclean_leader_election_enable:
-            self._member.on_unclean_election_enabled(topic)
 
     async def _stop_serving(self, server: SocketServer) -> None:
         """Answer what was asked, as far as clients read it, and close all connections."""

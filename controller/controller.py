@@ -78,6 +78,10 @@ class Controller:
         self._task = asyncio.create_task(self._run(), name="controller")
         self.put(e.Reelect())
 
+    def reconfigure(self, config: ControllerConfig) -> None:
+        """Decide by `config` from now on; an event says when to look what that makes possible."""
+        self._planner.reconfigure(config)
+
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
         """Have `callback` told of a plan that failed: a bug, after which the node must end.
 

@@ -62,6 +62,12 @@ class Planner:
         """Whether this broker believes to be the controller; its fence knows whether it is."""
         return self.cluster is not None
 
+    def reconfigure(self, config: ControllerConfig) -> None:
+        """Decide by `config` from the next event on."""
+        self._config = config
+        if self.cluster is not None:
+            self.cluster.config = config
+
     def plan(self, event: e.Event, now_ms: int) -> Plan[Result]:
         """Return what to do about `event`. It must run to its end before the next one begins."""
         try:

@@ -145,8 +145,12 @@ class ClusterMember:
         """Stand for election again; see `Candidate`."""
         self.controller.put(Reelect())
 
-    def on_unclean_election_enabled(self, topic: str) -> None:
-        """Let the controller look at partitions of `topic` that have no leader."""
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Let the controller component decide by what `config` says of elections."""
+        self.controller.reconfigure(self._controller_config(config))
+
+    def on_unclean_election_enabled(self, topic: str | None) -> None:
+        """Let the controller look at partitions without a leader; None: of all topics."""
         self.controller.put(UncleanElectionEnabled(topic))
 
     def endpoint_of(self, broker_id: BrokerId) -> Endpoint | None:
@@ -215,27 +219,25 @@ class ClusterMember:
         return Identity(broker_id, cluster)
 
     def _make_controller(self) -> Controller:
-        config = self._config
         return Controller(
-            ControllerConfig(
-                broker_id=self.identity.broker_id,
-                inter_broker_listener_name=config.inter_broker_listener,
-                delete_topic_enable=config.delete_topic_enable,
-                unclean_leader_election_enable=config.topic_defaults.unclean_leader_election_enable,
-                auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
-                leader_imbalance_per_broker_percentage=(
-                    config.leader_imbalance_per_broker_percentage
-                ),
-                leader_imbalance_check_interval_seconds=(
-                    config.leader_imbalance_check_interval_seconds
-                ),
-                uses_alter_partition=self._has_features,
-                has_features=self._has_features,
-            ),
+            self._controller_config(self._config),
             self.session.client,
             dial=self._dial,
             new_topic_id=uuid.uuid4,
             now_ms=self._now_ms,
+        )
+
+    def _controller_config(self, config: BrokerConfig) -> ControllerConfig:
+        return ControllerConfig(
+            broker_id=self.identity.broker_id,
+            inter_broker_listener_name=config.inter_broker_listener,
+            delete_topic_enable=config.delete_topic_enable,
+            unclean_leader_election_enable=config.topic_defaults.unclean_leader_election_enable,
+            auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
+            leader_imbalance_per_broker_percentage=config.leader_imbalance_per_broker_percentage,
+            leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
+            uses_alter_partition=self._has_features,
+            has_features=self._has_features,
         )
 
     def _dial(self, registration: Registration) -> Peer:

@@ -7,29 +7,16 @@ configs is read from there at once.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import structlog
 
-from broker.cluster.coordinator_session import CoordinatorSession
-from broker.cluster.node_watch import NodeWatch
-from controller.config_requests import (
-    NO_CHANGE,
-    change_config,
-    read_all_topic_configs,
-    read_config,
-    read_topic_configs,
-    take_notices,
-)
-from controller.errors import MalformedZnodeError
-from controller.znodes import paths
-from coordination.errors import SessionExpiredError
-from kafkawire.errors import ApiError, ErrorCode
+from broker.cluster.config_nodes import ConfigNodes
+from controller.config_requests import read_all_topic_configs, read_topic_configs
 from storage.config import LogConfig
 
-TOPICS: Final = "topics/"
+KIND: Final = "topics"
 Overrides = Mapping[str, str]
 
 log = structlog.get_logger(__name__)
@@ -38,43 +25,35 @@ log = structlog.get_logger(__name__)
 class TopicConfigs:
     """Knows the overrides of topics, and hears of changes once it listens."""
 
-    def __init__(
-        self, session: CoordinatorSession, defaults: LogConfig, now_ms: Callable[[], int]
-    ) -> None:
-        self._session = session
+    def __init__(self, nodes: ConfigNodes, defaults: Callable[[], LogConfig]) -> None:
+        self._nodes = nodes
         self._defaults = defaults
-        self._now_ms = now_ms
         self._overrides: dict[str, Overrides] = {}
-        self._last_notice = NO_CHANGE
-        # Notices are taken one after the other, so that an older reading never replaces a newer.
-        self._turn = asyncio.Lock()
         self._on_change: Callable[[str, Overrides], None] = lambda _name, _overrides: None
-        self._watch = NodeWatch(session, paths.CONFIG_CHANGES, self._take_notices)
+        nodes.on_change(KIND, self._on_news)
 
     async def load(self) -> None:
-        """Learn what all topics override, and from when on changes have to be heard of."""
-        notices = await self._session.run(take_notices(self._last_notice, self._now_ms()))
-        self._last_notice = notices.last_number
-        self._overrides = dict(await self._session.run(read_all_topic_configs()))
+        """Learn what all topics override."""
+        self._overrides = dict(await self._nodes.session.run(read_all_topic_configs()))
 
     async def refresh(self, topics: Iterable[str]) -> None:
         """Read again what `topics` override: no notice tells that of a topic that is created."""
         wanted = set(topics)
-        found = await self._session.run(read_topic_configs(wanted))
+        found = await self._nodes.session.run(read_topic_configs(wanted))
         for name in wanted:
             self._overrides.pop(name, None)
         self._overrides |= found
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the configs of a topic's logs; an override that is not legal is left out."""
-        overrides = self._overrides.get(topic)
+        overrides, defaults = self._overrides.get(topic), self._defaults()
         if not overrides:
-            return self._defaults
+            return defaults
         try:
-            return LogConfig.from_properties(overrides, self._defaults)
+            return LogConfig.from_properties(overrides, defaults)
         except ValueError as error:
             log.error("config.ignored", topic=topic, error=str(error))
-            return self._defaults
+            return defaults
 
     async def read(self, topic: str) -> Overrides:
         """Return what `topic` overrides at this moment.
@@ -82,51 +61,15 @@ class TopicConfigs:
         Raises:
             ApiError: the coordinator does not say.
         """
-        try:
-            return await self._session.run(read_config(TOPICS + topic))
-        except (SessionExpiredError, MalformedZnodeError) as error:
-            raise _unavailable(error) from error
-
-    async def change(self, topic: str, change: Callable[[Overrides], Overrides]) -> Overrides:
-        """Let `topic` override what `change` makes of its overrides; return that.
-
-        This broker's logs follow it when this returns, those of others soon.
-
-        Raises:
-            ApiError: what `change` raises; or the coordinator does not say.
-        """
-        try:
-            changed = await self._session.run(change_config(TOPICS + topic, change))
-            await self._take_notices()
-            return changed
-        except (SessionExpiredError, MalformedZnodeError) as error:
-            raise _unavailable(error) from error
+        return await self._nodes.read(f"{KIND}/{topic}")
 
     def listen(self, on_change: Callable[[str, Overrides], None]) -> None:
         """Tell `on_change` of every topic whose overrides change from now on."""
         self._on_change = on_change
-        self._watch.start()
 
-    async def stop(self) -> None:
-        """Hear of nothing any more."""
-        await self._watch.stop()
-
-    async def _take_notices(self) -> None:
-        async with self._turn:
-            await self._take_notices_alone()
-
-    async def _take_notices_alone(self) -> None:
-        notices = await self._session.run(take_notices(self._last_notice, self._now_ms()))
-        topics = [
-            path.removeprefix(TOPICS) for path in notices.entity_paths if path.startswith(TOPICS)
-        ]
+    async def _on_news(self, topics: Sequence[str]) -> None:
         await self.refresh(topics)
-        # Now, and not before: after a lost session the same notices are taken again.
-        self._last_notice = notices.last_number
         for name in topics:
-            log.info("config.changed", topic=name, configs=self._overrides.get(name, {}))
-            self._on_change(name, self._overrides.get(name, {}))
-
-
-def _unavailable(error: Exception) -> ApiError:
-    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the coordinator did not answer: {error}")
+            overrides = self._overrides.get(name, {})
+            log.info("config.changed", topic=name, configs=overrides)
+            self._on_change(name, overrides)

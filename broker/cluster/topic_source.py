@@ -6,13 +6,11 @@ reaches the metadata cache when the controller has done it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from broker.cluster.topic_plan import TopicPlan, TopicWish
 from kafkawire.ids import TopicId
-
-Overrides = Mapping[str, str]
 
 
 class TopicSource(Protocol):
@@ -40,13 +38,3 @@ class TopicSource(Protocol):
 
     async def delete(self, name: str) -> None:
         """Delete a topic."""
-
-
-class TopicOverrides(Protocol):
-    """What topics override of the broker's defaults, as handlers see it."""
-
-    async def read(self, topic: str) -> Overrides:
-        """Return what a topic overrides at this moment."""
-
-    async def change(self, topic: str, change: Callable[[Overrides], Overrides]) -> Overrides:
-        """Let a topic override what `change` makes of its overrides; return that."""

@@ -52,7 +52,7 @@ class ClusterTopics:
         self,
         session: CoordinatorSession,
         metadata: MetadataCache,
-        defaults: TopicDefaults,
+        defaults: Callable[[], TopicDefaults],
         *,
         new_topic_id: Callable[[], TopicId],
         roll: RollDice,
@@ -65,7 +65,7 @@ class ClusterTopics:
 
     def plan(self, wish: TopicWish) -> TopicPlan:
         """Return how the topic of `wish` will look; see `TopicSource`."""
-        return plan_topic(wish, self._metadata.image, self._defaults, self._roll)
+        return plan_topic(wish, self._metadata.image, self._defaults(), self._roll)
 
     async def create(self, plan: TopicPlan) -> TopicId:
         """Create a topic; see `TopicSource`."""

@@ -1,25 +1,27 @@
-"""AlterConfigs and IncrementalAlterConfigs of topics (edge): any broker may write them.
+"""AlterConfigs and IncrementalAlterConfigs of topics and brokers (edge).
 
-The keys of a broker cannot be changed while it runs, and it says so; to unset one that was not set
-so is granted.
+Any broker may write those of topics and those that all brokers share; its own a broker alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import structlog
 
+from broker.cluster.config_nodes import ConfigNodes
 from broker.cluster.metadata_cache import MetadataCache
-from broker.cluster.topic_source import TopicOverrides
-from broker.config import BrokerConfig
-from broker.config_change import ConfigChange, changed, check_configs, replaced
+from broker.config_change import ConfigChange, changed, replaced
 from broker.config_entry import ResourceType
+from broker.config_target import ConfigTarget, target_of
+from broker.dynamic_config import DynamicConfig
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId
 from kafkawire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -32,9 +34,9 @@ from kafkawire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from storage.config import TOPIC_CONFIG_KEYS, topic_defaults
 
 Configs = Mapping[str, str]
+Change = Callable[[Configs, ConfigTarget], Configs]
 
 log = structlog.get_logger(__name__)
 
@@ -46,15 +48,15 @@ class AlterConfigsHandler:
         self,
         tasks: RequestTasks,
         metadata: MetadataCache,
-        overrides: TopicOverrides,
-        config: BrokerConfig,
+        nodes: ConfigNodes,
+        config: DynamicConfig,
+        broker_id: BrokerId,
     ) -> None:
         self._tasks = tasks
         self._metadata = metadata
-        self._overrides = overrides
-        self._log_defaults = config.topic_defaults
-        built_in = {key.name: key.default for key in TOPIC_CONFIG_KEYS.values()}
-        self._defaults = built_in | topic_defaults(config.originals)
+        self._nodes = nodes
+        self._config = config
+        self._broker_id = broker_id
 
     def handle(self, request: Request, message: AlterConfigsRequest) -> Reply:
         """Answer AlterConfigs: what is not named falls back to its default."""
@@ -69,84 +71,85 @@ class AlterConfigsHandler:
         return self._tasks.run(partial(self._change_all, message))
 
     async def _replace_all(self, message: AlterConfigsRequest) -> AlterConfigsResponse:
-        responses = []
-        for resource in message.resources:
-            values = [(config.name, config.value) for config in resource.configs]
-            code, text = await self._alter(
+        wanted = [
+            (
                 resource.resource_type,
                 resource.resource_name,
-                lambda _current, values=values: replaced(values),  # type: ignore[misc]
-                validate_only=message.validate_only,
+                _replacement([(config.name, config.value) for config in resource.configs]),
             )
-            responses.append(
+            for resource in message.resources
+        ]
+        return AlterConfigsResponse(
+            responses=[
                 AlterConfigsResourceResponse(
-                    error_code=code,
-                    error_message=text,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
+                    error_code=code, error_message=text, resource_type=kind, resource_name=name
                 )
-            )
-        return AlterConfigsResponse(responses=responses)
+                for kind, name, code, text in await self._alter_all(wanted, message.validate_only)
+            ]
+        )
 
     async def _change_all(
         self, message: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        responses = []
-        for resource in message.resources:
-            changes = [
-                ConfigChange(config.name, config.config_operation, config.value)
-                for config in resource.configs
-            ]
-            code, text = await self._alter(
+        wanted = [
+            (
                 resource.resource_type,
                 resource.resource_name,
-                partial(changed, changes=changes, defaults=self._defaults),
-                validate_only=message.validate_only,
+                _increment(
+                    [
+                        ConfigChange(config.name, config.config_operation, config.value)
+                        for config in resource.configs
+                    ]
+                ),
             )
-            responses.append(
+            for resource in message.resources
+        ]
+        return IncrementalAlterConfigsResponse(
+            responses=[
                 IncrementalResponse(
-                    error_code=code,
-                    error_message=text,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
+                    error_code=code, error_message=text, resource_type=kind, resource_name=name
                 )
-            )
-        return IncrementalAlterConfigsResponse(responses=responses)
+                for kind, name, code, text in await self._alter_all(wanted, message.validate_only)
+            ]
+        )
 
-    async def _alter(
-        self,
-        resource_type: int,
-        name: str,
-        change: Callable[[Configs], Configs],
-        *,
-        validate_only: bool,
-    ) -> tuple[ErrorCode, str | None]:
-        """Return the code and the text for one resource."""
+    async def _alter_all(
+        self, wanted: Sequence[tuple[int, str, Change]], validate_only: bool
+    ) -> list[tuple[int, str, ErrorCode, str | None]]:
+        """Return the code and the text for each resource."""
+        times = Counter((kind, name) for kind, name, _ in wanted)
+        results = []
+        for kind, name, change in wanted:
+            code, text = ErrorCode.NONE, None
+            try:
+                if times[kind, name] > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is named twice")
+                await self._alter(kind, name, change, validate_only)
+            except ApiError as error:
+                code, text = error.code, error.message or error.code.text
+            results.append((kind, name, code, text))
+        return results
 
-        def checked(overrides: Configs) -> Configs:
-            changed_ones = change(overrides)
-            check_configs(changed_ones, self._log_defaults)
+    async def _alter(self, kind: int, name: str, change: Change, validate_only: bool) -> None:
+        target = target_of(kind, name, self._config, self._broker_id)
+        if target.kind is ResourceType.TOPIC:
+            self._metadata.image.check_topic(name)
+
+        def checked(configs: Configs) -> Configs:
+            changed_ones = change(configs, target)
+            target.check(changed_ones)
             return changed_ones
 
-        try:
-            if resource_type == ResourceType.BROKER and not change({}):
-                # Kafka's tools take limits back that nobody has set.
-                return ErrorCode.NONE, None
-            self._check(resource_type, name)
-            if validate_only:
-                checked(await self._overrides.read(name))
-            else:
-                configs = await self._overrides.change(name, checked)
-                log.info("topic.config_changed", topic=name, configs=dict(configs))
-        except ApiError as error:
-            return error.code, error.message or error.code.text
-        return ErrorCode.NONE, None
+        if validate_only:
+            checked(await self._nodes.read(target.entity_path))
+            return
+        configs = await self._nodes.change(target.entity_path, checked)
+        log.info("config.altered", entity=target.entity_path, configs=dict(configs))
 
-    def _check(self, resource_type: int, name: str) -> None:
-        if resource_type == ResourceType.BROKER:
-            text = "keys of a broker cannot be changed while it runs: set them in server.properties"
-            raise ApiError(ErrorCode.INVALID_REQUEST, text)
-        if resource_type != ResourceType.TOPIC:
-            text = f"resource type {resource_type} cannot be altered; topics (2) can"
-            raise ApiError(ErrorCode.INVALID_REQUEST, text)
-        self._metadata.image.check_topic(name)
+
+def _replacement(values: Sequence[tuple[str, str | None]]) -> Change:
+    return lambda _current, _target: replaced(values)
+
+
+def _increment(changes: Sequence[ConfigChange]) -> Change:
+    return lambda current, target: changed(current, changes, target.defaults, target.keys)

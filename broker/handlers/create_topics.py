@@ -16,8 +16,8 @@ from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
 from broker.cluster.topic_plan import TopicWish
 from broker.cluster.topic_source import TopicSource
-from broker.config import BrokerConfig
 from broker.config_entry import topic_entries
+from broker.dynamic_config import DynamicConfig
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
@@ -43,7 +43,7 @@ class CreateTopicsHandler:
         watch: MetadataWatch,
         topics: TopicSource,
         controller: ControllerRole,
-        config: BrokerConfig,
+        config: DynamicConfig,
     ) -> None:
         self._tasks = tasks
         self._watch = watch

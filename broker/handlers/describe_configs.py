@@ -1,4 +1,4 @@
-"""DescribeConfigs: of topics, and of the broker itself (edge)."""
+"""DescribeConfigs: of topics, of the broker itself, and of all brokers (edge)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from broker.cluster.metadata_cache import MetadataCache
-from broker.cluster.topic_source import TopicOverrides
-from broker.config import BrokerConfig
-from broker.config_entry import ConfigEntry, ResourceType, broker_entries, topic_entries
+from broker.cluster.topic_configs import TopicConfigs
+from broker.config_entry import (
+    ConfigEntry,
+    ResourceType,
+    broker_entries,
+    shared_entries,
+    topic_entries,
+)
+from broker.config_target import check_broker
+from broker.dynamic_config import DynamicConfig
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
@@ -31,8 +38,8 @@ class DescribeConfigsHandler:
         self,
         tasks: RequestTasks,
         metadata: MetadataCache,
-        overrides: TopicOverrides,
-        config: BrokerConfig,
+        overrides: TopicConfigs,
+        config: DynamicConfig,
         broker_id: BrokerId,
     ) -> None:
         self._tasks = tasks
@@ -81,13 +88,8 @@ class DescribeConfigsHandler:
         raise ApiError(ErrorCode.INVALID_REQUEST, text)
 
     def _broker_entries(self, name: str) -> Iterable[ConfigEntry]:
-        if not name:
-            # The empty name asks for the defaults that all brokers share; nobody can set any.
-            return ()
-        if name != str(self._broker_id):
-            text = f"this is broker {self._broker_id}, not {name}"
-            raise ApiError(ErrorCode.INVALID_REQUEST, text)
-        return broker_entries(self._config)
+        check_broker(name, self._broker_id)
+        return broker_entries(self._config) if name else shared_entries(self._config)
 
 
 def _answer(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

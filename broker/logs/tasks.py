@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from broker.config import BrokerConfig
+from broker.dynamic_config import DynamicConfig
 from broker.logs.retention import delete_expired_logs
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask
@@ -21,9 +21,10 @@ SPACE_CHECK_INTERVAL_MS: Final = 1_000
 
 
 def log_tasks(
-    config: BrokerConfig, logs: Logs, replicas: ReplicaManager, now_ms: Callable[[], int]
+    dynamic: DynamicConfig, logs: Logs, replicas: ReplicaManager, now_ms: Callable[[], int]
 ) -> list[PeriodicTask]:
     """Return the tasks that look after `logs`."""
+    config = dynamic.static
     delay_ms = config.log_initial_task_delay_ms
     file_delete_delay_ms = config.topic_defaults.file_delete_delay_ms
 
@@ -31,7 +32,7 @@ def log_tasks(
 
     def expire_producers() -> None:
         for log in logs:
-            log.producers.expire(now_ms(), config.producer_id_expiration_ms)
+            log.producers.expire(now_ms(), dynamic.current.producer_id_expiration_ms)
 
     return [
         PeriodicTask(

@@ -11,17 +11,21 @@ class ConnectionQuota:
     """Counts connections; says which is one too many."""
 
     def __init__(self, limits: NetworkLimits) -> None:
-        self._max_total = limits.max_connections
-        self._max_per_host = limits.max_connections_per_ip
-        self._overrides = dict(limits.max_connections_per_ip_overrides)
+        self._limits = limits
         self._by_host: Counter[str] = Counter()
         self.total = 0
 
+    def set_limits(self, limits: NetworkLimits) -> None:
+        """Count by `limits` from now on; connections that are too many for them stay."""
+        self._limits = limits
+
     def try_add(self, host: str) -> str | None:
         """Count a connection from `host`; or return why there must be none."""
-        if self._max_total is not None and self.total >= self._max_total:
-            return f"max.connections={self._max_total} are open"
-        limit = self._overrides.get(host, self._max_per_host)
+        limits = self._limits
+        if limits.max_connections is not None and self.total >= limits.max_connections:
+            return f"max.connections={limits.max_connections} are open"
+        overrides = limits.max_connections_per_ip_overrides
+        limit = overrides.get(host, limits.max_connections_per_ip)
         if limit is not None and self._by_host[host] >= limit:
             return f"max.connections.per.ip={limit} are open"
         self._by_host[host] += 1

@@ -94,6 +94,10 @@ class SocketServer:
         """Open connections."""
         return len(self._connections)
 
+    def set_limits(self, limits: NetworkLimits) -> None:
+        """Let new connections be counted by `limits`; nothing else of them changes."""
+        self._quota.set_limits(limits)
+
     async def start(self) -> None:
         """Bind every listener, or none.
 

@@ -18,6 +18,8 @@ PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
 ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 CONFIG_CHANGES: Final = "/config/changes"
+DEFAULT_ENTITY: Final = "<default>"
+"""Stands for all entities of a kind that have no value of their own."""
 CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
 
 ISR_CHANGE_PREFIX: Final = f"{ISR_CHANGES}/isr_change_"

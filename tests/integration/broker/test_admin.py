@@ -487,12 +487,14 @@ def test_a_change_can_be_only_validated(wire: Wire, topic: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "code"),
     [
-        (BROKER, "1001", ErrorCode.INVALID_REQUEST),
+        (BROKER, "5", ErrorCode.INVALID_REQUEST),
         (8, "1001", ErrorCode.INVALID_REQUEST),
         (TOPIC, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_only_topics_can_be_altered(wire: Wire, kind: int, name: str, code: ErrorCode) -> None:
+def test_who_has_no_configs_here_is_not_altered(
+    wire: Wire, kind: int, name: str, code: ErrorCode
+) -> None:
     setting = alter.AlterableConfig(name="segment.ms", value="5")
     resource = alter.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[setting])
     request = alter.AlterConfigsRequest(resources=[resource])
@@ -500,15 +502,15 @@ def test_only_topics_can_be_altered(wire: Wire, kind: int, name: str, code: Erro
     assert response.responses[0].error_code == code
 
 
-@pytest.mark.parametrize(
-    ("operation", "value", "code"),
-    [(DELETE, None, ErrorCode.NONE), (SET, "1000", ErrorCode.INVALID_REQUEST)],
-)
-def test_a_limit_that_nobody_has_set_can_be_taken_back(
-    wire: Wire, operation: int, value: str | None, code: ErrorCode
-) -> None:
-    change = ("replica.alter.log.dirs.io.max.bytes.per.second", operation, value)
-    assert alter_incrementally(wire, "1001", change, kind=BROKER) == code
+def test_a_resource_may_be_named_once(wire: Wire, topic: str) -> None:
+    setting = alter.AlterableConfig(name="segment.ms", value="5")
+    resource = alter.AlterConfigsResource(
+        resource_type=TOPIC, resource_name=topic, configs=[setting]
+    )
+    request = alter.AlterConfigsRequest(resources=[resource, resource])
+    response = wire.ask(ApiKey.ALTER_CONFIGS, 2, request, alter.AlterConfigsResponse)
+    codes = [each.error_code for each in response.responses]
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
 
 
 # ListOffsets and DeleteRecords

@@ -4,7 +4,7 @@ import pytest
 
 from broker.config_change import ConfigChange, ConfigOperation, changed, check_configs, replaced
 from kafkawire.errors import ApiError, ErrorCode
-from storage.config import LogConfig
+from storage.config import TOPIC_CONFIG_KEYS, LogConfig
 
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT
@@ -41,7 +41,7 @@ def test_replacing_forgets_what_is_not_named() -> None:
 def test_one_key_changes_and_the_others_stay(
     current: dict[str, str], change: ConfigChange, expected: dict[str, str]
 ) -> None:
-    assert changed(current, [change], {"cleanup.policy": "compact"}) == expected
+    assert changed(current, [change], {"cleanup.policy": "compact"}, TOPIC_CONFIG_KEYS) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_one_key_changes_and_the_others_stay(
 )
 def test_a_change_without_sense_is_refused(changes: list[ConfigChange], code: ErrorCode) -> None:
     with pytest.raises(ApiError) as caught:
-        changed({}, changes, {})
+        changed({}, changes, {}, TOPIC_CONFIG_KEYS)
     assert caught.value.code is code
 
 

@@ -1,10 +1,18 @@
 """What DescribeConfigs says of a key: `broker.config_entry`."""
 
 from broker.config import BrokerConfig
-from broker.config_entry import ConfigSource, Synonym, broker_entries, topic_entries
+from broker.config_entry import (
+    ConfigSource,
+    Synonym,
+    broker_entries,
+    shared_entries,
+    topic_entries,
+)
+from broker.dynamic_config import DynamicConfig
 from storage.config import ConfigType
 
-GIVEN = BrokerConfig.from_properties({"log.retention.hours": "2", "num.partitions": "4"})
+STATIC = BrokerConfig.from_properties({"log.retention.hours": "2", "num.partitions": "4"})
+GIVEN = DynamicConfig(STATIC)
 
 
 def test_a_topics_own_value_wins_over_the_brokers() -> None:
@@ -38,9 +46,10 @@ def test_what_nobody_sets_has_its_default() -> None:
     assert entries["remote.storage.enable"].synonyms == ()
 
 
-def test_the_broker_shows_all_its_keys_as_read_only() -> None:
+def test_the_broker_shows_all_its_keys() -> None:
     entries = {entry.name: entry for entry in broker_entries(GIVEN)}
-    assert all(entry.is_read_only for entry in entries.values())
+    assert entries["num.partitions"].is_read_only
+    assert not entries["log.retention.ms"].is_read_only
     given, default = entries["num.partitions"], entries["broker.rack"]
     assert (given.value, given.source, given.type) == (
         "4",
@@ -50,3 +59,39 @@ def test_the_broker_shows_all_its_keys_as_read_only() -> None:
     assert (default.value, default.source) == (None, ConfigSource.DEFAULT_CONFIG)
     assert entries["log.retention.hours"].value == "2"
     assert entries["log.segment.bytes"].value == "1073741824"
+
+
+def test_what_was_set_while_brokers_run_comes_first() -> None:
+    config = DynamicConfig(STATIC)
+    config.adopt_shared({"log.retention.ms": "3", "leader.replication.throttled.rate": "9"})
+    config.adopt_own({"log.retention.ms": "4", "somebody.elses.key": "x"})
+    expected = (
+        Synonym("log.retention.ms", "4", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        Synonym("log.retention.ms", "3", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        Synonym("log.retention.hours", "2", ConfigSource.STATIC_BROKER_CONFIG),
+        Synonym("log.retention.ms", "604800000", ConfigSource.DEFAULT_CONFIG),
+    )
+    topic = {entry.name: entry for entry in topic_entries({}, config)}["retention.ms"]
+    assert (topic.value, topic.source) == ("4", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert topic.synonyms == expected
+    entries = {entry.name: entry for entry in broker_entries(config)}
+    assert entries["log.retention.ms"].synonyms == expected
+    assert (entries["log.retention.hours"].value, entries["log.retention.hours"].source) == (
+        "2",
+        ConfigSource.STATIC_BROKER_CONFIG,
+    )
+    rate, stranger = entries["leader.replication.throttled.rate"], entries["somebody.elses.key"]
+    assert (rate.value, rate.type, rate.is_read_only) == ("9", ConfigType.LONG, True)
+    assert (stranger.value, stranger.type) == ("x", ConfigType.STRING)
+
+
+def test_what_all_brokers_were_told_is_shown_alone() -> None:
+    config = DynamicConfig(STATIC)
+    config.adopt_shared({"log.retention.ms": "3"})
+    config.adopt_own({"log.retention.ms": "4"})
+    [entry] = shared_entries(config)
+    assert (entry.name, entry.value, entry.synonyms) == (
+        "log.retention.ms",
+        "3",
+        (Synonym("log.retention.ms", "3", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),),
+    )

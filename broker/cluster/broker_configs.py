@@ -1,0 +1,70 @@
+"""What brokers are told while they run, in the coordinator's nodes (edge).
+
+`/config/brokers/<id>` is for one broker, `/config/brokers/<default>` for all. Both are read at the
+start, before anything is built, and again whenever a notice names them. What is illegal there does
+not count, and is logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from broker.cluster.config_nodes import ConfigNodes
+from broker.config import BrokerConfig
+from broker.dynamic_config import DynamicConfig
+from controller.config_requests import read_config
+from controller.errors import MalformedZnodeError
+from controller.znodes.paths import DEFAULT_ENTITY
+from kafkawire.ids import BrokerId
+
+KIND: Final = "brokers"
+
+log = structlog.get_logger(__name__)
+
+
+class BrokerConfigs:
+    """Keeps `config` what the nodes say it is."""
+
+    def __init__(self, nodes: ConfigNodes, config: DynamicConfig, broker_id: BrokerId) -> None:
+        self._nodes = nodes
+        self._config = config
+        self._own_name = str(broker_id)
+        self._on_change: Callable[[BrokerConfig, BrokerConfig], None] = lambda _old, _new: None
+        nodes.on_change(KIND, self._on_news)
+
+    async def load(self) -> None:
+        """Learn what this broker was told in its earlier lives."""
+        await self._read(DEFAULT_ENTITY)
+        await self._read(self._own_name)
+
+    def listen(self, on_change: Callable[[BrokerConfig, BrokerConfig], None]) -> None:
+        """Tell `on_change` what was in force, and what is now, whenever that changes."""
+        self._on_change = on_change
+
+    async def _on_news(self, names: Sequence[str]) -> None:
+        before = self._config.current
+        for name in names:
+            if name in (DEFAULT_ENTITY, self._own_name):
+                await self._read(name)
+        after = self._config.current
+        if after != before:
+            log.info(
+                "config.changed",
+                broker_id=self._own_name,
+                own=dict(self._config.own),
+                shared=dict(self._config.shared),
+            )
+            self._on_change(before, after)
+
+    async def _read(self, name: str) -> None:
+        try:
+            configs = await self._nodes.session.run(read_config(f"{KIND}/{name}"))
+        except MalformedZnodeError as error:
+            log.error("config.ignored", broker_id=name, error=str(error))
+            return
+        adopt = self._config.adopt_shared if name == DEFAULT_ENTITY else self._config.adopt_own
+        for reason in adopt(configs):
+            log.error("config.ignored", broker_id=name, error=reason)

@@ -1,0 +1,66 @@
+"""What follows when the configuration of a running broker, or of a topic, changes (composition)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from broker.cluster.member import ClusterMember
+from broker.cluster.topic_configs import TopicConfigs
+from broker.config import BrokerConfig
+from broker.network.limits import network_limits_of
+from broker.network.socket_server import SocketServer
+from broker.replication.replica_manager import ReplicaManager
+
+UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+
+
+class Reconfigurable(Protocol):
+    """A part that goes on under another configuration."""
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Work by `config` from now on."""
+
+
+class Reconfiguration:
+    """Tells the parts of a broker what has changed for them."""
+
+    def __init__(
+        self,
+        member: ClusterMember,
+        topics: TopicConfigs,
+        replicas: ReplicaManager,
+        server: SocketServer,
+    ) -> None:
+        self._member = member
+        self._topics = topics
+        self._replicas = replicas
+        self._server = server
+        self._others: list[Reconfigurable] = []
+
+    def add(self, part: Reconfigurable) -> None:
+        """Tell `part` of every change of the broker's configuration, too."""
+        self._others.append(part)
+
+    def on_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
+        """Let the broker go on under `new`."""
+        if old.topic_defaults != new.topic_defaults:
+            self._on_topic_defaults(old, new)
+        self._server.set_limits(network_limits_of(new))
+        for part in self._others:
+            part.reconfigure(new)
+
+    def on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Let the logs of a topic follow its configs."""
+        config = self._topics.log_config(topic)
+        self._replicas.update_topic_config(topic, config)
+        if UNCLEAN_KEY in overrides and config.unclean_leader_election_enable:
+            self._member.on_unclean_election_enabled(topic)
+
+    def _on_topic_defaults(self, old: BrokerConfig, new: BrokerConfig) -> None:
+        for topic in {replica.topic_partition.topic for replica in self._replicas}:
+            self._replicas.update_topic_config(topic, self._topics.log_config(topic))
+        self._member.reconfigure(new)
+        was_unclean = old.topic_defaults.unclean_leader_election_enable
+        if new.topic_defaults.unclean_leader_election_enable and not was_unclean:
+            self._member.on_unclean_election_enabled(None)

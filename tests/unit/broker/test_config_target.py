@@ -1,0 +1,53 @@
+"""Whose configs a request changes: `broker.config_target`."""
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.config_target import target_of
+from broker.dynamic_config import DynamicConfig
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId
+
+CONFIG = DynamicConfig(BrokerConfig.from_properties({"log.cleanup.policy": "compact"}))
+TOPIC, BROKER, LOGGER = 2, 4, 8
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "path"),
+    [
+        (TOPIC, "orders", "topics/orders"),
+        (BROKER, "1", "brokers/1"),
+        (BROKER, "", "brokers/<default>"),
+    ],
+)
+def test_where_configs_lie(kind: int, name: str, path: str) -> None:
+    assert target_of(kind, name, CONFIG, BrokerId(1)).entity_path == path
+
+
+@pytest.mark.parametrize(("kind", "name"), [(BROKER, "2"), (BROKER, "one"), (LOGGER, "1")])
+def test_nobody_else_is_meant(kind: int, name: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        target_of(kind, name, CONFIG, BrokerId(1))
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "configs", "code"),
+    [
+        (TOPIC, "orders", {"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
+        (BROKER, "1", {"log.retention.ms": "soon"}, ErrorCode.INVALID_REQUEST),
+        (BROKER, "", {"log.dirs": "/tmp"}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_may_not_stand_there(
+    kind: int, name: str, configs: dict[str, str], code: ErrorCode
+) -> None:
+    target = target_of(kind, name, CONFIG, BrokerId(1))
+    with pytest.raises(ApiError) as caught:
+        target.check(configs)
+    assert caught.value.code is code
+
+
+def test_a_list_begins_with_what_the_topic_inherits() -> None:
+    assert target_of(TOPIC, "t", CONFIG, BrokerId(1)).defaults["cleanup.policy"] == "compact"
+    assert target_of(BROKER, "", CONFIG, BrokerId(1)).defaults["log.cleanup.policy"] == "delete"

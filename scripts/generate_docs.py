@@ -74,6 +74,8 @@ def configuration_page() -> str:
         "part is not served yet (see the status table of the README): they have no effect "
         "then.\n\n## Broker\n\n"
         + sections
+        + "\n"
+        + _dynamic_section()
         + "\n## Topics\n\nSet with `ottla topics create --config key=value`. A topic without its "
         "own value takes the broker's, under the name in the fifth column.\n\n"
         + table(("key", "type", "default", "valid", "broker's key", "meaning"), topic_rows)
@@ -92,6 +94,22 @@ def _broker_table(keys: Iterable["ConfigKey"]) -> str:
         for key in keys
     ]
     return table(("key", "type", "default", "valid", "meaning"), rows)
+
+
+def _dynamic_section() -> str:
+    """Return the section of the keys that may change while a broker runs."""
+    from broker.dynamic_keys import DYNAMIC_KEYS, RATE_KEYS
+
+    return (
+        "### While a broker runs\n\n`ottla configs alter broker ID|default` and Kafka's "
+        "`kafka-configs.sh` change these keys of one broker, or of all, for good: of one broker "
+        "wins over of all over the file over the default. Topics inherit what is named `log.*` "
+        "and its like. Sizes of thread pools are taken, and have no effect: there are no such "
+        "pools.\n\n"
+        + ", ".join(_code(name) for name in sorted(DYNAMIC_KEYS))
+        + ".\n\nThese exist only so:\n\n"
+        + _broker_table(RATE_KEYS.values())
+    )
 
 
 def protocol_page() -> str:

@@ -23,7 +23,15 @@ class Kind(StrEnum):
 
 
 KindArgument = Annotated[Kind, typer.Argument(metavar="topic|broker", help="What has the config.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A topic's name, or a broker's id.")]
+ALL_BROKERS = "default"
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="A topic's name, or a broker's id; `default`: what all brokers share.",
+    ),
+]
+SOURCES = {1: "topic", 2: "broker", 3: "all brokers", 4: "file", 5: "default"}
 
 
 @app.command()
@@ -43,12 +51,13 @@ def describe(
     Examples:
       ottla configs describe topic orders
       ottla configs describe broker 0 --changed
+      ottla configs describe broker default
     """
     from ottla.client.admin import Admin
 
     async def work() -> "dict[str, ConfigEntry]":
         async with Admin(bootstrap) as admin:
-            return await admin.describe_configs(_resource(kind), name)
+            return await admin.describe_configs(_resource(kind), _entity(kind, name))
 
     entries = run_client(work())
     shown = [entry for _, entry in sorted(entries.items()) if not (changed and entry.is_default)]
@@ -58,6 +67,7 @@ def describe(
                 {
                     "name": entry.name,
                     "value": entry.value,
+                    "source": SOURCES.get(entry.source, str(entry.source)),
                     "is_default": entry.is_default,
                     "is_read_only": entry.is_read_only,
                     "is_sensitive": entry.is_sensitive,
@@ -70,7 +80,7 @@ def describe(
         (
             entry.name,
             "(hidden)" if entry.value is None else entry.value,
-            "default" if entry.is_default else "set",
+            SOURCES.get(entry.source, str(entry.source)),
         )
         for entry in shown
     ]
@@ -92,8 +102,9 @@ def alter(
     """Change configs while the cluster runs.
 
     \b
-    Example:
+    Examples:
       ottla configs alter topic orders --config retention.ms=3600000 --delete-config segment.ms
+      ottla configs alter broker default --config log.retention.ms=86400000
     """
     from ottla.client.admin import Admin
 
@@ -104,7 +115,7 @@ def alter(
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:
-            await admin.alter_configs(_resource(kind), name, changes)
+            await admin.alter_configs(_resource(kind), _entity(kind, name), changes)
 
     run_client(work())
     print_line(f"changed {kind} {name}")
@@ -114,3 +125,8 @@ def _resource(kind: Kind) -> "ResourceType":
     from ottla.client.admin_model import ResourceType
 
     return ResourceType.TOPIC if kind is Kind.TOPIC else ResourceType.BROKER
+
+
+def _entity(kind: Kind, name: str) -> str:
+    """Return a name as the protocol has it, where all brokers have none."""
+    return "" if kind is Kind.BROKER and name == ALL_BROKERS else name

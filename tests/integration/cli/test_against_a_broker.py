@@ -60,11 +60,26 @@ def test_configs_are_shown_and_changed(run_ottla: RunOttla, at: At, topic: str) 
     assert changed == (0, f"changed topic {topic}\n", "")
     shown = run_ottla("configs", "describe", "topic", topic, "--changed", *at)
     assert [line.split() for line in shown.stdout.splitlines()[1:]] == [
-        ["segment.bytes", "2000", "set"]
+        ["segment.bytes", "2000", "topic"]
     ]
     run_ottla("configs", "alter", "topic", topic, "--delete-config", "segment.bytes", *at)
     shown = run_ottla("configs", "describe", "topic", topic, "--changed", "--json", *at)
     assert json.loads(shown.stdout) == []
+
+
+def test_what_all_brokers_share_is_shown_and_changed(run_ottla: RunOttla, at: At) -> None:
+    setting = "log.cleaner.backoff.ms=500"
+    changed = run_ottla("configs", "alter", "broker", "default", "-c", setting, *at)
+    assert changed == (0, "changed broker default\n", "")
+    shown = run_ottla("configs", "describe", "broker", "default", *at)
+    assert [line.split() for line in shown.stdout.splitlines()[1:]] == [
+        ["log.cleaner.backoff.ms", "500", "all", "brokers"]
+    ]
+    refused = run_ottla("configs", "alter", "broker", "default", "-c", "log.dirs=/tmp", *at)
+    assert refused.returncode == 1
+    assert "log.dirs" in refused.stderr
+    key = "log.cleaner.backoff.ms"
+    run_ottla("configs", "alter", "broker", "default", "--delete-config", key, *at)
 
 
 def test_the_cluster_and_its_brokers_are_described(

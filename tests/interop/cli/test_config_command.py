@@ -1,0 +1,56 @@
+"""Kafka's own tool for configs, on a broker of ours."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import READY_EVENT, BrokerProcess
+from tests.interop.kafka_jars import needs_jars, run_java
+
+pytestmark = needs_jars
+
+COMMAND = "kafka.admin.ConfigCommand"
+BROKER = ("--entity-type", "brokers", "--entity-name", "1001")
+ALL_BROKERS = ("--entity-type", "brokers", "--entity-default")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {"log.retention.hours": "2"})
+    try:
+        broker.wait_for_event(READY_EVENT)
+        yield broker
+    finally:
+        broker.stop()
+
+
+def configs(broker: BrokerProcess, *arguments: str) -> str:
+    return run_java(COMMAND, "--bootstrap-server", broker.bootstrap, *arguments)
+
+
+def test_what_it_sets_it_describes_until_it_deletes_it(broker: BrokerProcess) -> None:
+    wanted = "log.retention.ms=60000,log.cleaner.threads=2"
+    configs(broker, "--alter", *ALL_BROKERS, "--add-config", wanted)
+    configs(broker, "--alter", *BROKER, "--add-config", "log.retention.ms=70000")
+    shown = configs(broker, "--describe", *BROKER)
+    assert "log.retention.ms=70000" in shown
+    assert (
+        "synonyms={DYNAMIC_BROKER_CONFIG:log.retention.ms=70000, "
+        "DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=60000, "
+        "STATIC_BROKER_CONFIG:log.retention.hours=2" in shown
+    )
+    shared = configs(broker, "--describe", *ALL_BROKERS)
+    assert "log.cleaner.threads=2" in shared
+    configs(broker, "--alter", *BROKER, "--delete-config", "log.retention.ms")
+    assert "log.retention.ms=60000" in configs(broker, "--describe", "--all", *BROKER)
+
+
+def test_it_is_told_what_is_fixed(broker: BrokerProcess) -> None:
+    with pytest.raises(AssertionError, match=r"log\.dirs"):
+        configs(broker, "--alter", *BROKER, "--add-config", "log.dirs=/elsewhere")
+
+
+def test_it_lists_all_keys(broker: BrokerProcess) -> None:
+    shown = configs(broker, "--describe", "--all", *BROKER)
+    assert "num.partitions=1" in shown
+    assert "log.segment.bytes=1073741824" in shown

@@ -18,6 +18,7 @@ from storage.leader_epochs import EpochEntry, LeaderEpochs
 from storage.producer_state import ProducerState
 from storage.segment import Segment
 from storage.segment_list import SegmentList
+from storage.segment_split import split_overflowed
 
 log = structlog.get_logger()
 
@@ -58,6 +59,8 @@ def load_log(
         CorruptLogError: bytes below the recovery point are damaged and were needed.
     """
     found = leftover.tidy(directory)
+    if split_overflowed(directory, found.segments, config):
+        found = leftover.tidy(directory)
     segments = [
         Segment(directory, each.base_offset, each.size_bytes, config, now_ms)
         for each in found.segments

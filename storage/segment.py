@@ -152,7 +152,14 @@ class Segment:
             position += header.size_bytes
 
     def add_batch(self, position: int, header: BatchHeader) -> None:
-        """Note a batch that the log holds at `position`."""
+        """Note a batch that the log holds at `position`.
+
+        Raises:
+            CorruptLogError: its offsets cannot be those of a batch of this segment.
+        """
+        if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            path = self.files.open_log(0).path
+            raise CorruptLogError(path, position, f"offset {header.last_offset} is too far away")
         self._add_batch(
             position,
             header.size_bytes,

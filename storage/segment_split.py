@@ -1,0 +1,153 @@
+"""Splitting a segment whose offsets lie too far apart for its indexes (edge).
+
+An index counts offsets from the segment's base in 31 bits. The cleaner of Kafka before 1.1 could
+join segments to more than that (KAFKA-6264). Such a segment is split when its log is loaded, before
+anything else looks at it:
+
+1. its batches are written to new segments, as `.cleaned` files, all of them on disk at the end;
+2. those are renamed to `.swap`, the last one first: until the first one is renamed, a start finds a
+   `.cleaned` below them and drops them all (storage/leftover.py);
+3. the old files are renamed to `.deleted`, the new ones from `.swap` to their live names, the first
+   one first: what a crash leaves of the `.swap` files lies behind those that are live already.
+
+Only what was joined is split, which is never the end of a log: there, an offset so far away is a
+damaged one, and recovery cuts it. Source: LocalLog.splitOverflowedSegment of Kafka 3.9.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from kafkawire.ids import Offset
+from kafkawire.records import BatchHeader
+from storage.batch_scan import walk_headers
+from storage.checkpoint import sync_directory
+from storage.compaction.cleaned_segment import CleanedSegment, remove_all_cleaned
+from storage.config import LogConfig
+from storage.errors import CorruptLogError
+from storage.layout import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    segment_file,
+)
+from storage.leftover import FoundSegment
+from storage.log_file import LogFile
+from storage.offset_index import MAX_RELATIVE_OFFSET
+from storage.segment_files import SegmentFiles
+from storage.transaction_index import AbortedTransaction, read_aborted
+
+BUFFER_BYTES: Final = 1024 * 1024
+
+log = structlog.get_logger()
+
+
+class _Source(NamedTuple):
+    """A segment that may have to be split; its offsets are below `limit`."""
+
+    base_offset: Offset
+    file: LogFile
+    limit: Offset
+
+
+def split_overflowed(directory: Path, found: Sequence[FoundSegment], config: LogConfig) -> bool:
+    """Split every segment in `directory` that needs it; return whether one did.
+
+    One whose headers are damaged is left as it is.
+    """
+    sources = [
+        _open(directory, segment, following.base_offset)
+        for segment, following in pairwise(found)
+        # Otherwise none of its offsets can be too far away, and nothing has to be read.
+        if following.base_offset - segment.base_offset > MAX_RELATIVE_OFFSET + 1
+    ]
+    return sum(_split(directory, source, config) for source in sources) > 0
+
+
+def _open(directory: Path, segment: FoundSegment, limit: Offset) -> _Source:
+    path = segment_file(directory, segment.base_offset, LOG_SUFFIX)
+    return _Source(segment.base_offset, LogFile(path, segment.size_bytes), limit)
+
+
+def _split(directory: Path, source: _Source, config: LogConfig) -> bool:
+    try:
+        bases = _new_bases(source)
+        if len(bases) == 1:
+            return False
+        _write(directory, source, bases, config)
+    except (CorruptLogError, ValueError) as error:
+        remove_all_cleaned(directory)
+        log.error("segment.not_split", path=str(source.file.path), error=str(error))
+        return False
+    _swap(directory, source.base_offset, bases)
+    log.info("segment.split", path=str(source.file.path), base_offsets=bases)
+    return True
+
+
+def _new_bases(source: _Source) -> list[Offset]:
+    """Return where the new segments begin.
+
+    Raises:
+        CorruptLogError: the headers are not those of batches in order.
+    """
+    bases, next_offset = [source.base_offset], source.base_offset
+    for position, header in walk_headers(source.file, 0, source.file.size_bytes):
+        if not next_offset <= header.base_offset <= header.last_offset < source.limit:
+            raise CorruptLogError(source.file.path, position, "the offsets are out of order")
+        if _is_too_far(header, bases[-1]):
+            bases.append(Offset(header.base_offset))
+        next_offset = Offset(header.next_offset)
+    return bases
+
+
+def _is_too_far(header: BatchHeader, base_offset: Offset) -> bool:
+    return header.last_offset - base_offset > MAX_RELATIVE_OFFSET
+
+
+def _write(directory: Path, source: _Source, bases: Sequence[Offset], config: LogConfig) -> None:
+    """Bring the new segments to disk, all of them as old as the one that they come from.
+
+    Batches are copied as they are: one whose records are damaged stays what it was.
+
+    Raises:
+        ValueError: the transaction index cannot be read.
+    """
+    aborted = _aborted(directory, source.base_offset)
+    modified_ns = source.file.path.stat().st_mtime_ns
+    rest = walk_headers(source.file, 0, source.file.size_bytes)
+    batch = next(rest, None)
+    for base_offset, limit in pairwise([*bases, source.limit]):
+        target = CleanedSegment(directory, base_offset, config, BUFFER_BYTES)
+        while batch is not None and batch[1].base_offset < limit:
+            position, header = batch
+            target.append(memoryview(source.file.read(position, header.size_bytes)))
+            batch = next(rest, None)
+        of_it = [each for each in aborted if base_offset <= each.last_offset < limit]
+        target.finish(of_it, modified_ns)
+
+
+def _aborted(directory: Path, base_offset: Offset) -> list[AbortedTransaction]:
+    path = segment_file(directory, base_offset, TRANSACTION_INDEX_SUFFIX)
+    return read_aborted(path.read_bytes()) if path.exists() else []
+
+
+def _swap(directory: Path, base_offset: Offset, bases: Sequence[Offset]) -> None:
+    """Put the new segments, which are on disk, in the place of the one at `base_offset`."""
+    for new in reversed(list(_files(directory, bases))):
+        new.change_state(CLEANED_SUFFIX, SWAP_SUFFIX)
+    sync_directory(directory)
+    deleted = SegmentFiles(directory, base_offset).change_state("", DELETED_SUFFIX)
+    for new in _files(directory, bases):
+        new.change_state(SWAP_SUFFIX, "")
+    sync_directory(directory)
+    for path in deleted:
+        path.unlink()
+
+
+def _files(directory: Path, bases: Sequence[Offset]) -> Iterator[SegmentFiles]:
+    return (SegmentFiles(directory, base_offset) for base_offset in bases)

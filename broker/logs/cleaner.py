@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -33,6 +34,15 @@ from storage.compaction.manager import CleanerManager, Cleaning
 from storage.directory import Logs
 from storage.errors import CorruptLogError, StorageError
 
+RECONFIGURABLE: Final = (
+    "log_cleaner_threads",
+    "log_cleaner_dedupe_buffer_size",
+    "log_cleaner_io_buffer_load_factor",
+    "log_cleaner_io_buffer_size",
+    "log_cleaner_io_max_bytes_per_second",
+    "log_cleaner_backoff_ms",
+)
+"""What `LogCleaner.reconfigure` brings into force; all but `log.cleaner.enable`, as in Kafka."""
 MAP_LIMIT_BYTES: Final = 2**31 - 1
 """The key map of one cleaner is never larger, as in Kafka."""
 
@@ -89,23 +99,49 @@ class LogCleaner:
         self._start_process = start_process
         self._delete_expired = delete_expired
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_running = False
 
     def start(self) -> None:
         """Clean from now on, if `log.cleaner.enable` says so."""
         if not self._config.log_cleaner_enable:
             return
         self._logs.cleaning = self._manager
+        self._is_running = True
+        self._start_tasks()
+
+    async def stop(self) -> None:
+        """Return when no cleaner runs any more; what they had begun is worth nothing."""
+        self._is_running = False
+        await self._end_tasks()
+
+    async def reconfigure(self, config: LogKeys) -> None:
+        """Clean as `config` says from now on; what is being cleaned is begun again, as in Kafka.
+
+        Whoever calls this has checked the values, and how far they may be from those before.
+        """
+        before, self._config = self._config, config
+        if all(getattr(before, name) == getattr(config, name) for name in RECONFIGURABLE):
+            return
+        self._manager.reconfigure(cleaner_settings(config))
+        if self._is_running:
+            await self._end_tasks()
+        # It may have been stopped, or started with a newer configuration, while this waited.
+        if self._is_running and not self._tasks:
+            self._start_tasks()
+        log.info("cleaner.reconfigured", **{name: getattr(config, name) for name in RECONFIGURABLE})
+
+    def _start_tasks(self) -> None:
         for number in range(self._config.log_cleaner_threads):
             name = f"kafka-log-cleaner-thread-{number}"
             task = self._loop.create_task(self._run(number), name=name)
             task.add_done_callback(self._on_ended)
             self._tasks.append(task)
 
-    async def stop(self) -> None:
-        """Return when no cleaner runs any more; what they had begun is worth nothing."""
-        for task in self._tasks:
+    async def _end_tasks(self) -> None:
+        ending, self._tasks = self._tasks, []
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*ending, return_exceptions=True)
 
     def _on_ended(self, task: asyncio.Task[None]) -> None:
         """A cleaner never ends by itself: that is a bug, which must not pass unseen."""
@@ -148,7 +184,7 @@ class LogCleaner:
 
     async def _clean(self, number: int, cleaning: Cleaning) -> None:
         end: CleaningDone | CleaningFailed
-        end = CleaningFailed(error="the broker has stopped", is_damage=False)
+        end = CleaningFailed(error="the cleaner was stopped", is_damage=False)
         try:
             end = await self._attempt(cleaning)
         finally:
@@ -164,6 +200,8 @@ class LogCleaner:
 
     async def _attempt(self, cleaning: Cleaning) -> CleaningDone | CleaningFailed:
         """Have a child do it; the child has ended when this returns, or raises."""
+        # Of a cleaning that was cut short.
+        await self._in_thread(partial(remove_all_cleaned, Path(cleaning.job.directory)))
         try:
             process = await self._start_process(cleaning.job)
         except OSError as error:
@@ -178,8 +216,7 @@ class LogCleaner:
             process.kill()
             await process.wait()
         if isinstance(end, CleaningFailed):
-            directory = Path(cleaning.job.directory)
-            await self._in_thread(lambda: remove_all_cleaned(directory))
+            await self._in_thread(partial(remove_all_cleaned, Path(cleaning.job.directory)))
         return end
 
     async def _follow(self, process: Process, cleaning: Cleaning) -> CleaningDone | CleaningFailed:
@@ -199,7 +236,11 @@ class LogCleaner:
         if not local.begin_swap(group.replaced, group.size_bytes):
             return False
         # In a thread, as the disk may take its time; whoever cuts the log cancels the swap.
-        await self._in_thread(local.sync_names)
+        try:
+            await self._in_thread(local.sync_names)
+        except asyncio.CancelledError:
+            local.cancel_swap()
+            raise
         if cleaning.is_aborted:
             local.cancel_swap()
             return False

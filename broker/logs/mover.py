@@ -3,7 +3,8 @@
 A move copies in a thread, chunk by chunk, while the log is served on; when little is left, the rest
 is copied and the copy takes over within one turn of the loop, so that no append and no reader comes
 in between. Invariant: only one chunk of a partition is under way, and while it is, the loop leaves
-the copy alone. A broker that stops takes its moves up again at the next start. Source: KIP-113.
+the copy alone. A broker that stops takes its moves up again at the next start. All moves together
+keep to a rate (`move_rate`). Source: KIP-113.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from broker.logs.move_rate import MoveRate
 from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import TopicPartition
 from storage.directory import LogDirectory, Logs
@@ -27,6 +29,8 @@ LITTLE_BYTES: Final = CHUNK_BYTES // 4
 """So much is copied in the loop, in less than a millisecond."""
 RETRY_DELAY_S: Final = 1.0
 """Pause when the disk is full, or the log ends with a hole."""
+LONGEST_WAIT_S: Final = 1.0
+"""So often a move that waits for the rate looks whether it is still wanted, and how fast."""
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +55,7 @@ class LogMover:
         self._executor = executor
         self._now_ms = now_ms
         self._places = asyncio.Semaphore(max_moves)
+        self._rate = MoveRate()
         self._moves: dict[TopicPartition, asyncio.Task[None]] = {}
         self._stopped = asyncio.Event()
 
@@ -67,6 +72,14 @@ class LogMover:
         """
         if self._logs.begin_move(partition, directory, self._now_ms()):
             self._begin(partition)
+
+    def limit_rate(self, max_bytes_per_second: float) -> None:
+        """Copy so many bytes per second at most, in all moves together, from now on; 0: none.
+
+        Without this there is no limit. A log that is written to faster never arrives.
+        """
+        self._rate.limit(max_bytes_per_second, self._loop.time())
+        log.info("moves.limited", max_bytes_per_second=max_bytes_per_second)
 
     async def stop(self) -> None:
         """Begin no chunk any more, and wait for those that have begun."""
@@ -103,13 +116,14 @@ class LogMover:
 
     async def _step(self, partition: TopicPartition, copy: Log) -> bool:
         """Copy a chunk, or end the move; return whether there is nothing more to do."""
+        await self._wait_for_rate(partition, copy)
         original = self._logs.get(partition)
-        is_wanted = self._logs.futures.get(partition) is copy
-        if self._stopped.is_set() or original is None or not is_wanted:
+        if original is None or not self._is_wanted(partition, copy):
             return True
         try:
             align(copy, original)
             chunk = missing_chunk(copy, original)
+            self._rate.on_bytes(chunk.size_bytes, self._loop.time())
             if chunk.size_bytes > LITTLE_BYTES:
                 await self._in_thread(append_chunk, copy, chunk, self._now_ms())
                 return False
@@ -119,8 +133,18 @@ class LogMover:
         except TruncatedRegionError:
             return False
         except LogDirFullError:
-            await self._pause()
+            await self._pause(RETRY_DELAY_S)
             return False
+
+    async def _wait_for_rate(self, partition: TopicPartition, copy: Log) -> None:
+        """Return when something may be copied, or the move is not wanted any more."""
+        while (wait_s := self._rate.wait_s(self._loop.time())) > 0:
+            if not self._is_wanted(partition, copy):
+                return
+            await self._pause(min(wait_s, LONGEST_WAIT_S))
+
+    def _is_wanted(self, partition: TopicPartition, copy: Log) -> bool:
+        return not self._stopped.is_set() and self._logs.futures.get(partition) is copy
 
     def _has_ended(self, partition: TopicPartition, copy: Log) -> bool:
         """Copy the rest and let the copy take over, unless the rest has grown meanwhile."""
@@ -139,8 +163,8 @@ class LogMover:
     async def _in_thread(self, call: Callable[..., None], *arguments: object) -> None:
         await self._loop.run_in_executor(self._executor, call, *arguments)
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._stopped.wait(), RETRY_DELAY_S)
+            await asyncio.wait_for(self._stopped.wait(), seconds)
         except TimeoutError:
             return

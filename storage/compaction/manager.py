@@ -56,6 +56,10 @@ class CleanerManager:
         self._running: dict[TopicPartition, Cleaning] = {}
         self._uncleanable: dict[TopicPartition, Log] = {}
 
+    def reconfigure(self, settings: CleanerSettings) -> None:
+        """Make the next jobs by other settings."""
+        self._settings = settings
+
     @property
     def uncleanable(self) -> list[TopicPartition]:
         """The partitions that are damaged where cleaning would read."""

@@ -97,7 +97,7 @@ def _row(message: Message) -> Row:
 
 @pytest.mark.parametrize("is_orderly", [True, False], ids=["stopped", "killed"])
 def test_each_opens_what_the_other_left(
-    kafka: KafkaBroker, start_broker: StartBroker, is_orderly: bool
+    coordinator: Coordinator, kafka: KafkaBroker, start_broker: StartBroker, is_orderly: bool
 ) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.address})
     config = {"segment.bytes": "100000", "index.interval.bytes": "1000"}
@@ -111,8 +111,11 @@ def test_each_opens_what_the_other_left(
     else:
         kafka.kill()
 
-    ours = start_broker(kafka.log_directory, overrides={"broker.id": "1"})
+    # Of the same cluster, as the directory says.
+    overrides = {"broker.id": "1", "zookeeper.connect": coordinator.address}
+    ours = start_broker(kafka.log_directory, overrides=overrides)
     address = f"127.0.0.1:{ours.port}"
+    wait_until(lambda: has_leaders(address), START_TIMEOUT_S)
     assert read_all(address) == written
     produce(address, MORE, "ours")
     both = read_all(address)

@@ -270,6 +270,116 @@ async def test_a_log_whose_times_cannot_be_read_is_uncleanable(rig: Rig) -> None
     assert rig.processes == []
 
 
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def config_of(**settings: str) -> BrokerConfig:
+    properties = {"log.cleaner.backoff.ms": "1"}
+    properties |= {name.replace("_", "."): text for name, text in settings.items()}
+    return BrokerConfig.from_properties(properties)
+
+
+async def test_a_new_configuration_counts_from_the_next_cleaning_on(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    rig.cleaner.start()
+    await rig.cleaner.reconfigure(
+        config_of(
+            log_cleaner_threads="2",
+            log_cleaner_dedupe_buffer_size="480000",
+            log_cleaner_io_buffer_size="40000",
+            log_cleaner_io_max_bytes_per_second="7000",
+        )
+    )
+    assert len(rig.cleaner._tasks) == 2
+    async with asyncio.timeout(20):
+        while rig.cleaner.metrics.round_count == 0:  # noqa: ASYNC110 - of what threads do
+            await asyncio.sleep(0)
+    await rig.cleaner.stop()
+    job = rig.processes[-1].job
+    assert (job.dedupe_buffer_bytes, job.io_buffer_bytes) == (240_000, 10_000)
+    assert job.max_bytes_per_second == 3_500
+    assert rig.offsets() == [19]
+
+
+async def test_what_is_being_cleaned_is_begun_again_with_the_new_configuration(rig: Rig) -> None:
+    rig.make_dirty(PARTITION, batch_count=60)
+    begun = asyncio.Event()
+    real = rig.start_process
+
+    async def start(job: CleaningJob) -> FakeProcess:
+        process = await real(job)
+        begun.set()
+        if len(rig.processes) == 1:
+            # It is in the middle of it when the news comes.
+            (rig.directory / "orders-0" / f"{0:020d}.log.cleaned").write_bytes(b"half")
+            await asyncio.Event().wait()
+        return process
+
+    rig.cleaner._start_process = start
+    rig.cleaner.start()
+    async with asyncio.timeout(20):
+        await begun.wait()
+        await rig.cleaner.reconfigure(config_of(log_cleaner_io_max_bytes_per_second="1e9"))
+        while rig.cleaner.metrics.round_count == 0:  # noqa: ASYNC110 - of what threads do
+            await asyncio.sleep(0)
+    await rig.cleaner.stop()
+    assert [process.job.max_bytes_per_second for process in rig.processes][-1] == 1e9
+    assert rig.offsets() == [59]
+    assert rig.leftovers() == []
+
+
+async def test_a_swap_that_has_begun_is_given_up(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    log = rig.logs.get(PARTITION)
+    assert log is not None
+    in_swap = asyncio.Event()
+    real = rig.cleaner._in_thread
+
+    async def in_thread(work: Callable[[], None]) -> None:
+        if work == log.sync_names and not in_swap.is_set():
+            in_swap.set()
+            await asyncio.Event().wait()
+        await real(work)
+
+    rig.cleaner._in_thread = in_thread  # type: ignore[method-assign]
+    rig.cleaner.start()
+    async with asyncio.timeout(20):
+        await in_swap.wait()
+        assert rig.leftovers()
+        await rig.cleaner.reconfigure(config_of(log_cleaner_threads="2"))
+        while rig.cleaner.metrics.round_count == 0:  # noqa: ASYNC110 - of what threads do
+            await asyncio.sleep(0)
+    await rig.cleaner.stop()
+    assert rig.offsets() == [19]
+    assert rig.leftovers() == []
+
+
+async def test_keys_that_are_not_the_cleaners_change_nothing(rig: Rig) -> None:
+    rig.cleaner.start()
+    tasks = list(rig.cleaner._tasks)
+    await rig.cleaner.reconfigure(config_of(background_threads="3"))
+    assert rig.cleaner._tasks == tasks
+    await rig.cleaner.stop()
+
+
+async def test_a_cleaner_that_does_not_run_is_not_started_by_news(rig: Rig) -> None:
+    rig.make_dirty(PARTITION)
+    await rig.cleaner.reconfigure(config_of(log_cleaner_threads="2"))
+    assert rig.cleaner._tasks == []
+    rig.cleaner.start()
+    assert len(rig.cleaner._tasks) == 2
+    await asyncio.gather(
+        rig.cleaner.reconfigure(config_of(log_cleaner_threads="4")), rig.cleaner.stop()
+    )
+    assert rig.cleaner._tasks == []
+    await rig.cleaner.reconfigure(config_of(log_cleaner_threads="8"))
+    await settle()
+    assert rig.cleaner._tasks == []
+    assert rig.processes == []
+
+
 def test_cleaners_share_what_they_are_given() -> None:
     config = BrokerConfig.from_properties(
         {

@@ -189,5 +189,37 @@ async def test_a_move_waits_while_the_disk_is_full(
     await place.wait(place.ended.is_set)
 
 
+async def test_moves_keep_to_a_rate(place: Place) -> None:
+    """Of two chunks' worth a second, six chunks need two and a half seconds: the last is free."""
+    place.mover.limit_rate(20 * CHUNK_BYTES)
+    partitions = [TopicPartition("orders", number) for number in (0, 2)]
+    place.create(partitions[0], chunk_count=3)
+    place.create(TopicPartition("orders", 1), chunk_count=0)
+    place.create(partitions[1], chunk_count=3)
+    began_s = asyncio.get_running_loop().time()
+    for partition in partitions:
+        place.move(partition=partition)
+    await place.wait(lambda: len(place.moved) == len(partitions))
+    assert asyncio.get_running_loop().time() - began_s >= 5 / 20
+
+
+async def test_moves_stand_still_while_nothing_is_allowed(place: Place) -> None:
+    log = place.create()
+    place.mover.limit_rate(0)
+    place.move()
+    await place.wait(lambda: place.logs.futures.get(PARTITION) is not None)
+    for _ in range(20):
+        await turn()
+    copy = place.logs.futures.get(PARTITION)
+    assert copy is not None
+    assert copy.log_end_offset == 0
+    # A move that waits can be given up, and a higher rate counts at once.
+    place.move(number=0)
+    place.move()
+    place.mover.limit_rate(1e12)
+    await place.wait(place.ended.is_set)
+    assert place.log is not log
+
+
 def test_little_is_less_than_a_chunk() -> None:
     assert LITTLE_BYTES < CHUNK_BYTES

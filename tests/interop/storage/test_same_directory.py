@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
 
 from ottla.cli.logs.verify import verify_directory
 from tests.conftest import StartBroker
@@ -69,6 +70,17 @@ def has_leaders(address: str) -> bool:
     return len(partitions) == PARTITIONS and all(each.leader >= 0 for each in partitions)
 
 
+def is_forgotten(coordinator: Coordinator) -> bool:
+    """Whether the session of a broker that was killed has ended, so that its id is free."""
+    client = KazooClient(hosts=coordinator.address)
+    client.start()
+    try:
+        return client.exists("/brokers/ids/1") is None
+    finally:
+        client.stop()
+        client.close()
+
+
 def read_all(address: str) -> list[Row]:
     """Return every record, in order of partition and offset."""
     settings = {"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False}
@@ -110,6 +122,7 @@ def test_each_opens_what_the_other_left(
         kafka.stop()
     else:
         kafka.kill()
+        wait_until(lambda: is_forgotten(coordinator), START_TIMEOUT_S)
 
     # Of the same cluster, as the directory says.
     overrides = {"broker.id": "1", "zookeeper.connect": coordinator.address}

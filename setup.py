@@ -1,4 +1,4 @@
-"""Composition: the compiled twins of kafkawire's record loops, where they can be built.
+"""Composition: the compiled twins of kafkawire's inner loops, where they can be built.
 
 Everything else stands in pyproject.toml. Without Cython or a C compiler the install goes on, and
 the loops run in plain Python (docs/adr/0009-compiled-record-scanner.md).
@@ -6,14 +6,17 @@ the loops run in plain Python (docs/adr/0009-compiled-record-scanner.md).
 
 from setuptools import Extension, setup
 
+MODULES = ("_records", "_compaction", "_columns", "_frames", "_produce")
+HEADERS = ["kafkawire/_walk.pxd", "kafkawire/_numbers.pxd"]
+
 try:
     from Cython.Build import cythonize
 except ImportError:
     extensions = []
 else:
     modules = [
-        Extension(f"kafkawire.{name}", [f"kafkawire/{name}.pyx"], depends=["kafkawire/_walk.pxd"])
-        for name in ("_records", "_compaction", "_columns")
+        Extension(f"kafkawire.{name}", [f"kafkawire/{name}.pyx"], depends=HEADERS)
+        for name in MODULES
     ]
     extensions = cythonize(modules, build_dir="build/cython", quiet=True)
     for extension in extensions:

@@ -28,7 +28,7 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkawire.produce_accepted import Accepted, encode_accepted
+from kafkawire.produce_scanner import Accepted, encode_accepted
 from kafkawire.records import RecordsRejectedError, read_header
 
 ACKS_NONE: Final = 0

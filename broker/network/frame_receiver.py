@@ -15,6 +15,7 @@ from typing import Final
 from broker.network.buffer_pool import Arena, BufferPool
 from broker.network.limits import KIB
 from broker.network.receive_memory import ReceiveMemory, ReceiveMemoryExhaustedError
+from kafkawire.frames_scanner import split_frames
 
 SIZE: Final = Struct(">i")
 SIZE_BYTES: Final = SIZE.size
@@ -130,24 +131,16 @@ class FrameReceiver:
         self.release_frame = None
         if self._assembly is not None:
             return self._take_assembly(self._assembly, limit)
-        frames: list[memoryview] = []
-        view, start, end = self._view, self._start, self._end
-        while end - start >= SIZE_BYTES and len(frames) < limit:
-            (size_bytes,) = _peek_size(view, start)
-            frame_end = start + SIZE_BYTES + size_bytes
-            if not 0 <= size_bytes <= self._max_frame_bytes:
-                self.failure = f"frame of {size_bytes} bytes; at most {self._max_frame_bytes}"
-                break
-            if frame_end > end:
-                break
-            frames.append(view[start + SIZE_BYTES : frame_end])
-            start = frame_end
+        end = self._end
+        frames, start = split_frames(self._view, self._start, end, limit, self._max_frame_bytes)
         self._start = start
         if start == end and self._arena is not None:
             # The common case, without a call: all is parsed, nothing was kept.
             self._arena.position = start
             self._arena = None
         else:
+            if len(frames) < limit and end - start >= SIZE_BYTES:
+                self._check_size()
             self._settle(end - start)
         return frames
 
@@ -157,6 +150,12 @@ class FrameReceiver:
         assembly, self._assembly = self._assembly, None
         if assembly is not None:
             self._give_back(assembly)
+
+    def _check_size(self) -> None:
+        """Note a failure if the next frame's size is none that may be."""
+        (size_bytes,) = _peek_size(self._view, self._start)
+        if not 0 <= size_bytes <= self._max_frame_bytes:
+            self.failure = f"frame of {size_bytes} bytes; at most {self._max_frame_bytes}"
 
     def _settle(self, rest_bytes: int) -> None:
         """Leave the arena to others, behind the frames handed out, and keep the rest."""

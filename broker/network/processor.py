@@ -25,7 +25,7 @@ from broker.network.response_batch import ResponseBatch
 from broker.network.response_queue import ResponseQueue
 from broker.network.response_sender import ResponseSender
 from kafkawire.errors import DecodeError
-from kafkawire.headers import decode_request_header
+from kafkawire.frames_scanner import decode_request_header
 
 log = structlog.get_logger(__name__)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final, Protocol, cast
 
 from broker.network.reply import EncodedMessage
-from kafkawire.apis import response_header_version
+from kafkawire.frames_scanner import frame_response
 from kafkawire.headers import RequestHeader, encode_response_parts
 
 
@@ -38,10 +37,6 @@ Part = Data | Region
 # As a tuple: isinstance() takes five times as long with a union.
 DATA_TYPES: Final = (bytes, bytearray, memoryview)
 
-_SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
-_CORRELATION_ID_BYTES: Final = 4
-_NO_TAGGED_FIELDS: Final = b"\0"
-
 
 def encode_answer(header: RequestHeader, message: object) -> list[Part]:
     """Return the response to the request with `header`: one frame, its size included.
@@ -50,7 +45,7 @@ def encode_answer(header: RequestHeader, message: object) -> list[Part]:
         EncodeError: the message does not fit the version of the request: a bug of its handler.
     """
     if isinstance(message, EncodedMessage):
-        return [_frame_around(header, message.body)]
+        return [frame_response(header, message.body)]
     # What a message holds as records is whatever its handler put there: bytes or a file region.
     parts = encode_response_parts(
         header.api_key, header.api_version, header.correlation_id, message
@@ -66,10 +61,3 @@ def bytes_in_memory(parts: list[Part]) -> int:
             size_bytes += len(part)
     return size_bytes
 
-
-def _frame_around(header: RequestHeader, body: bytes) -> bytes:
-    is_flexible = response_header_version(header.api_key, header.api_version) > 0
-    tagged_fields = _NO_TAGGED_FIELDS if is_flexible else b""
-    size_bytes = _CORRELATION_ID_BYTES + len(tagged_fields) + len(body)
-    head = _SIZE_AND_CORRELATION_ID.pack(size_bytes, header.correlation_id)
-    return b"".join((head, tagged_fields, body))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from broker.network.reply import Reply
@@ -23,6 +24,7 @@ MAX_SURPLUS_BYTES: Final = 8
 
 # Each handler takes its own message type; the table's key is what pairs the two.
 Handler = Callable[[Request, Any], Reply]
+Decoder = Callable[[memoryview, int], object]
 Served = Mapping[ApiKey, tuple[int, int]]
 
 
@@ -33,6 +35,7 @@ class Route:
     message_type: type
     min_version: int
     max_version: int
+    decode: Decoder
     handle: Handler
 
 
@@ -60,7 +63,7 @@ class Router:
         if not route.min_version <= version <= route.max_version:
             return self._refuse_version(request, route)
         try:
-            message: object = decode(route.message_type, request.body, version)
+            message: object = route.decode(request.body, version)
         except DecodeError as error:
             message = _decode_first_part(route.message_type, request.body, version)
             if message is None:
@@ -72,7 +75,8 @@ class Router:
         make = self._makers.get(key)
         if make is None:
             return None
-        route = Route(APIS[key].request, *self.served[key], make())
+        message_type = APIS[key].request
+        route = Route(message_type, *self.served[key], _decoder(key, message_type), make())
         self._routes[int(key)] = route
         return route
 
@@ -88,6 +92,15 @@ class Router:
         # The client cannot read a newer layout than it asked for, but every one reads version 0.
         request.header = replace(header, api_version=FALLBACK_VERSION)
         return Reply(describe_apis(self.served, ErrorCode.UNSUPPORTED_VERSION))
+
+
+def _decoder(key: ApiKey, message_type: type) -> Decoder:
+    """Return what reads the requests of an API; it may raise DecodeError."""
+    if key == ApiKey.PRODUCE:
+        from kafkawire.produce_scanner import decode_produce
+
+        return decode_produce
+    return partial(decode, message_type)
 
 
 def _decode_first_part(message_type: type, body: memoryview, version: int) -> object | None:

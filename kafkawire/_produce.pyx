@@ -1,0 +1,259 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Decision: the compiled twin of `produce_loops`: the same names, results and errors.
+
+Reads the requests that producers send all day: versions 3 to 11, no transaction, no null, no
+tagged field. Whatever else there is, also what is malformed, is left to the general reader, so
+that there is one place that refuses. tests/property/kafkawire/test_produce_twins.py holds the two
+together.
+
+Invariant: no byte outside the given buffer is read, whatever it says about itself.
+"""
+
+from os import environ
+
+# Here, because kafkawire itself reads no environment.
+if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
+    raise ImportError("OTTLA_PURE_PYTHON asks for the plain functions")
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_FromObject
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from kafkawire._numbers cimport (
+    read_big_endian,
+    uvarint_bytes,
+    write_big_endian,
+    write_uvarint,
+)
+
+from kafkawire import produce_loops
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+INTERFACE_VERSION = 1
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        object (*tp_new)(PyTypeObject *, tuple, void *)
+    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef enum:
+    FIRST_READ_VERSION = 3
+    FIRST_FLEXIBLE_VERSION = 9
+    LAST_VERSION = 11
+    MAX_STRING_BYTES = 0x7FFF
+    # A row of an answer, from the partition to the start offset; what follows depends on the
+    # version: two empty values, in flexible versions compact and with no tagged fields.
+    ROW_BYTES = 30
+    ROW_BYTES_V3 = 22
+    NOT_PLAIN = -2
+
+cdef tuple NOTHING = ()
+
+# What is left of a request; `at` only grows, up to `end`.
+cdef struct Cursor:
+    const uint8_t *at
+    const uint8_t *end
+    bint is_flexible
+
+
+cdef inline object new(object kind):
+    return (<PyTypeObject *>kind).tp_new(<PyTypeObject *>kind, NOTHING, NULL)
+
+
+cdef inline bint has(const Cursor *cursor, Py_ssize_t size) noexcept:
+    return cursor.end - cursor.at >= size
+
+
+cdef int64_t read_length(Cursor *cursor, int plain_bytes) noexcept:
+    """A length or count; NOT_PLAIN if it is cut short, null, negative or very long."""
+    cdef int64_t length = 0
+    cdef int shift
+    cdef uint8_t byte
+    if not cursor.is_flexible:
+        if not has(cursor, plain_bytes):
+            return NOT_PLAIN
+        if plain_bytes == 2:
+            length = <int16_t>read_big_endian(cursor.at, 2)
+        else:
+            length = <int32_t>read_big_endian(cursor.at, 4)
+        cursor.at += plain_bytes
+        return length if length >= 0 else NOT_PLAIN
+    for shift in range(0, 28, 7):
+        if not has(cursor, 1):
+            return NOT_PLAIN
+        byte = cursor.at[0]
+        cursor.at += 1
+        length |= <int64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            return length - 1 if length else NOT_PLAIN
+    return NOT_PLAIN
+
+
+cdef inline bint skip_no_tags(Cursor *cursor) noexcept:
+    """Whether there is no tagged field here."""
+    if not cursor.is_flexible:
+        return True
+    if not has(cursor, 1) or cursor.at[0]:
+        return False
+    cursor.at += 1
+    return True
+
+
+cdef inline bint skip_null(Cursor *cursor) noexcept:
+    """Whether there is a null string here."""
+    cdef int size = 1 if cursor.is_flexible else 2
+    if not has(cursor, size):
+        return False
+    if cursor.is_flexible:
+        if cursor.at[0]:
+            return False
+    elif <int16_t>read_big_endian(cursor.at, 2) != -1:
+        return False
+    cursor.at += size
+    return True
+
+
+def decode_produce(body, int version):
+    """See `produce_loops.decode_produce`."""
+    cdef Py_buffer buffer
+    cdef Cursor cursor
+    message = None
+    if FIRST_READ_VERSION <= version <= LAST_VERSION:
+        if not PyMemoryView_Check(body):
+            body = PyMemoryView_FromObject(body)
+        PyObject_GetBuffer(body, &buffer, PyBUF_SIMPLE)
+        try:
+            cursor.at = <const uint8_t *>buffer.buf
+            cursor.end = cursor.at + buffer.len
+            cursor.is_flexible = version >= FIRST_FLEXIBLE_VERSION
+            message = read_request(&cursor, body, cursor.at)
+        finally:
+            PyBuffer_Release(&buffer)
+    return produce_loops.decode_produce(body, version) if message is None else message
+
+
+cdef object read_request(Cursor *cursor, object body, const uint8_t *begin):
+    cdef int64_t count
+    cdef list topics = []
+    if not skip_null(cursor) or not has(cursor, 6):
+        return None
+    message = new(ProduceRequest)
+    message.transactional_id = None
+    message.acks = <int16_t>read_big_endian(cursor.at, 2)
+    message.timeout_ms = <int32_t>read_big_endian(cursor.at + 2, 4)
+    cursor.at += 6
+    count = read_length(cursor, 4)
+    if count == NOT_PLAIN:
+        return None
+    for _ in range(count):
+        topic = read_topic(cursor, body, begin)
+        if topic is None:
+            return None
+        topics.append(topic)
+    message.topic_data = topics
+    return message if skip_no_tags(cursor) and cursor.at == cursor.end else None
+
+
+cdef object read_topic(Cursor *cursor, object body, const uint8_t *begin):
+    cdef list partitions = []
+    cdef int64_t count
+    cdef int64_t length = read_length(cursor, 2)
+    if length == NOT_PLAIN or length > MAX_STRING_BYTES or not has(cursor, length):
+        return None
+    topic = new(TopicProduceData)
+    try:
+        topic.name = PyUnicode_DecodeUTF8(<const char *>cursor.at, length, NULL)
+    except UnicodeDecodeError:
+        return None
+    cursor.at += length
+    count = read_length(cursor, 4)
+    if count == NOT_PLAIN:
+        return None
+    for _ in range(count):
+        if not has(cursor, 4):
+            return None
+        data = new(PartitionProduceData)
+        data.index = <int32_t>read_big_endian(cursor.at, 4)
+        cursor.at += 4
+        length = read_length(cursor, 4)
+        if length == NOT_PLAIN or not has(cursor, length):
+            return None
+        data.records = body[cursor.at - begin : cursor.at - begin + length]
+        cursor.at += length
+        if not skip_no_tags(cursor):
+            return None
+        partitions.append(data)
+    topic.partition_data = partitions
+    return topic if skip_no_tags(cursor) else None
+
+
+def encode_accepted(list topics not None, int version):
+    """See `produce_accepted.encode_accepted`."""
+    cdef bint is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    cdef Py_ssize_t size = 4 + uvarint_bytes(len(topics) + 1) + 1 if is_flexible else 8
+    cdef Py_ssize_t text_bytes
+    cdef Py_ssize_t row_bytes = bytes_of_row(version)
+    cdef const char *text
+    for name, rows in topics:
+        text = PyUnicode_AsUTF8AndSize(name, &text_bytes)
+        size += text_bytes + len(<list?>rows) * row_bytes
+        if is_flexible:
+            size += uvarint_bytes(text_bytes + 1) + uvarint_bytes(len(<list>rows) + 1) + 1
+        else:
+            size += 6
+    cdef bytes body = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(body)
+    at = write_length(at, len(topics), 4, is_flexible)
+    for name, rows in topics:
+        text = PyUnicode_AsUTF8AndSize(name, &text_bytes)
+        at = write_length(at, text_bytes, 2, is_flexible)
+        memcpy(at, text, text_bytes)
+        at = write_length(at + text_bytes, len(<list>rows), 4, is_flexible)
+        for row in <list>rows:
+            at = write_row(at, row, version)
+        if is_flexible:
+            at[0] = 0
+            at += 1
+    # No throttling, no tagged fields.
+    memset(at, 0, 5 if is_flexible else 4)
+    return body
+
+
+cdef inline Py_ssize_t bytes_of_row(int version) noexcept:
+    if version >= FIRST_FLEXIBLE_VERSION:
+        return ROW_BYTES + 3
+    if version >= 8:
+        return ROW_BYTES + 6
+    return ROW_BYTES if version >= 5 else ROW_BYTES_V3
+
+
+cdef inline uint8_t *write_length(
+    uint8_t *at, Py_ssize_t length, int plain_bytes, bint is_flexible
+) noexcept:
+    if is_flexible:
+        return write_uvarint(at, length + 1)
+    return write_big_endian(at, length, plain_bytes)
+
+
+cdef uint8_t *write_row(uint8_t *at, tuple row, int version) except NULL:
+    partition, base_offset, time_ms, start_offset = row
+    at = write_big_endian(at, <int32_t>partition, 4)
+    # No error.
+    at = write_big_endian(at, 0, 2)
+    at = write_big_endian(at, <int64_t>base_offset, 8)
+    at = write_big_endian(at, <int64_t>time_ms, 8)
+    if version < 5:
+        return at
+    at = write_big_endian(at, <int64_t>start_offset, 8)
+    if version < 8:
+        return at
+    # No records at fault, no message.
+    if version >= FIRST_FLEXIBLE_VERSION:
+        at[0] = 1
+        at[1] = at[2] = 0
+        return at + 3
+    memset(at, 0, 4)
+    return write_big_endian(at + 4, <int16_t>-1, 2)

@@ -1,0 +1,30 @@
+"""Composition: frames and their headers, by compiled functions where that is possible.
+
+As for `records_scanner`: nothing but speed differs between the twins
+(tests/property/kafkawire/test_frames_twins.py).
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kafkawire.frames_loops import INTERFACE_VERSION
+
+if TYPE_CHECKING:
+    from kafkawire.frames_loops import decode_request_header, frame_response, split_frames
+
+    HAS_COMPILED_FRAMES: Final[bool] = False
+else:
+    try:
+        from kafkawire import _frames
+
+        # An editable install keeps its compiled module when the sources move on.
+        if _frames.INTERFACE_VERSION != INTERFACE_VERSION:
+            raise ImportError("the compiled frames are of another version")
+        from kafkawire._frames import decode_request_header, frame_response, split_frames
+
+        HAS_COMPILED_FRAMES = True
+    except ImportError:
+        from kafkawire.frames_loops import decode_request_header, frame_response, split_frames
+
+        HAS_COMPILED_FRAMES = False
+
+__all__ = ["HAS_COMPILED_FRAMES", "decode_request_header", "frame_response", "split_frames"]

@@ -1,0 +1,22 @@
+"""Decision: Produce requests read and answered; the plain twin of `_produce`."""
+
+from typing import Final
+
+from kafkawire.messages.produce import ProduceRequest
+from kafkawire.primitives import Buffer
+from kafkawire.produce_accepted import Accepted, encode_accepted
+from kafkawire.schema import decode
+
+__all__ = ["INTERFACE_VERSION", "Accepted", "decode_produce", "encode_accepted"]
+
+INTERFACE_VERSION: Final = 1
+"""To be raised, here and in `_produce`, when a function of both changes."""
+
+
+def decode_produce(body: Buffer, version: int) -> ProduceRequest:
+    """Return what `schema.decode` does.
+
+    Raises:
+        DecodeError: `body` is no ProduceRequest of this version; close the connection.
+    """
+    return decode(ProduceRequest, body, version)

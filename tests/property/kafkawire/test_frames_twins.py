@@ -1,0 +1,91 @@
+"""The compiled and the plain way to cut frames and read their headers agree on any bytes."""
+
+from types import ModuleType
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkawire import frames_loops
+from kafkawire.apis import APIS, ApiKey
+from kafkawire.errors import DecodeError
+from kafkawire.frames_scanner import HAS_COMPILED_FRAMES
+from kafkawire.headers import RequestHeader, encode_request
+from tests.property.kafkawire.record_strategies import calmly, damaged
+
+TWINS: list[ModuleType] = [frames_loops]
+if HAS_COMPILED_FRAMES:
+    from kafkawire import _frames
+
+    TWINS.append(_frames)
+
+keys = st.sampled_from(list(APIS))
+client_ids = st.none() | st.text("abcé€", max_size=50)
+int32 = st.integers(-(2**31), 2**31 - 1)
+
+
+def header_of(twin: ModuleType, frame: bytes) -> object:
+    try:
+        return twin.decode_request_header(memoryview(frame))
+    except DecodeError as error:
+        return str(error)
+
+
+def assert_all_read_the_same(frame: bytes) -> None:
+    headers = [header_of(twin, frame) for twin in TWINS]
+    assert headers[0] == headers[-1]
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    """A request of any API and version that can be read, without its size."""
+    api = APIS[draw(keys)]
+    version = draw(st.integers(*api.decodable))
+    return encode_request(api.key, version, draw(int32), draw(client_ids), api.request())[4:]
+
+
+@calmly
+@given(frames())
+def test_both_read_the_same_header(frame: bytes) -> None:
+    assert_all_read_the_same(frame)
+
+
+@calmly
+@given(st.data(), frames())
+def test_both_refuse_the_same_damage(data: st.DataObject, frame: bytes) -> None:
+    assert_all_read_the_same(data.draw(damaged(frame)))
+    assert_all_read_the_same(frame[: data.draw(st.integers(0, len(frame)))])
+
+
+@calmly
+@given(st.binary(max_size=40))
+def test_arbitrary_bytes_have_a_header_for_both_or_for_none(frame: bytes) -> None:
+    assert_all_read_the_same(frame)
+
+
+@calmly
+@given(
+    st.lists(st.binary(max_size=20), max_size=6),
+    st.binary(max_size=8),
+    st.integers(0, 8),
+    st.integers(0, 30),
+    st.data(),
+)
+def test_both_cut_the_same_frames(
+    bodies: list[bytes], rest: bytes, limit: int, most: int, data: st.DataObject
+) -> None:
+    stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies) + rest
+    start = data.draw(st.integers(0, len(stream)))
+    end = data.draw(st.integers(start, len(stream)))
+    view = memoryview(stream)
+    results = [twin.split_frames(view, start, end, limit, most) for twin in TWINS]
+    assert results[0] == results[-1]
+
+
+@calmly
+@given(keys, st.integers(0, 20), int32, st.binary(max_size=40))
+def test_both_frame_the_same_answer(
+    key: ApiKey, version: int, correlation_id: int, body: bytes
+) -> None:
+    header = RequestHeader(key, version, correlation_id, None)
+    answers = [twin.frame_response(header, body) for twin in TWINS]
+    assert answers[0] == answers[-1]

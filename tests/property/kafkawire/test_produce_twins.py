@@ -1,0 +1,123 @@
+"""The compiled and the plain way to read and answer a Produce request agree on any bytes."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkawire import produce_loops
+from kafkawire.errors import DecodeError
+from kafkawire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kafkawire.produce_accepted import Accepted
+from kafkawire.produce_scanner import HAS_COMPILED_PRODUCE
+from kafkawire.schema import decode, encode
+from tests.property.kafkawire.record_strategies import calmly, damaged
+
+TWINS: list[ModuleType] = [produce_loops]
+if HAS_COMPILED_PRODUCE:
+    from kafkawire import _produce
+
+    TWINS.append(_produce)
+
+versions = st.integers(0, 11)
+# Beyond 127 bytes, where a varint takes a second one; and what is not ASCII.
+names = st.text("abc.é€", max_size=200)
+partitions = st.builds(
+    PartitionProduceData,
+    index=st.integers(-(2**31), 2**31 - 1),
+    records=st.none() | st.binary(max_size=200),
+)
+requests = st.builds(
+    ProduceRequest,
+    acks=st.integers(-(2**15), 2**15 - 1),
+    timeout_ms=st.integers(-(2**31), 2**31 - 1),
+    topic_data=st.lists(
+        st.builds(
+            TopicProduceData,
+            name=names,
+            partition_data=st.lists(partitions, max_size=3)
+            | st.lists(partitions, min_size=130, max_size=130),
+        ),
+        max_size=3,
+    ),
+)
+int64 = st.integers(-(2**63), 2**63 - 1)
+rows = st.tuples(st.integers(0, 2**31 - 1), int64, int64, int64)
+answers = st.lists(
+    st.tuples(names, st.lists(rows, max_size=3) | st.lists(rows, min_size=130, max_size=130)),
+    max_size=3,
+)
+
+
+def outcome(read: Callable[[memoryview, int], ProduceRequest], body: bytes, version: int) -> object:
+    try:
+        return read(memoryview(body), version)
+    except DecodeError as error:
+        return str(error)
+
+
+def assert_all_read_the_same(body: bytes, version: int) -> None:
+    results = [outcome(twin.decode_produce, body, version) for twin in TWINS]
+    assert results[0] == results[-1]
+
+
+@calmly
+@given(requests, versions, st.none() | st.just("t"))
+def test_both_read_what_was_written(
+    request: ProduceRequest, version: int, transactional_id: str | None
+) -> None:
+    request.transactional_id = transactional_id if version >= 3 else None
+    body = encode(request, version)
+    for twin in TWINS:
+        assert twin.decode_produce(memoryview(body), version) == request
+
+
+@calmly
+@given(st.data(), requests, versions)
+def test_both_refuse_the_same_damage(
+    data: st.DataObject, request: ProduceRequest, version: int
+) -> None:
+    assert_all_read_the_same(data.draw(damaged(encode(request, version))), version)
+
+
+@calmly
+@given(st.binary(max_size=100), versions)
+def test_arbitrary_bytes_are_a_request_to_both_or_to_none(body: bytes, version: int) -> None:
+    assert_all_read_the_same(body, version)
+
+
+@calmly
+@given(requests.filter(lambda request: request.topic_data), st.integers(3, 11))
+def test_a_request_that_is_cut_short_is_refused_by_both(
+    request: ProduceRequest, version: int
+) -> None:
+    body = encode(request, version)
+    for size in {0, 1, 5, 8, len(body) // 2, len(body) - 1} - {len(body)}:
+        assert_all_read_the_same(body[:size], version)
+
+
+@calmly
+@given(answers, st.integers(3, 11))
+def test_both_answer_the_same(accepted: list[tuple[str, list[Accepted]]], version: int) -> None:
+    bodies = [twin.encode_accepted(accepted, version) for twin in TWINS]
+    assert bodies[0] == bodies[-1]
+    assert encode(decode(ProduceResponse, bodies[-1], version), version) == bodies[-1]
+
+
+def test_records_are_views_of_what_was_read() -> None:
+    topic = TopicProduceData(
+        name="t", partition_data=[PartitionProduceData(index=0, records=b"batch")]
+    )
+    body = bytearray(encode(ProduceRequest(topic_data=[topic]), 9))
+    for twin in TWINS:
+        read = twin.decode_produce(memoryview(body), 9)
+        records = read.topic_data[0].partition_data[0].records
+        records[0:1] = b"B"
+        assert b"Batch" in body
+        records[0:1] = b"b"

@@ -15,7 +15,7 @@ if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
     raise ImportError("OTTLA_PURE_PYTHON asks for the plain loops")
 
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport (
     PyBytes_AS_STRING,
     PyBytes_CheckExact,
@@ -24,15 +24,27 @@ from cpython.bytes cimport (
 )
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport (
+    INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    int8_t,
+    int16_t,
+    int32_t,
+    int64_t,
+    uint8_t,
+    uint32_t,
+)
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
+from kafkawire._numbers cimport read_big_endian, write_big_endian
 from kafkawire._walk cimport (
     MIN_RECORD_BYTES,
     NO_FAULT,
     NO_TIMESTAMP,
     OTTLA_ADD_OVERFLOWS,
+    OTTLA_SUB_OVERFLOWS,
     Fault,
     Record,
     read_span,
@@ -43,10 +55,13 @@ from kafkawire._walk cimport (
 
 from struct import error as struct_error
 
+from crc32c import crc32c
+
 from kafkawire.errors import CorruptBatchError, EncodeError
+from kafkawire.records_header import BatchHeader
 from kafkawire.records_loops import MAX_TIMESTAMP_MS, Survey
 
-INTERFACE_VERSION = 2
+INTERFACE_VERSION = 3
 
 cdef extern from *:
     """
@@ -274,30 +289,77 @@ cdef inline Py_ssize_t span_bytes(Py_ssize_t size) noexcept nogil:
 
 cdef enum:
     HEADER_BYTES = 61
+    # Base offset and length, which the length field does not count.
+    LOG_OVERHEAD_BYTES = 12
+    MAGIC = 2
+    ATTRIBUTES_POSITION = 21
+    HEADER_FIELDS = 13
     # Attribute bits: a codec, the broker's time, a marker.
     NOT_PLAIN = 0x2F
 
 
-cdef inline uint64_t read_big_endian(const uint8_t *at, int size) noexcept nogil:
-    cdef uint64_t number = 0
-    cdef int index
-    for index in range(size):
-        number = number << 8 | at[index]
-    return number
-
-
-def is_plain_batch(
-    batch, bint needs_key, bint times_matter, int64_t oldest_ms, int64_t newest_ms
+def read_plain_batch(
+    batch not None,
+    Py_ssize_t most_bytes,
+    bint needs_key,
+    bint times_matter,
+    int64_t now_ms,
+    int64_t before_max_ms,
+    int64_t after_max_ms,
 ):
-    """See `records_loops.is_plain_batch`."""
+    """See `records_loops.read_plain_batch`."""
+    cdef int64_t oldest_ms, newest_ms
+    if OTTLA_SUB_OVERFLOWS(now_ms, before_max_ms, &oldest_ms):
+        oldest_ms = INT64_MIN
+    if OTTLA_ADD_OVERFLOWS(now_ms, after_max_ms, &newest_ms):
+        newest_ms = INT64_MAX
     cdef Py_buffer view
+    cdef const uint8_t *data
+    cdef tuple header = None
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+    try:
+        data = <const uint8_t *>view.buf
+        if (
+            HEADER_BYTES <= view.len <= most_bytes
+            and data[16] == MAGIC
+            and read_big_endian(data, 8) == 0
+            and <int32_t>read_big_endian(data + 8, 4) == view.len - LOG_OVERHEAD_BYTES
+            and is_plain(data, view.len, needs_key, times_matter, oldest_ms, newest_ms)
+            and <uint32_t>read_big_endian(data + 17, 4) == crc32c(batch[ATTRIBUTES_POSITION:])
+        ):
+            header = make_header(data)
+    finally:
+        PyBuffer_Release(&view)
+    return header
+
+
+cdef tuple make_header(const uint8_t *data):
+    cdef tuple header = new_row(BatchHeader, HEADER_FIELDS)
+    put(header, 0, <int64_t>read_big_endian(data, 8))
+    put(header, 1, <int32_t>read_big_endian(data + 8, 4))
+    put(header, 2, <int32_t>read_big_endian(data + 12, 4))
+    put(header, 3, <int8_t>data[16])
+    put(header, 4, <uint32_t>read_big_endian(data + 17, 4))
+    put(header, 5, <int16_t>read_big_endian(data + 21, 2))
+    put(header, 6, <int32_t>read_big_endian(data + 23, 4))
+    put(header, 7, <int64_t>read_big_endian(data + 27, 8))
+    put(header, 8, <int64_t>read_big_endian(data + 35, 8))
+    put(header, 9, <int64_t>read_big_endian(data + 43, 8))
+    put(header, 10, <int16_t>read_big_endian(data + 51, 2))
+    put(header, 11, <int32_t>read_big_endian(data + 53, 4))
+    put(header, 12, <int32_t>read_big_endian(data + 57, 4))
+    return header
+
+
+def assign_offsets(batch not None, int64_t base_offset, int32_t leader_epoch):
+    """See `records_header.assign_offsets`."""
+    cdef Py_buffer view
+    PyObject_GetBuffer(batch, &view, PyBUF_WRITABLE)
     try:
         if view.len < HEADER_BYTES:
             raise struct_error(f"a batch header needs {HEADER_BYTES} bytes")
-        return is_plain(
-            <const uint8_t *>view.buf, view.len, needs_key, times_matter, oldest_ms, newest_ms
-        )
+        write_big_endian(<uint8_t *>view.buf, base_offset, 8)
+        write_big_endian(<uint8_t *>view.buf + LOG_OVERHEAD_BYTES, leader_epoch, 4)
     finally:
         PyBuffer_Release(&view)
 

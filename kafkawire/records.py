@@ -25,7 +25,6 @@ from kafkawire.records_header import (
     NO_TIMESTAMP,
     BatchHeader,
     TimestampType,
-    assign_offsets,
     batch_size_at,
     crc_matches,
     iterate_batches,
@@ -35,8 +34,8 @@ from kafkawire.records_header import (
 )
 from kafkawire.records_read import Record, read_records, read_records_as
 from kafkawire.records_refusal import RecordError, RecordsRejectedError
-from kafkawire.records_scanner import HAS_COMPILED_SCANNER, Headers, HeadersLike
-from kafkawire.records_validate import validate_produced
+from kafkawire.records_scanner import HAS_COMPILED_SCANNER, Headers, HeadersLike, assign_offsets
+from kafkawire.records_validate import Validate, validate_produced, validator
 
 __all__ = [
     "BATCH_HEADER_BYTES",
@@ -59,6 +58,7 @@ __all__ = [
     "RecordError",
     "RecordsRejectedError",
     "TimestampType",
+    "Validate",
     "assign_offsets",
     "batch_size_at",
     "build_control_batch",
@@ -71,5 +71,6 @@ __all__ = [
     "recompress",
     "set_log_append_time",
     "validate_produced",
+    "validator",
     "write_header",
 ]

@@ -1,4 +1,4 @@
-"""Decision: every loop over the records of a batch, and nothing else.
+"""Decision: every loop over the records of a batch, and what is done to each batch produced.
 
 Input is the record section of a batch, decompressed. Each record is
 
@@ -18,24 +18,44 @@ Source: org.apache.kafka.common.record.DefaultRecord of Kafka 3.9.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from struct import Struct
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kafkawire.errors import CorruptBatchError, EncodeError
+from kafkawire.records_header import (
+    BATCH_HEADER_BYTES,
+    HEADER,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    BytesLike,
+    assign_offsets,
+    crc_matches,
+)
+
+__all__ = [
+    "INTERFACE_VERSION",
+    "BytesLike",
+    "Headers",
+    "HeadersLike",
+    "RecordBuffer",
+    "Row",
+    "Survey",
+    "assign_offsets",
+    "iterate_fields",
+    "read_plain_batch",
+    "read_rows",
+    "survey_records",
+]
 
 # Raised with every change of this interface, so that a stale compiled twin is not used.
-INTERFACE_VERSION: Final = 2
+INTERFACE_VERSION: Final = 3
 
-BytesLike: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 HeadersLike: TypeAlias = Sequence[tuple[str, BytesLike | None]]
 Row = TypeVar("Row", bound=tuple[Any, ...])
 _Fields: TypeAlias = tuple[int, int, bytes | None, bytes | None, Headers]
 
 MIN_RECORD_BYTES: Final = 7
-# Of the header, which `records_header` owns: what a look at a whole batch needs.
-_HEADER_BYTES: Final = 61
-_PLAIN_HEADER: Final = Struct(">21xhiqqq2xii")
 _NOT_PLAIN: Final = 0x2F
 """Attribute bits: a codec, the broker's time, a marker."""
 _NO_TIMESTAMP: Final = -1
@@ -114,34 +134,52 @@ def survey_records(data: BytesLike, count: int, base_timestamp_ms: int) -> Surve
     return Survey(earliest_ms, latest_ms, without_key, out_of_place)
 
 
-def is_plain_batch(
-    batch: BytesLike, needs_key: bool, times_matter: bool, oldest_ms: int, newest_ms: int
-) -> bool:
-    """Whether a batch with a sound frame and checksum is all that a producer's must be.
+def read_plain_batch(
+    batch: memoryview,
+    most_bytes: int,
+    needs_key: bool,
+    times_matter: bool,
+    now_ms: int,
+    before_max_ms: int,
+    after_max_ms: int,
+) -> BatchHeader | None:
+    """Return the header of a batch that is all that a producer's must be; None for a closer look.
 
-    That is: not compressed, no marker, stamped by its producer, with records that count from 0
-    without gaps and, if asked for, have keys, lie within the times (inclusive, 64 bits), and whose
-    latest time is the one in the header. False says only that somebody must look closer.
+    That is: whole, alone, of `most_bytes` at most, with the right checksum; not compressed, no
+    marker, stamped by its producer, with records that count from 0 without gaps and, if asked for,
+    have keys, are not older or newer than the limits say (neither is negative), and whose latest
+    time is the one in the header.
     """
-    attributes, last_delta, base_ms, max_ms, producer_id, sequence, count = (
-        _PLAIN_HEADER.unpack_from(batch)
+    if not BATCH_HEADER_BYTES <= len(batch) <= most_bytes:
+        return None
+    header = BatchHeader(*HEADER.unpack_from(batch))
+    is_framed = (
+        header.magic == MAGIC
+        and header.base_offset == 0
+        and header.batch_length == len(batch) - LOG_OVERHEAD_BYTES
     )
-    if attributes & _NOT_PLAIN or count <= 0 or last_delta != count - 1:
-        return False
-    if sequence < 0 <= producer_id:
-        return False
+    if not is_framed or header.attributes & _NOT_PLAIN or header.record_count <= 0:
+        return None
+    if header.last_offset_delta != header.record_count - 1:
+        return None
+    if header.base_sequence < 0 <= header.producer_id:
+        return None
+    section = memoryview(batch)[BATCH_HEADER_BYTES:]
     try:
-        survey = survey_records(memoryview(batch)[_HEADER_BYTES:], count, base_ms)
+        survey = survey_records(section, header.record_count, header.base_timestamp_ms)
     except CorruptBatchError:
-        return False
+        return None
     earliest_ms, latest_ms, without_key, out_of_place = survey
     if out_of_place >= 0 or (needs_key and without_key >= 0):
-        return False
-    if not times_matter:
-        return True
-    if latest_ms != _NO_TIMESTAMP and not oldest_ms <= earliest_ms <= latest_ms <= newest_ms:
-        return False
-    return bool(latest_ms == max_ms)
+        return None
+    if times_matter:
+        has_times = latest_ms != _NO_TIMESTAMP
+        oldest_ms, newest_ms = now_ms - before_max_ms, now_ms + after_max_ms
+        if has_times and not oldest_ms <= earliest_ms <= latest_ms <= newest_ms:
+            return None
+        if latest_ms != header.max_timestamp_ms:
+            return None
+    return header if crc_matches(batch, header) else None
 
 
 def _check_timestamp(timestamp_ms: int) -> None:

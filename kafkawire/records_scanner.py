@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 from kafkawire.records_loops import INTERFACE_VERSION, BytesLike, Headers, HeadersLike, Row, Survey
 
 if TYPE_CHECKING:
-    from kafkawire.records_loops import RecordBuffer, is_plain_batch, read_rows, survey_records
+    from kafkawire.records_loops import (
+        RecordBuffer,
+        assign_offsets,
+        read_plain_batch,
+        read_rows,
+        survey_records,
+    )
 
     HAS_COMPILED_SCANNER: Final[bool] = False
 else:
@@ -20,11 +26,23 @@ else:
         # An editable install keeps its compiled module when the sources move on.
         if _records.INTERFACE_VERSION != INTERFACE_VERSION:
             raise ImportError("the compiled record scanner is of another version")
-        from kafkawire._records import RecordBuffer, is_plain_batch, read_rows, survey_records
+        from kafkawire._records import (
+            RecordBuffer,
+            assign_offsets,
+            read_plain_batch,
+            read_rows,
+            survey_records,
+        )
 
         HAS_COMPILED_SCANNER = True
     except ImportError:
-        from kafkawire.records_loops import RecordBuffer, is_plain_batch, read_rows, survey_records
+        from kafkawire.records_loops import (
+            RecordBuffer,
+            assign_offsets,
+            read_plain_batch,
+            read_rows,
+            survey_records,
+        )
 
         HAS_COMPILED_SCANNER = False
 
@@ -36,7 +54,8 @@ __all__ = [
     "RecordBuffer",
     "Row",
     "Survey",
-    "is_plain_batch",
+    "assign_offsets",
+    "read_plain_batch",
     "read_rows",
     "survey_records",
 ]

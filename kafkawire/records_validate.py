@@ -13,7 +13,9 @@ or lets damage pass, we refuse:
   compressed batches, and stores them as they are in others.
 """
 
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
 
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec
 from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
@@ -43,7 +45,7 @@ from kafkawire.records_refusal import (
 )
 from kafkawire.records_scanner import (
     HAS_COMPILED_SCANNER,
-    is_plain_batch,
+    read_plain_batch,
     read_rows,
     survey_records,
 )
@@ -52,10 +54,11 @@ _LAST_CODEC: Final = int(max(Codec))
 # Larger batches are refused without a list of the records at fault: a few MB that were compressed
 # may hold millions of them.
 _EXPLAINED_RECORDS_LIMIT: Final = 10_000
-_MIN_INT64: Final = -(2**63)
-_MAX_INT64: Final = 2**63 - 1
 _CREATE_TIME: Final = TimestampType.CREATE_TIME
 _NOT_A_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT
+
+Validate: TypeAlias = Callable[[memoryview, int], BatchHeader]
+"""Checks a batch that arrives now (ms): raises as `validate_produced`."""
 
 
 def validate_produced(
@@ -84,15 +87,6 @@ def validate_produced(
     oldest_ms = now_ms - timestamp_before_max_ms
     newest_ms = now_ms + timestamp_after_max_ms
     checks_times = timestamp_type is _CREATE_TIME
-    # Nearly every batch ends here: see benchmarks.micro.test_records.
-    if HAS_COMPILED_SCANNER and is_plain_batch(
-        batch,
-        compacted,
-        checks_times,
-        max(_MIN_INT64, oldest_ms),
-        min(_MAX_INT64, newest_ms),
-    ):
-        return header
     if (
         header.record_count <= 0
         or header.last_offset_delta != header.record_count - 1
@@ -111,6 +105,43 @@ def validate_produced(
     ):
         _check_times(header, RecordRules(compacted, times_ms))
     return header
+
+
+def validator(
+    *,
+    compacted: bool,
+    max_batch_bytes: int,
+    timestamp_type: TimestampType,
+    timestamp_before_max_ms: int,
+    timestamp_after_max_ms: int,
+    per_record: bool,
+) -> Validate:
+    """Return `validate_produced` for one topic, as a function of the batch and the time."""
+    closely = partial(
+        validate_produced,
+        compacted=compacted,
+        max_batch_bytes=max_batch_bytes,
+        timestamp_type=timestamp_type,
+        timestamp_before_max_ms=timestamp_before_max_ms,
+        timestamp_after_max_ms=timestamp_after_max_ms,
+        per_record=per_record,
+    )
+    checks_times = timestamp_type is _CREATE_TIME
+
+    # Nearly every batch is plain: see benchmarks.micro.test_records.
+    def validate(batch: memoryview, now_ms: int) -> BatchHeader:
+        header = read_plain_batch(
+            batch,
+            max_batch_bytes,
+            compacted,
+            checks_times,
+            now_ms,
+            timestamp_before_max_ms,
+            timestamp_after_max_ms,
+        )
+        return closely(batch, now_ms=now_ms) if header is None else header
+
+    return validate if HAS_COMPILED_SCANNER else lambda batch, now_ms: closely(batch, now_ms=now_ms)
 
 
 def _check_times(header: BatchHeader, rules: RecordRules) -> None:

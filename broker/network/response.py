@@ -60,4 +60,3 @@ def bytes_in_memory(parts: list[Part]) -> int:
         if isinstance(part, DATA_TYPES):
             size_bytes += len(part)
     return size_bytes
-

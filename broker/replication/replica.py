@@ -7,8 +7,6 @@ the log's end; the high watermark never lies above it, and goes back only when t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Final, NamedTuple
 
 from broker.replication.divergence import Divergence, divergence
@@ -16,7 +14,7 @@ from broker.replication.leadership import Leadership
 from broker.replication.recompression import recompress, target_codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from kafkawire.records import HAS_COMPILED_SCANNER, BatchHeader, validate_produced
+from kafkawire.records import HAS_COMPILED_SCANNER, validator
 from storage.config import LogConfig
 from storage.config_key import LONG_MAX
 from storage.log import AppendInfo, Log
@@ -138,7 +136,7 @@ class Replica:
                 f"{len(leadership.state.isr)} of {leadership.effective_min_isr} replicas are "
                 "in sync",
             )
-        header = self._validate(batch, now_ms=now_ms)
+        header = self._validate(batch, now_ms)
         if header.is_transactional:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
         codec = self._codec
@@ -257,8 +255,7 @@ class Replica:
             < LONG_MAX
         )
         self._codec = target_codec(config)
-        self._validate: Callable[..., BatchHeader] = partial(
-            validate_produced,
+        self._validate = validator(
             compacted=config.is_compacted,
             max_batch_bytes=config.max_message_bytes,
             timestamp_type=config.message_timestamp_type,

@@ -1,6 +1,5 @@
 """The compiled scanner and the plain loops: for any bytes the same result, or the same error."""
 
-import struct
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from kafkawire.errors import CorruptBatchError, EncodeError, WireError
 from kafkawire.records import (
     HAS_COMPILED_SCANNER,
     BatchBuilder,
+    BatchHeader,
     Codec,
     Record,
     TimestampType,
@@ -132,58 +132,78 @@ def batches(draw: st.DrawFn) -> bytes:
     return batch[:place] + bytes([batch[place] ^ bits]) + batch[place + 1 :]
 
 
-rules = st.tuples(
-    st.booleans(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**63 - 1)
-)
+limits_ms = st.integers(0, 2**63 - 1)
+rules = st.tuples(st.booleans(), st.booleans(), st.integers(-1, 2**63 - 1), limits_ms, limits_ms)
+Rules = tuple[bool, bool, int, int, int]
 
 
 @calmly
-@given(batches(), rules)
-def test_both_find_the_same_batches_plain(batch: bytes, asked: tuple[bool, bool, int, int]) -> None:
-    answers = [twin.is_plain_batch(batch, *asked) for twin in TWINS]
-    assert answers[0] == answers[-1]
-
-
-@calmly
-@given(batches(), rules)
-def test_what_is_plain_is_accepted_as_it_is(
-    batch: bytes, asked: tuple[bool, bool, int, int]
+@given(batches(), st.booleans(), st.sampled_from([2**20, 2**20, 100]), rules)
+def test_both_find_the_same_batches_plain(
+    batch: bytes, is_sound: bool, most_bytes: int, asked: Rules
 ) -> None:
-    needs_key, times_matter, oldest_ms, newest_ms = asked
-    if not all(twin.is_plain_batch(batch, *asked) for twin in TWINS):
-        return
+    sound = bytearray(batch)
+    if is_sound:
+        write_header(sound, read_header(batch))
+    view = memoryview(sound)
+    answers = [twin.read_plain_batch(view, most_bytes, *asked) for twin in TWINS]
+    assert answers[0] == answers[-1]
+    assert {type(answer) for answer in answers} <= {BatchHeader, type(None)}
+
+
+@calmly
+@given(batches(), rules)
+def test_what_is_plain_is_accepted_as_it_is(batch: bytes, asked: Rules) -> None:
+    needs_key, times_matter, now_ms, before_max_ms, after_max_ms = asked
     sound = bytearray(batch)
     write_header(sound, read_header(batch))
-    before = bytes(sound)
-    with pytest.MonkeyPatch.context() as patch:
-        # The long way, which looks at each thing by itself.
-        patch.setattr("kafkawire.records_validate.HAS_COMPILED_SCANNER", False)
-        header = validate_produced(
-            memoryview(sound),
-            compacted=needs_key,
-            max_batch_bytes=len(sound),
-            timestamp_type=TimestampType(not times_matter),
-            now_ms=0,
-            timestamp_before_max_ms=-oldest_ms,
-            timestamp_after_max_ms=newest_ms,
-            per_record=True,
-        )
-    assert header == read_header(before)
+    view, before = memoryview(sound), bytes(sound)
+    plain = TWINS[-1].read_plain_batch(view, len(sound), *asked)
+    if plain is None:
+        return
+    # The long way, which looks at each thing by itself.
+    header = validate_produced(
+        view,
+        compacted=needs_key,
+        max_batch_bytes=len(sound),
+        timestamp_type=TimestampType(not times_matter),
+        now_ms=now_ms,
+        timestamp_before_max_ms=before_max_ms,
+        timestamp_after_max_ms=after_max_ms,
+        per_record=True,
+    )
+    assert header == plain == read_header(before)
     assert sound == before
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
 def test_a_producer_that_has_an_id_counts_its_records(twin: ModuleType) -> None:
     batch = batch_of((1, b"k", b"v", ()))
-    asked = (True, True, 0, 2)
-    assert twin.is_plain_batch(with_header(batch, producer_id=1, base_sequence=0), *asked)
-    assert not twin.is_plain_batch(with_header(batch, producer_id=1, base_sequence=-1), *asked)
+    for sequence, is_plain in ((0, True), (-1, False)):
+        view = memoryview(with_header(batch, producer_id=1, base_sequence=sequence))
+        found = twin.read_plain_batch(view, len(view), True, True, 1, 1, 1)
+        assert (found is not None) is is_plain
 
 
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
-def test_a_batch_without_a_whole_header_cannot_be_asked_about(twin: ModuleType) -> None:
-    with pytest.raises(struct.error):
-        twin.is_plain_batch(bytes(60), False, False, 0, 0)
+@calmly
+@given(st.binary(max_size=100), rules)
+def test_arbitrary_bytes_are_plain_to_both_or_to_none(data: bytes, asked: Rules) -> None:
+    view = memoryview(data)
+    answers = [twin.read_plain_batch(view, 2**20, *asked) for twin in TWINS]
+    assert answers[0] == answers[-1]
+
+
+@calmly
+@given(base_offsets, st.integers(-(2**31), 2**31 - 1))
+def test_both_assign_the_same_offsets(base_offset: int, leader_epoch: int) -> None:
+    stamped = []
+    for twin in TWINS:
+        batch = bytearray(batch_of((1, b"k", b"v", ())))
+        twin.assign_offsets(memoryview(batch), base_offset, leader_epoch)
+        stamped.append(batch)
+    assert stamped[0] == stamped[-1]
+    header = read_header(stamped[-1])
+    assert (header.base_offset, header.leader_epoch) == (base_offset, leader_epoch)
 
 
 @calmly

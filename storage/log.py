@@ -39,6 +39,8 @@ __all__ = ["AppendInfo", "FileRegion", "Log", "TimestampOffset"]
 log = structlog.get_logger()
 
 NO_APPEND_TIME: Final = -1
+# Found once: an enum looks its members up by Python code.
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 
 class AppendInfo(NamedTuple):
@@ -206,7 +208,7 @@ class Log:
         last_offset = Offset(base_offset + header.last_offset_delta)
         timestamp_ms, append_time_ms = header.max_timestamp_ms, NO_APPEND_TIME
         assign_offsets(batch, base_offset, leader_epoch)
-        if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        if config.message_timestamp_type is _LOG_APPEND_TIME:
             set_log_append_time(batch, now_ms)
             timestamp_ms = append_time_ms = now_ms
         # Not `_io`, which costs as much as all of this (benchmarks/micro/test_log_append.py).

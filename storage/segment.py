@@ -109,10 +109,13 @@ class Segment:
         """
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
-        size = self.size_bytes
+        # Not by way of the properties: this runs for each batch.
+        size = self._closed_size_bytes if self._file is None else self._file.size_bytes
         if size == 0:
             return False
-        first_ms = self.first_timestamp_ms
+        first_ms = self._first_timestamp_ms
+        if first_ms is None:
+            first_ms = self.first_timestamp_ms
         waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
         return (
             size + size_bytes > config.segment_bytes
@@ -134,9 +137,10 @@ class Segment:
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             raise OffsetOverflowError(f"offset {last_offset} in segment {self.base_offset}")
         assert base_offset >= self.next_offset, "offsets only grow"
-        assert self._file is not None
-        position = self._file.size_bytes
-        self._file.append(batch)
+        file = self._file
+        assert file is not None
+        position = file.size_bytes
+        file.append(batch)
         self._add_batch(position, len(batch), base_offset, last_offset, max_timestamp_ms)
 
     def append_all(self, data: memoryview, headers: list[BatchHeader]) -> None:

@@ -174,7 +174,7 @@ async def test_the_requests_that_are_measured_are_answered_well(tmp_path: Path) 
 
 def _base_offset(answer: object) -> int:
     assert isinstance(answer, EncodedMessage)
-    response = decode(ProduceResponse, answer.body, PRODUCE_VERSION)
+    response = decode(ProduceResponse, answer, PRODUCE_VERSION)
     return response.responses[0].partition_responses[0].base_offset
 
 

@@ -126,7 +126,7 @@ def test_every_request_of_a_read_is_answered_in_one_write() -> None:
     for count in REQUESTS_PER_READ:
         bench = Bench()
         bench.read(frames(count))
-        answer_bytes = SIZE_AND_CORRELATION_ID_BYTES + len(ANSWER.body)
+        answer_bytes = SIZE_AND_CORRELATION_ID_BYTES + len(ANSWER)
         assert bench.transport.sent_bytes == count * answer_bytes
 
 

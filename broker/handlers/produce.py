@@ -12,7 +12,7 @@ import structlog
 
 from broker.cluster.metadata_cache import INTERNAL_TOPICS
 from broker.handlers.delayed_partitions import DelayedPartitions
-from broker.network.reply import EncodedMessage, Reply
+from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.purgatory import Purgatory
 from broker.replication.replica import ACKS_ALL
@@ -70,7 +70,7 @@ class ProduceHandler:
         pending: Pending = {}
         accepted = self._append_all(request, message, refused, pending)
         if not refused and not pending and acks != ACKS_NONE:
-            return Reply(EncodedMessage(encode_accepted(accepted, version)))
+            return Reply(encode_accepted(accepted, version))
         topics = _answers(accepted, refused)
         return self._hold(topics, pending, message) if pending else _answer(topics, acks)
 
@@ -79,7 +79,8 @@ class ProduceHandler:
     ) -> list[TopicAccepted]:
         """Append every batch; note what was refused, and what acks=all has to wait for."""
         # One loop, in which a bare tuple finds the replica: see benchmarks.micro.test_handlers.
-        replicas, acks, now_ms = self._replicas, message.acks, self._now_ms()
+        append, acks, now_ms = self._replicas.append, message.acks, self._now_ms()
+        is_committed = self._replicas.is_committed
         topics: list[TopicAccepted] = []
         for topic in message.topic_data:
             name = topic.name
@@ -87,13 +88,13 @@ class ProduceHandler:
             for data in topic.partition_data:
                 key = (name, data.index)
                 try:
-                    info = replicas.append(key, _batch(request, name, data), acks, now_ms)
+                    info = append(key, _batch(request, name, data), acks, now_ms)
                 except ApiError as error:
                     refused[TopicPartition(*key)] = error
                     continue
                 base_offset, last_offset, time_ms, start_offset = info
                 rows.append((data.index, base_offset, time_ms, start_offset))
-                if acks == ACKS_ALL and not replicas.is_committed(key, last_offset):
+                if acks == ACKS_ALL and not is_committed(key, last_offset):
                     pending[TopicPartition(*key)] = last_offset
             topics.append((name, rows))
         return topics

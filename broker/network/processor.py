@@ -224,12 +224,13 @@ class Processor(asyncio.BufferedProtocol):
         if frames:
             now_s = self.last_active_s = self._clock()
             try:
+                submit, take_place = self._channel.submit, self._in_flight.append
+                release = receiver.release_frame
                 for frame in frames:
                     header, body_start = decode_request_header(frame)
-                    body = frame[body_start:]
-                    request = Request(self, header, body, now_s, receiver.release_frame)
-                    self._in_flight.append(request)
-                    self._channel.submit(request)
+                    request = Request(self, header, frame[body_start:], now_s, release)
+                    take_place(request)
+                    submit(request)
             except DecodeError as error:
                 if receiver.release_frame is not None:
                     receiver.release_frame()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import NamedTuple
+from typing import TypeAlias
 
 
 class ReplyState(enum.Enum):
@@ -29,13 +29,8 @@ _MESSAGE = ReplyState.MESSAGE
 _CANCELLED = ReplyState.CANCELLED
 
 
-class EncodedMessage(NamedTuple):
-    """A response's body, already encoded in the version of its request, without its header.
-
-    For bodies that many clients get (Metadata, ApiVersions): encoded once, sent often.
-    """
-
-    body: bytes
+EncodedMessage: TypeAlias = bytes
+"""A response's body, already encoded in the version of its request, without its header."""
 
 
 class Reply:

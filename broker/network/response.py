@@ -45,7 +45,7 @@ def encode_answer(header: RequestHeader, message: object) -> list[Part]:
         EncodeError: the message does not fit the version of the request: a bug of its handler.
     """
     if isinstance(message, EncodedMessage):
-        return [frame_response(header, message.body)]
+        return [frame_response(header, message)]
     # What a message holds as records is whatever its handler put there: bytes or a file region.
     parts = encode_response_parts(
         header.api_key, header.api_version, header.correlation_id, message

@@ -13,6 +13,8 @@ from broker.network.response_queue import ResponseQueue
 # What is encoded at a time; the rest waits as messages, so that a client that reads slowly costs
 # no more memory than this, save for one message that is larger.
 BATCH_BYTES: Final = 256 * KIB
+# Found once: an enum looks its members up by Python code.
+_MESSAGE: Final = ReplyState.MESSAGE
 
 
 class ResponseBatch:
@@ -31,7 +33,7 @@ class ResponseBatch:
         requests = metrics.requests
         while self.size_bytes < BATCH_BYTES and (request := in_flight.take_done()):
             header, reply = request.header, request.reply
-            if reply.state is ReplyState.MESSAGE:
+            if reply.state is _MESSAGE:
                 self._add(encode_answer(header, reply.message))
             elif reply.state is ReplyState.CLOSE:
                 self.close_reason = reply.close_reason

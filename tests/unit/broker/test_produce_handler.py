@@ -45,7 +45,7 @@ def answer(reply: Reply) -> tuple[int, int]:
     """Return the error and the base offset of the one partition."""
     message = reply.message
     if isinstance(message, EncodedMessage):
-        message = decode(ProduceResponse, message.body, 9)
+        message = decode(ProduceResponse, message, 9)
     assert isinstance(message, ProduceResponse)
     found = message.responses[0].partition_responses[0]
     return found.error_code, found.base_offset

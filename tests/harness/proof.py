@@ -38,7 +38,7 @@ class Outcome:
 
     def require_proof(self) -> None:
         """Assert that nothing was lost, and that something could have been."""
-        assert self.anomalies == []
+        assert not self.anomalies, "\n".join(self.anomalies)
         assert self.acknowledged_count > 0, "nothing was acknowledged, so nothing is proved"
         assert self.read_count > 0, "nothing was read, so nothing is proved"
 
@@ -67,7 +67,8 @@ async def prove(cluster: ClusterProcesses, scenario: Scenario) -> Outcome:
         with (
             Reader(cluster.bootstrap, history, partitions),
             OurProducer(cluster.bootstrap, history, partitions),
-            ConfluentProducer(cluster.bootstrap, history, partitions),
+            ConfluentProducer(cluster.bootstrap, history, partitions, is_idempotent=True),
+            ConfluentProducer(cluster.bootstrap, history, partitions, is_idempotent=False),
         ):
             await scenario(cluster, observer)
             await _everybody_took_part(history)

@@ -1,13 +1,14 @@
 """Producers and a reader that go on while a cluster is in trouble. Edge: clients, a thread each.
 
-All write down what they were told in one `History`. Each producer has one request per partition
-in flight at most: without idempotence that is what keeps a partition's order over retries.
+All write down what they were told in one `History`. Our producer has one request per partition in
+flight at most, wherever the partition is led; librdkafka counts requests per connection, so that
+without idempotence what goes to a new leader can overtake what the old one has not answered yet.
 """
 
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -17,7 +18,7 @@ import confluent_kafka
 import ottla
 from kafkawire.ids import TopicPartition
 from ottla.client.errors import OttlaError
-from tests.harness.history import History, Item, Seen
+from tests.harness.history import History, Item, Promise, Seen
 
 BURST: Final = 5
 """Records per partition and turn."""
@@ -64,6 +65,11 @@ class Worker:
         raise NotImplementedError
 
     @property
+    def name(self) -> str:
+        """Who this is, in the history."""
+        return self._thread.name
+
+    @property
     def is_stopping(self) -> bool:
         return self._is_stopping.is_set()
 
@@ -79,6 +85,7 @@ class OurProducer(Worker):
         self, bootstrap: str, history: History, partitions: Sequence[TopicPartition]
     ) -> None:
         super().__init__("ours")
+        history.promises[self.name] = Promise.ORDER
         self._bootstrap = bootstrap
         self._history = history
         self._partitions = partitions
@@ -104,7 +111,7 @@ class OurProducer(Worker):
 
     async def _send_round(self, producer: ottla.Producer, number: int) -> None:
         for where in self._partitions:
-            item = Item("ours", where, number)
+            item = Item(self.name, where, number)
             self._history.sent.add(item)
             delivery = await producer.send(where.topic, item.encode(), partition=where.partition)
             delivery.add_done_callback(partial(self._note, item))
@@ -120,20 +127,27 @@ class OurProducer(Worker):
 
 
 class ConfluentProducer(Worker):
-    """acks=all with librdkafka, idempotence off."""
+    """acks=all with librdkafka, with idempotence or without; `settings` are more of its keys."""
 
     def __init__(
-        self, bootstrap: str, history: History, partitions: Sequence[TopicPartition]
+        self,
+        bootstrap: str,
+        history: History,
+        partitions: Sequence[TopicPartition],
+        *,
+        is_idempotent: bool,
+        settings: Mapping[str, str | int] | None = None,
     ) -> None:
-        super().__init__("librdkafka")
+        super().__init__("librdkafka, idempotent" if is_idempotent else "librdkafka")
+        history.promises[self.name] = Promise.ORDER | Promise.ONCE if is_idempotent else Promise(0)
         self._history = history
         self._partitions = partitions
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "acks": "all",
-                "enable.idempotence": False,
-                "max.in.flight.requests.per.connection": 1,
+                "enable.idempotence": is_idempotent,
+                "max.in.flight.requests.per.connection": 5 if is_idempotent else 1,
                 "message.timeout.ms": DELIVERY_TIMEOUT_MS,
                 "request.timeout.ms": REQUEST_TIMEOUT_MS,
                 "socket.timeout.ms": REQUEST_TIMEOUT_MS,
@@ -142,6 +156,7 @@ class ConfluentProducer(Worker):
                 "topic.metadata.refresh.interval.ms": 2_000,
                 "linger.ms": 1,
                 "log_level": 0,
+                **(settings or {}),
             }
         )
 
@@ -158,7 +173,7 @@ class ConfluentProducer(Worker):
 
     def _send_round(self, number: int) -> None:
         for where in self._partitions:
-            item = Item("librdkafka", where, number)
+            item = Item(self.name, where, number)
             self._history.sent.add(item)
             try:
                 self._producer.produce(

@@ -4,7 +4,7 @@ import pytest
 
 from kafkawire.ids import TopicPartition
 from tests.harness.checker import Kind, check, duplicate_count
-from tests.harness.history import History, Item, Seen, decode
+from tests.harness.history import History, Item, Promise, Seen, decode
 
 HERE = TopicPartition("orders", 0)
 THERE = TopicPartition("orders", 1)
@@ -75,6 +75,19 @@ def test_a_repeated_batch_is_counted_and_no_anomaly() -> None:
     records = log(*ITEMS[:3], *ITEMS[:3], ITEMS[3])
     assert kinds(history({0: 3, 1: 4, 3: 6}), records) == []
     assert duplicate_count({HERE: records}) == 3
+
+
+def test_who_promises_each_record_once_is_held_to_it() -> None:
+    observed = history({})
+    observed.promises["p"] = Promise.ORDER | Promise.ONCE
+    assert kinds(observed, log(ITEMS[0], ITEMS[1], ITEMS[0])) == [Kind.REPEATED]
+
+
+def test_who_promises_no_order_is_not_held_to_it() -> None:
+    observed = history({0: 1, 1: 0})
+    observed.promises["p"] = Promise(0)
+    assert kinds(observed, log(ITEMS[1], ITEMS[0])) == []
+    assert kinds(observed, log(ITEMS[1])) == [Kind.LOST]
 
 
 def test_an_anomaly_says_where_and_what() -> None:

@@ -39,10 +39,16 @@ def _run(arguments: argparse.Namespace) -> int:
     set_up_logging(arguments.log_level, sys.stderr)
     try:
         config = read_config(arguments.properties, arguments.override)
-    except (ConfigError, OSError) as error:
-        print(f"broker: {error}", file=sys.stderr)  # noqa: T201 - for the person who typed it
-        return EXIT_USAGE
+    except ConfigError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"{arguments.properties}: {error.strerror}")
     return run(config)
+
+
+def _refuse(reason: str) -> int:
+    print(f"broker: {reason}", file=sys.stderr)  # noqa: T201 - for the person who typed it
+    return EXIT_USAGE
 
 
 def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:

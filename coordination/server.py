@@ -5,6 +5,7 @@ cluster can run inside one simulated loop.
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable
 from typing import Final
@@ -92,9 +93,13 @@ class Server:
         log.info("coordinator.started", listen=self.bound_port, zxid=self.synced_zxid)
 
     async def _listen(self, host: str, port: int, context: ssl.SSLContext | None) -> asyncio.Server:
-        return await self.loop.create_server(
-            lambda: Connection(self), host or None, port, backlog=LISTEN_BACKLOG, ssl=context
-        )
+        try:
+            return await self.loop.create_server(
+                lambda: Connection(self), host or None, port, backlog=LISTEN_BACKLOG, ssl=context
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise OSError(f"cannot listen on {host}:{port}: {reason}") from error
 
     @property
     def bound_port(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from typing import Final
@@ -43,15 +44,20 @@ class Acceptor:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._server = server = await self._loop.create_server(
-            self._make_processor,
-            self.listener.host or None,
-            self.listener.port,
-            backlog=self._network.limits.socket_listen_backlog_size,
-            ssl=self._ssl_context,
-            ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT_S if self._ssl_context else None,
-            start_serving=False,
-        )
+        host, port = self.listener.host, self.listener.port
+        try:
+            self._server = server = await self._loop.create_server(
+                self._make_processor,
+                host or None,
+                port,
+                backlog=self._network.limits.socket_listen_backlog_size,
+                ssl=self._ssl_context,
+                ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT_S if self._ssl_context else None,
+                start_serving=False,
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno).lower() if error.errno else str(error)
+            raise OSError(f"cannot listen on {host}:{port}: {reason}") from error
         # Before listening: the window that clients are offered follows from the buffer.
         for listening in server.sockets:
             self._set_buffer_sizes(listening)

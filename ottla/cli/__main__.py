@@ -52,6 +52,9 @@ def make_app() -> typer.Typer:
 
 def main() -> None:
     """Run the command that `sys.argv` names; ends the process with its exit code."""
+    # Python has none where the descriptor was closed (`>&-`); what is printed must go somewhere.
+    if sys.stdout is None:
+        sys.exit("ottla: standard output is closed: send it to /dev/null if it is not wanted.")
     make_app()(prog_name="ottla")
 
 

@@ -63,12 +63,14 @@ def run_client(work: Coroutine[object, object, T]) -> T:
     import asyncio
     import logging
 
-    from ottla.client.errors import OttlaError
+    from ottla.client.errors import ConfigurationError, OttlaError
 
     # What the client logs on its way, the user is told by the error at the end.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     try:
         return asyncio.run(work)
+    except ConfigurationError as error:
+        raise CommandError(str(error), EXIT_USAGE) from error
     except OttlaError as error:
         raise CommandError(str(error)) from error
 

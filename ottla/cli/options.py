@@ -17,6 +17,7 @@ Bootstrap = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Setting = Annotated[
     list[str] | None,

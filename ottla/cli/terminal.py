@@ -31,6 +31,15 @@ def print_json(value: JsonValue) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def print_done(verb: str, names: Sequence[str], *, as_json: bool) -> None:
+    """Print what was done to what: `created orders`, or for programs `{"created": ["orders"]}`."""
+    if as_json:
+        print_json({verb: [*names]})
+        return
+    for name in names:
+        print_line(f"{verb} {name}")
+
+
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Print rows under their columns; numbers are aligned to the right."""
     if is_terminal():

@@ -20,6 +20,7 @@ from ottla.client.admin_model import (
     ResourceType,
     TopicDescription,
 )
+from ottla.client.argument import require_names
 from ottla.client.cluster import Cluster
 from ottla.client.config import ClientConfig, parse_bootstrap
 from ottla.client.errors import BrokerUnreachableError, ClientClosedError
@@ -102,8 +103,11 @@ class Admin:
         Raises:
             UnknownTopicError, NotAuthorizedError, BrokerError: as the broker says.
             ConnectionLostError: no answer came; look whether the topics are gone.
+            ConfigurationError: `names` is a single string.
         """
-        await admin_topics.delete_topics(self._started(), list(names), self._timeout_ms)
+        await admin_topics.delete_topics(
+            self._started(), require_names("names", names), self._timeout_ms
+        )
 
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
         """Raise the number of partitions of topics; keys then map to partitions anew."""
@@ -124,7 +128,9 @@ class Admin:
         Raises:
             UnknownTopicError: one of them does not exist.
         """
-        return await admin_topics.describe_topics(self._started(), list(names), self._timeout_s)
+        return await admin_topics.describe_topics(
+            self._started(), require_names("names", names), self._timeout_s
+        )
 
     async def describe_all_topics(self) -> dict[str, TopicDescription]:
         """Return all topics with their partitions, those that brokers keep for themselves too."""

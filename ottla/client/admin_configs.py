@@ -22,6 +22,7 @@ from kafkawire.messages.incremental_alter_configs import (
 from ottla.client.admin_model import ConfigEntry, ResourceType
 from ottla.client.admin_request import change, error_or_none, raise_first, read
 from ottla.client.cluster import Cluster
+from ottla.client.errors import ConfigurationError
 
 R = TypeVar("R")
 
@@ -92,6 +93,8 @@ async def _ask(
     cluster: Cluster, kind: ResourceType, name: str, request: object, response_type: type[R]
 ) -> R:
     if kind is ResourceType.BROKER and name:
+        if not name.isdecimal():
+            raise ConfigurationError(f"a broker is named by its id, got {name!r}")
         return await cluster.request(BrokerId(int(name)), request, response_type)
     return await cluster.request_any(request, response_type)
 

@@ -21,6 +21,7 @@ from kafkawire.messages.metadata import (
     MetadataResponse,
 )
 from ottla.client.alarm import Alarm
+from ottla.client.argument import require_text
 from ottla.client.backoff import Backoff
 from ottla.client.config import Address, ClientConfig
 from ottla.client.connection import Connection
@@ -150,7 +151,9 @@ class Cluster:
             UnknownTopicError: it does not exist, nor did it appear within `patience_s`.
             BrokerError: the broker refuses to talk about it.
             NoBrokerAvailableError: no broker could be reached within `timeout_s`.
+            ConfigurationError: the name is no string.
         """
+        require_text("a topic's name", name)
         deadline_s = self._loop.time() + timeout_s
         patient_until_s = self._loop.time() + patience_s
         self._wanted_topics.add(name)

@@ -148,8 +148,11 @@ class ConsumerConfig:
 
 def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Address, ...]:
     """Read `host`, `host:port` and `[v6]:port`, one string with commas or several strings."""
-    texts = servers.split(",") if isinstance(servers, str) else servers
-    return tuple(_parse_address(text.strip()) for text in texts if text.strip())
+    given: Sequence[object] = servers.split(",") if isinstance(servers, str) else servers or ()
+    texts = [text.strip() for text in given if isinstance(text, str)]
+    if len(texts) < len(given):
+        raise ConfigurationError(f"bootstrap_servers must be str, host:port, got {servers!r}")
+    return tuple(_parse_address(text) for text in texts if text)
 
 
 def parse_acks(acks: Acks) -> int:
@@ -160,7 +163,7 @@ def parse_acks(acks: Acks) -> int:
 def parse_compression(name: str | None) -> Codec:
     """Return the codec called `name`; None and "none" mean no compression."""
     try:
-        return Codec[(name or "none").upper()]
+        return Codec[str(name or "none").upper()]
     except KeyError:
         known = ", ".join(codec.name.lower() for codec in Codec)
         raise ConfigurationError(f"compression must be one of {known}, got {name!r}") from None
@@ -170,11 +173,11 @@ def _parse_address(text: str) -> Address:
     host, separator, port = text.rpartition(":")
     if not separator or text.endswith("]") or (":" in host and not host.startswith("[")):
         host, port = text, str(DEFAULT_PORT)
-    if not port.isdecimal() or not 0 < int(port) < 65536:
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigurationError(f"bootstrap server {text!r} is not host:port")
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def _require_within(name: str, value: float, low: float, high: float = MAX_INT32) -> None:
-    if not low <= value <= high:
-        raise ConfigurationError(f"{name} must be within {low}..{high}, got {value}")
+def _require_within(name: str, value: object, low: float, high: float = MAX_INT32) -> None:
+    if not isinstance(value, int | float) or not low <= value <= high:
+        raise ConfigurationError(f"{name} must be within {low}..{high}, got {value!r}")

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from kafkawire.ids import Offset, TopicPartition
+from ottla.client.argument import require_names
 from ottla.client.cluster import Cluster
 from ottla.client.config import (
     MIB,
@@ -385,9 +386,7 @@ class Consumer:
             NotInGroupError: there is no `group_id`, or partitions were assigned by hand.
             ConfigurationError: `topics` is empty, or a single string.
         """
-        if isinstance(topics, str):
-            raise ConfigurationError(f"topics must be a list of names: use [{topics!r}]")
-        wanted = frozenset(topics)
+        wanted = frozenset(require_names("topics", topics))
         if not wanted:
             raise ConfigurationError("topics is empty: name at least one, or use unsubscribe()")
         group = self._started_group("subscribe")

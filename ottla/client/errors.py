@@ -85,7 +85,7 @@ class BrokerError(OttlaError):
         self.subject = subject
         self.detail = detail
         self.retriable = code.retriable
-        text = detail or code.text
+        text = (detail or code.text).removesuffix(".")
         advice = _ADVICE.get(code, _RETRY_ADVICE if code.retriable else "")
         super().__init__(" ".join(filter(None, (f"{subject}: {text} ({code.name}).", advice))))
 
@@ -208,7 +208,7 @@ _ADVICE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Create the topic first, or check its name.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "Use it as it is, or delete it first.",
     ErrorCode.INVALID_REPLICATION_FACTOR: "Ask for no more replicas than there are live brokers.",
-    ErrorCode.INVALID_PARTITIONS: "Ask for at least one partition.",
+    ErrorCode.INVALID_PARTITIONS: "Ask for one or more, and for more than there are.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Use letters, digits, '.', '_' and '-', at most 249.",
     ErrorCode.MESSAGE_TOO_LARGE: "Send smaller records, or raise the topic's max.message.bytes.",
     ErrorCode.NOT_ENOUGH_REPLICAS: "Wait until replicas are back, or lower min.insync.replicas.",

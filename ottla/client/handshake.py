@@ -5,6 +5,9 @@ range that it knows (KIP-511): ask again within that range.
 """
 
 import asyncio
+import os
+import re
+import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -53,12 +56,22 @@ async def open_connection(
     except OSError as error:
         await connection.close()
         raise BrokerUnreachableError(
-            f"cannot connect to {address}: {error.strerror or error}. Is the broker running?"
+            f"cannot connect to {address}: {_reason(error)}. Is the broker running?"
         ) from error
     except BaseException:
         await connection.close()
         raise
     return connection
+
+
+def _reason(error: OSError) -> str:
+    """Return why, in the system's words: the loop's repeat every address, as a tuple."""
+    # Failed look-ups of names have numbers of their own, which the system's table does not know.
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    # A name with several addresses: the loop puts their errors into one text.
+    numbers = [error.errno] if error.errno else map(int, re.findall(r"\[Errno (\d+)\]", str(error)))
+    return ", ".join(dict.fromkeys(map(os.strerror, numbers))) or str(error)
 
 
 async def _negotiate(connection: Connection) -> VersionTable:

@@ -9,6 +9,7 @@ from time import time_ns
 from typing import Final, NoReturn, Self, TypeAlias
 
 from ottla.client.accumulator import Accumulator, Need
+from ottla.client.argument import record_mistake
 from ottla.client.cluster import Cluster
 from ottla.client.config import (
     KIB,
@@ -170,6 +171,7 @@ class Producer:
             BufferFullError: no memory within `max_block_ms`; brokers are slower than this producer.
             UnknownTopicError, UnknownPartitionError: no such topic or partition.
             TypeError: key, value or a header is neither bytes nor None.
+            ConfigurationError: the topic's name is no string.
             ValueError: the timestamp is negative, or beyond 64 bits.
             ClientClosedError: not started, or closed.
         """
@@ -177,10 +179,16 @@ class Producer:
             timestamp_ms = time_ns() // NANOSECONDS_PER_MS
         elif not 0 <= timestamp_ms <= MAX_TIMESTAMP_MS:
             raise _bad_timestamp(timestamp_ms)
-        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
-        if delivery is not None:
-            return delivery
-        return await self._send(UnsentRecord(topic, value, key, partition, timestamp_ms, headers))
+        try:
+            delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
+            if delivery is not None:
+                return delivery
+            record = UnsentRecord(topic, value, key, partition, timestamp_ms, headers)
+            return await self._send(record)
+        except (AttributeError, TypeError, ValueError) as error:
+            if (mistake := record_mistake(value, key, headers)) is not None:
+                raise mistake from error
+            raise
 
     def send_nowait(
         self,

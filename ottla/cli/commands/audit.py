@@ -25,7 +25,7 @@ def audit(
     directories: Annotated[
         list[str],
         typer.Argument(
-            metavar="DIR...",
+            metavar="DIR",
             help="Log directories (one per replica), partitions' directories, or URIs of such.",
         ),
     ],

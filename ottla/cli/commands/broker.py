@@ -22,7 +22,7 @@ class LogLevel(StrEnum):
 def run_broker(
     properties: Annotated[
         Path | None,
-        typer.Argument(metavar="[SERVER.PROPERTIES]", help="Kafka's configuration file."),
+        typer.Argument(metavar="SERVER.PROPERTIES", help="Kafka's configuration file."),
     ] = None,
     override: Annotated[
         list[str] | None,

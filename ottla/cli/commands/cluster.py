@@ -7,7 +7,7 @@ import typer
 
 from ottla.cli.failure import guarded, run_client, usage_error
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from ottla.cli.terminal import print_json, print_line, print_table
+from ottla.cli.terminal import print_done, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Look at the cluster, elect leaders, move replicas.")
 
 Places = Annotated[
-    list[str] | None, typer.Argument(metavar="[TOPIC[:PARTITION]]...", help="All unless given.")
+    list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="All unless given.")
 ]
 
 
@@ -82,7 +82,7 @@ def reassign(
     moves: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TOPIC:PARTITION=BROKER,...]...",
+            metavar="TOPIC:PARTITION=BROKER,...",
             help="Where partitions shall be; with --brokers or --cancel just TOPIC[:PARTITION].",
         ),
     ] = None,
@@ -91,11 +91,17 @@ def reassign(
     ] = None,
     plan: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Moves as kafka-reassign-partitions.sh has them."),
+        typer.Option(
+            metavar="FILE",
+            help="Moves as kafka-reassign-partitions.sh has them.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Take moves back.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Until all replicas are in place.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
 ) -> None:
     """Move partitions to other brokers, while they are in use.
 
@@ -115,8 +121,9 @@ def reassign(
         usage_error("--plan, --brokers and --cancel exclude each other: choose one.")
     text = None if plan is None else plan.read_text(encoding="utf-8")
     wish = Wish(tuple(moves or ()), brokers, text, cancel)
-    for where in run_client(move(bootstrap, wish, is_waiting=wait)):
-        print_line(f"{'cancelled' if cancel else 'moved' if wait else 'moving'} {where}")
+    moved = run_client(move(bootstrap, wish, is_waiting=wait))
+    verb = "cancelled" if cancel else "moved" if wait else "moving"
+    print_done(verb, [str(where) for where in moved], as_json=json)
 
 
 @app.command()

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.failure import guarded, run_client, usage_error
+from ottla.cli.failure import CommandError, guarded, run_client, usage_error
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, Setting, parse_settings
-from ottla.cli.terminal import print_json, print_line, print_table
+from ottla.cli.terminal import print_done, print_json, print_table
 
 if TYPE_CHECKING:
+    from ottla.client.admin import Admin
     from ottla.client.admin_model import ConfigEntry, ResourceType
 
 app = typer.Typer(no_args_is_help=True, help="Look at and change configs of topics and brokers.")
@@ -57,7 +58,8 @@ def describe(
 
     async def work() -> "dict[str, ConfigEntry]":
         async with Admin(bootstrap) as admin:
-            return await admin.describe_configs(_resource(kind), _entity(kind, name))
+            entity = await _entity(admin, kind, name)
+            return await admin.describe_configs(_resource(kind), entity)
 
     entries = run_client(work())
     shown = [entry for _, entry in sorted(entries.items()) if not (changed and entry.is_default)]
@@ -98,6 +100,7 @@ def alter(
         typer.Option(metavar="KEY", help="Back to the default; may stand several times."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
 ) -> None:
     """Change configs while the cluster runs.
 
@@ -115,10 +118,11 @@ def alter(
 
     async def work() -> None:
         async with Admin(bootstrap) as admin:
-            await admin.alter_configs(_resource(kind), _entity(kind, name), changes)
+            entity = await _entity(admin, kind, name)
+            await admin.alter_configs(_resource(kind), entity, changes)
 
     run_client(work())
-    print_line(f"changed {kind} {name}")
+    print_done("changed", [f"{kind} {name}"], as_json=json)
 
 
 def _resource(kind: Kind) -> "ResourceType":
@@ -127,6 +131,14 @@ def _resource(kind: Kind) -> "ResourceType":
     return ResourceType.TOPIC if kind is Kind.TOPIC else ResourceType.BROKER
 
 
-def _entity(kind: Kind, name: str) -> str:
+async def _entity(admin: "Admin", kind: Kind, name: str) -> str:
     """Return a name as the protocol has it, where all brokers have none."""
-    return "" if kind is Kind.BROKER and name == ALL_BROKERS else name
+    if kind is Kind.TOPIC:
+        return name
+    if name == ALL_BROKERS:
+        return ""
+    # The client would wait for a broker that may come back; whoever mistypes wants to know at once.
+    alive = [str(broker) for broker in sorted((await admin.describe_cluster()).brokers)]
+    if name not in alive:
+        raise CommandError(f"there is no broker {name} in the cluster: it has {', '.join(alive)}.")
+    return name

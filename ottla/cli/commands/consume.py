@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ottla.cli.failure import guarded, run_client, usage_error
-from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic
+from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, JsonLines, Topic
 from ottla.cli.output_record import DEFAULT_SEPARATOR, OutputFormat
 from ottla.cli.transfer import Transfer
 
@@ -47,6 +47,7 @@ def consume(
         str, typer.Option(metavar="TEXT", help="For --format key-value.")
     ] = DEFAULT_SEPARATOR,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: JsonLines = False,
 ) -> None:
     """Print the records of a topic.
 
@@ -67,7 +68,8 @@ def consume(
     from ottla.cli.start_point import Beginning, End, parse_start_point
 
     try:
-        write = record_writer(output_format, separator=key_separator, template=template)
+        chosen = OutputFormat.JSON if json else output_format
+        write = record_writer(chosen, separator=key_separator, template=template)
         start_point = parse_start_point(start)
     except InputError as error:
         usage_error(f"--from: {error}.")

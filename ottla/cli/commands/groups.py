@@ -6,7 +6,7 @@ import typer
 
 from ottla.cli.failure import guarded, run_client, usage_error
 from ottla.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json
-from ottla.cli.terminal import print_json, print_line, print_table
+from ottla.cli.terminal import print_done, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from kafkawire.ids import TopicPartition
@@ -112,7 +112,7 @@ def reset_offsets(
     try:
         start = parse_start_point(to)
     except InputError as error:
-        usage_error(f"--to: {error}")
+        usage_error(f"--to: {error}.")
 
     async def work() -> "dict[TopicPartition, int]":
         async with Admin(bootstrap) as admin:
@@ -136,8 +136,9 @@ def reset_offsets(
 @app.command()
 @guarded
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Names of groups.")],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Names of groups.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
 ) -> None:
     """Delete groups without members, with all their offsets.
 
@@ -151,6 +152,10 @@ def delete(
         async with Admin(bootstrap) as admin:
             for group in groups:
                 await admin.delete_group(group)
-                print_line(f"deleted {group}")
+                deleted.append(group)
 
-    run_client(work())
+    deleted: list[str] = []
+    try:
+        run_client(work())
+    finally:
+        print_done("deleted", deleted, as_json=json)

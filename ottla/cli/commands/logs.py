@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.failure import EXIT_FOUND, complain, guarded
+from ottla.cli.failure import EXIT_FOUND, CommandError, complain, guarded
 from ottla.cli.options import Json
 from ottla.cli.terminal import print_line
 
@@ -18,7 +18,7 @@ def verify(
     directories: Annotated[
         list[Path],
         typer.Argument(
-            metavar="DIR...",
+            metavar="DIR",
             help="Log directories, or the directories of single partitions.",
             exists=True,
             file_okay=False,
@@ -56,6 +56,10 @@ def verify(
             with_records=deep, strict_indexes=strict_indexes, on_progress=on_progress
         )
         results = verify_directories(directories, options)
+    if not results:
+        # Whoever mistyped a path must not be told that all is well.
+        named = ", ".join(map(str, directories))
+        raise CommandError(f"no partition was found in {named}: name a broker's log directory.")
     if print_results(results, as_json=json):
         raise typer.Exit(EXIT_FOUND)
 
@@ -65,7 +69,7 @@ def verify(
 def dump(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Segments, indexes, checkpoints.", exists=True),
+        typer.Argument(metavar="FILE", help="Segments, indexes, checkpoints.", exists=True),
     ],
     deep: Annotated[
         bool, typer.Option("--deep", help="Read (and check) the records in the batches too.")
@@ -90,15 +94,18 @@ def dump(
     from ottla.cli.logs.item import FileItem, FindingItem, Summary
 
     shown = (FileItem, FindingItem, Summary) if summary else (object,)
-    finding_count = 0
+    dumped_count = finding_count = 0
     for path in files:
         items = dump_file(path, with_records=deep)
         if items is None:
             complain(f"{path}: left out, the name is that of no segment, index or checkpoint.")
             continue
+        dumped_count += 1
         for item in items:
             finding_count += isinstance(item, FindingItem)
             if isinstance(item, shown):
                 print_line(json_format.dumps(item.to_json()) if json else item.to_line())
+    if not dumped_count:
+        raise CommandError("none of these files could be read: see `ottla logs dump --help`.")
     if finding_count:
         raise typer.Exit(EXIT_FOUND)

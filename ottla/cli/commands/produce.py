@@ -38,7 +38,7 @@ def produce(
     topic: Topic,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="Lines to send; standard input unless given."),
+        typer.Argument(metavar="FILE", help="Lines to send; standard input unless given."),
     ] = None,
     key_separator: Annotated[
         str | None,
@@ -77,6 +77,8 @@ def produce(
 
     if json_lines and key_separator is not None:
         usage_error("--json-lines and --key-separator exclude each other: choose one.")
+    if key_separator == "":
+        usage_error("--key-separator is empty: say what stands between key and value.")
     if file is not None and not file.is_file():
         usage_error(f"{file} is no file: name one that exists, or pipe the lines in.")
     options = ProduceOptions(

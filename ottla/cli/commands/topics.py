@@ -13,11 +13,11 @@ from ottla.cli.options import (
     Topic,
     parse_settings,
 )
-from ottla.cli.terminal import print_json, print_line, print_table
+from ottla.cli.terminal import print_done, print_json, print_line, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.")]
 
 
 @app.command()
@@ -40,6 +40,7 @@ def create(
     ] = None,
     config: Setting = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
 ) -> None:
     """Create a topic.
 
@@ -66,7 +67,7 @@ def create(
             await admin.create_topics([new_topic])
 
     run_client(work())
-    print_line(f"created {topic}")
+    print_done("created", [topic], as_json=json)
 
 
 def _assignment(topic: str, replicas: list[str]) -> dict[int, tuple[int, ...]]:
@@ -74,8 +75,8 @@ def _assignment(topic: str, replicas: list[str]) -> dict[int, tuple[int, ...]]:
 
     try:
         moves = [parse_move(f"{topic}:{each}") for each in replicas]
-    except ValueError as error:
-        usage_error(str(error))
+    except ValueError:
+        usage_error(f"--replicas is PARTITION=BROKER,... like 0=1,2,3, got {' '.join(replicas)}.")
     return {where.partition: brokers for where, brokers in moves}
 
 
@@ -112,7 +113,7 @@ def list_topics(
 @guarded
 def describe(
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]...", help="All unless given.")
+        list[str] | None, typer.Argument(metavar="TOPIC", help="All unless given.")
     ] = None,
     under_replicated: Annotated[
         bool,
@@ -156,6 +157,7 @@ def alter(
         typer.Option(metavar="KEY", help="Back to the default; may stand several times."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
 ) -> None:
     """Raise the number of partitions, or change the topic's configs.
 
@@ -181,7 +183,7 @@ def alter(
                 await admin.create_partitions({topic: partitions})
 
     run_client(work())
-    print_line(f"changed {topic}")
+    print_done("changed", [topic], as_json=json)
 
 
 @app.command()
@@ -189,6 +191,7 @@ def alter(
 def delete(
     topics: Topics,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
 ) -> None:
     """Delete topics with all their records. There is no way back.
 
@@ -203,5 +206,4 @@ def delete(
             await admin.delete_topics(topics)
 
     run_client(work())
-    for topic in topics:
-        print_line(f"deleted {topic}")
+    print_done("deleted", topics, as_json=json)

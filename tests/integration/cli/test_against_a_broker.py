@@ -252,6 +252,13 @@ def test_a_reader_that_has_enough_ends_the_consumer_quietly(
         pytest.param(
             ("produce", "a", "--json-lines", "--key-separator", ":"), 2, "exclude", id="both forms"
         ),
+        pytest.param(("produce", "a", "--key-separator", ""), 2, "is empty", id="no separator"),
+        pytest.param(("configs", "describe", "broker", "x"), 1, "no broker x", id="no broker id"),
+        pytest.param(("configs", "describe", "broker", "77"), 1, "no broker 77", id="no broker"),
+        pytest.param(("topics", "create", "a", "--replicas", "x"), 2, "got x.", id="no replicas"),
+        pytest.param(
+            ("cluster", "reassign", "--plan", "missing.json"), 2, "missing.json", id="no plan"
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(
@@ -295,7 +302,36 @@ def test_a_broker_that_is_not_there_is_said_in_one_sentence(run_ottla: RunOttla)
     ended = run_ottla("topics", "list", "--bootstrap", "127.0.0.1:1")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("ottla: ")
+    assert "cannot connect to 127.0.0.1:1: Connection refused." in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("bootstrap", ["localhost:port", "localhost:99999", ":9092", ""])
+def test_an_address_that_is_none_is_wrong_usage(run_ottla: RunOttla, bootstrap: str) -> None:
+    ended = run_ottla("topics", "list", "--bootstrap", bootstrap)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "host:port" in ended.stderr
+
+
+def test_programs_are_told_what_was_changed(run_ottla: RunOttla, at: At, topic: str) -> None:
+    def told(*arguments: str) -> object:
+        return json.loads(run_ottla(*arguments, "--json", *at).stdout)
+
+    assert told("topics", "create", topic) == {"created": [topic]}
+    assert told("topics", "alter", topic, "-p", "2") == {"changed": [topic]}
+    setting = ("configs", "alter", "topic", topic, "-c", "retention.ms=1000")
+    assert told(*setting) == {"changed": [f"topic {topic}"]}
+    run_ottla("produce", topic, *at, stdin="a\n")
+    assert told("consume", topic, "--no-follow")["value"] == "a"  # type: ignore[index]
+    assert told("topics", "delete", topic) == {"deleted": [topic]}
+
+
+def test_deleting_groups_says_how_far_it_came(run_ottla: RunOttla, at: At, topic: str) -> None:
+    run_ottla("topics", "create", topic, *at)
+    run_ottla("consume", topic, "--no-follow", "--group", topic, *at)
+    ended = run_ottla("groups", "delete", topic, "nobody", *at)
+    assert (ended.returncode, ended.stdout) == (1, f"deleted {topic}\n")
+    assert "group nobody: There is no such group (GROUP_ID_NOT_FOUND)." in ended.stderr
 
 
 def test_the_files_of_a_broker_are_found_healthy_while_it_runs_and_afterwards(

@@ -399,6 +399,17 @@ def test_replicas_that_differ_are_named_up_to_what_is_committed(
     assert compare(log_directory, second) == []
 
 
+def test_checking_nothing_is_no_success(run_ottla: RunOttla, tmp_path: Path) -> None:
+    (empty := tmp_path / "empty").mkdir()
+    verified = run_ottla("logs", "verify", empty)
+    assert (verified.returncode, verified.stdout) == (1, "")
+    assert f"no partition was found in {empty}" in verified.stderr
+    (other := tmp_path / "notes.txt").write_text("")
+    dumped = run_ottla("logs", "dump", other)
+    assert (dumped.returncode, dumped.stdout) == (1, "")
+    assert "none of these files" in dumped.stderr
+
+
 def test_replicas_may_be_cleaned_differently(log_directory: Path, second: Path) -> None:
     drop_first_batch(second, 1)
     no_indexes = [Damage.MISSING_FILE] * 2

@@ -13,6 +13,7 @@ from ottla.client.errors import (
     BrokerError,
     BrokerUnreachableError,
     ClientClosedError,
+    ConfigurationError,
     ConnectionLostError,
     TopicExistsError,
     UnknownTopicError,
@@ -70,6 +71,19 @@ async def test_several_failures_are_one_error_with_notes(cluster: FakeCluster) -
         with pytest.raises(UnknownTopicError):
             await admin.describe_topics(["a", "nowhere"])
     assert "c" in cluster.logs.topics
+
+
+async def test_one_name_is_no_list_of_names(cluster: FakeCluster) -> None:
+    """Else the topics "a", "b" and "c" would be deleted for "abc"."""
+    async with Admin(cluster.bootstrap, **FAST) as admin:
+        await admin.create_topics([NewTopic("a"), NewTopic("b"), NewTopic("c")])
+        with pytest.raises(ConfigurationError, match=r"use \['abc'\]"):
+            await admin.delete_topics("abc")
+        with pytest.raises(ConfigurationError, match="must be str, got int 5"):
+            await admin.describe_topics([5])  # type: ignore[list-item]
+        with pytest.raises(ConfigurationError, match="a broker is named by its id, got 'x'"):
+            await admin.describe_configs(ResourceType.BROKER, "x")
+    assert set(cluster.logs.topics) >= {"a", "b", "c"}
 
 
 async def test_a_controller_that_moved_is_found(pair: FakeCluster) -> None:

@@ -374,13 +374,15 @@ async def test_a_record_larger_than_a_batch_travels_alone(cluster: FakeCluster) 
 async def test_what_is_no_record_is_refused_and_disturbs_nothing(cluster: FakeCluster) -> None:
     (log,) = cluster.create("t")
     async with Producer(cluster.bootstrap, linger_ms=5) as producer:
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="value must be bytes"):
             await producer.send("t", "text")  # type: ignore[arg-type]
         await producer.send("t", b"good")
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="value must be bytes or None, got str 'text'"):
             await producer.send("t", "text")  # type: ignore[arg-type]
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="header's value must be bytes"):
             await producer.send("t", b"v", headers=[("h", "text")])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="header's key must be str"):
+            await producer.send("t", b"v", headers=[(b"h", b"v")])  # type: ignore[list-item]
         await producer.send("t", b"good")
         with pytest.raises(TypeError):
             producer.send_nowait("t", "text")  # type: ignore[arg-type]
@@ -388,6 +390,17 @@ async def test_what_is_no_record_is_refused_and_disturbs_nothing(cluster: FakeCl
             with pytest.raises(ValueError, match=str(timestamp_ms)):
                 await producer.send("t", b"v", timestamp_ms=timestamp_ms)
     assert log.values() == [b"good", b"good"]
+
+
+@pytest.mark.parametrize("name", [None, b"t", 5])
+async def test_a_topic_that_is_no_name_is_refused_at_once(
+    cluster: FakeCluster, name: object
+) -> None:
+    cluster.create("t")
+    async with Producer(cluster.bootstrap) as producer:
+        with pytest.raises(ConfigurationError, match="must be str, got"):
+            await producer.send(name, b"v")  # type: ignore[arg-type]
+        assert (await producer.send_and_wait("t", b"good")).offset == 0
 
 
 async def test_an_unknown_topic_is_reported_after_max_block(cluster: FakeCluster) -> None:

@@ -32,10 +32,16 @@ def test_bootstrap_servers(servers: str | list[str], expected: list[tuple[str, i
     assert [(each.host, each.port) for each in parse_bootstrap(servers)] == expected
 
 
-@pytest.mark.parametrize("text", ["a:b", "a:0", "a:65536", "a:"])
+@pytest.mark.parametrize("text", ["a:b", "a:0", "a:65536", "a:", ":9092"])
 def test_a_bootstrap_server_that_is_none_is_named(text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         parse_bootstrap(text)
+
+
+@pytest.mark.parametrize("servers", [b"a:1", [5], ["a:1", None]], ids=str)
+def test_bootstrap_servers_of_another_type_are_refused(servers: object) -> None:
+    with pytest.raises(ConfigurationError, match="bootstrap_servers must be str"):
+        parse_bootstrap(servers)  # type: ignore[arg-type]
 
 
 def test_at_least_one_bootstrap_server_is_needed() -> None:
@@ -72,6 +78,8 @@ def test_compression(name: str | None, expected: Codec) -> None:
         {"delivery_timeout_ms": 0},
         {"buffer_memory_bytes": 100},
         {"acks": 3},
+        {"linger_ms": "5"},
+        {"retries": None},
     ],
     ids=str,
 )

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.cli.logs.dump import dump_index
 from ottla.cli.logs.file_name import FileName, parse_file_name
-from ottla.cli.logs.finding import Damage
+from ottla.cli.logs.finding import Damage, Finding
+from ottla.cli.logs.index_entries import OFFSET_ENTRY, read_entries
 from ottla.cli.logs.item import FindingItem, RowItem, Summary
 from ottla.cli.logs.offset_index_check import PER_APPEND, PER_BATCH
 from ottla.cli.logs.picture import SegmentPicture
@@ -69,6 +70,16 @@ def test_the_zero_padding_of_an_active_segment_is_healthy() -> None:
         pack_time_index(TIME_ENTRIES[:1]) + bytes(1200), TIME_INDEX, is_active=True
     )
     assert (damages, summary.counts) == ([], {"entry": 1})
+
+
+def test_zeros_at_the_end_of_an_entry_are_no_padding() -> None:
+    entries = [(256, 1), (512, 65_536)]
+    assert read_entries(pack_index(entries) + bytes(800), OFFSET_ENTRY, "f", fail) == entries
+    assert read_entries(pack_index(entries), OFFSET_ENTRY, "f", fail) == entries
+
+
+def fail(finding: Finding) -> None:
+    pytest.fail(str(finding))
 
 
 def test_entries_per_append_of_kafka_3_are_healthy_and_reported_as_such() -> None:

@@ -1,0 +1,45 @@
+"""Arguments of the wrong type are named, with what to pass instead."""
+
+import pytest
+
+from ottla.client.argument import record_mistake, require_names, require_text
+from ottla.client.errors import ConfigurationError
+
+
+def test_names_come_back_as_a_list() -> None:
+    assert require_names("topics", iter(["a", "b"])) == ["a", "b"]
+
+
+@pytest.mark.parametrize("names", ["ab", b"ab", ["a", 5], [None]], ids=repr)
+def test_what_is_no_list_of_names_is_refused(names: object) -> None:
+    with pytest.raises(ConfigurationError, match="topics must be"):
+        require_names("topics", names)  # type: ignore[arg-type]
+
+
+def test_a_text_is_let_through() -> None:
+    require_text("a topic's name", "orders")
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "headers", "text"),
+    [
+        ("v", None, (), "value must be bytes or None, got str 'v': use .encode()"),
+        (b"v", 5, (), "key must be bytes or None, got int 5"),
+        (b"v", None, {"h": b"v"}, "headers must be pairs of str and bytes, got dict"),
+        (b"v", None, None, "headers must be pairs of str and bytes, got None"),
+        (b"v", None, ["h"], "a header must be a pair of str and bytes, got str 'h'"),
+        (b"v", None, [(b"h", b"v")], "a header's key must be str, got bytes b'h'"),
+        (b"v", None, [("h", "v")], "a header's value must be bytes or None, got str 'v'"),
+    ],
+)
+def test_what_is_no_record_is_explained(
+    value: object, key: object, headers: object, text: str
+) -> None:
+    mistake = record_mistake(value, key, headers)
+    assert isinstance(mistake, TypeError)
+    assert text in str(mistake)
+
+
+def test_in_a_record_nothing_is_wrong() -> None:
+    headers = [("h", None), ("h", b"v")]
+    assert record_mistake(bytearray(b"v"), memoryview(b"k"), headers) is None

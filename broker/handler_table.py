@@ -17,6 +17,7 @@ from broker.cluster.identity import Identity
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.producer_ids import ProducerIds
+from broker.cluster.quota_configs import QuotaConfigs
 from broker.cluster.topic_configs import TopicConfigs
 from broker.cluster.topic_source import TopicSource
 from broker.config import BrokerConfig
@@ -27,6 +28,9 @@ from broker.logs.mover import LogMover
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler, Served
 from broker.purgatory import Purgatory
+from broker.quotas.client_quotas import ClientQuotas
+from broker.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from broker.quotas.throttle import Throttle
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.ids import BrokerId, TopicPartition
@@ -51,6 +55,8 @@ class HandlerTable:
     loop: asyncio.AbstractEventLoop
     producer_ids: ProducerIds
     purgatory: Purgatory[TopicPartition]
+    quota_configs: QuotaConfigs
+    quotas: ClientQuotas
     replicas: ReplicaManager
     tasks: RequestTasks
     topics: TopicSource
@@ -83,6 +89,8 @@ class HandlerTable:
             ApiKey.DESCRIBE_CONFIGS: self._describe_configs,
             ApiKey.ALTER_CONFIGS: self._alter_configs,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: self._incremental_alter_configs,
+            ApiKey.DESCRIBE_CLIENT_QUOTAS: self._describe_client_quotas,
+            ApiKey.ALTER_CLIENT_QUOTAS: self._alter_client_quotas,
             ApiKey.DESCRIBE_CLUSTER: self._describe_cluster,
             ApiKey.ALTER_REPLICA_LOG_DIRS: self._alter_replica_log_dirs,
             ApiKey.DESCRIBE_LOG_DIRS: self._describe_log_dirs,
@@ -158,7 +166,8 @@ class HandlerTable:
     def _produce(self) -> Handler:
         from broker.handlers.produce import ProduceHandler
 
-        return ProduceHandler(self.replicas, self.purgatory, self.now_ms).handle
+        throttle = Throttle(self.quotas, PRODUCER_BYTE_RATE, self.now_ms)
+        return ProduceHandler(self.replicas, self.purgatory, self.now_ms, throttle).handle
 
     def _fetch(self) -> Handler:
         from broker.handlers.fetch import FetchHandler
@@ -173,7 +182,8 @@ class HandlerTable:
             now_ms=self.now_ms,
         )
         max_bytes = self.config.fetch_max_bytes
-        return FetchHandler(self.replicas, self.purgatory, max_bytes, followers).handle
+        throttle = Throttle(self.quotas, CONSUMER_BYTE_RATE, self.now_ms)
+        return FetchHandler(self.replicas, self.purgatory, max_bytes, followers, throttle).handle
 
     def _list_offsets(self) -> Handler:
         from broker.handlers.list_offsets import ListOffsetsHandler
@@ -240,6 +250,18 @@ class HandlerTable:
             self.dynamic_config,
             self.identity.broker_id,
         )
+
+    def _describe_client_quotas(self) -> Handler:
+        from broker.handlers.client_quotas import ClientQuotasHandler
+
+        return ClientQuotasHandler(
+            self.tasks, self.config_nodes, self.quota_configs
+        ).handle_describe
+
+    def _alter_client_quotas(self) -> Handler:
+        from broker.handlers.client_quotas import ClientQuotasHandler
+
+        return ClientQuotasHandler(self.tasks, self.config_nodes, self.quota_configs).handle_alter
 
     def _describe_cluster(self) -> Handler:
         from broker.handlers.cluster import DescribeClusterHandler

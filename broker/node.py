@@ -33,6 +33,7 @@ from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.producer_ids import ProducerIds
+from broker.cluster.quota_configs import QuotaConfigs
 from broker.cluster.topic_configs import TopicConfigs
 from broker.cluster.topic_plan import topic_defaults_of
 from broker.cluster.topics import ClusterTopics, roll
@@ -53,6 +54,7 @@ from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
+from broker.quotas.client_quotas import ClientQuotas
 from broker.reconfiguration import Reconfiguration
 from broker.replication.isr_recorder import AlterPartitionRecorder
 from broker.replication.replica_manager import ReplicaManager
@@ -102,6 +104,8 @@ class Node:
         self._dynamic = DynamicConfig(config)
         self._config_nodes: ConfigNodes
         self._configs: TopicConfigs
+        self._quotas = ClientQuotas()
+        self._quota_configs: QuotaConfigs
         self._server: SocketServer
         self._groups: GroupCoordinator | None = None
         self._logs: Logs | None = None
@@ -191,9 +195,11 @@ class Node:
         self._running.push_async_callback(nodes.stop)
         broker_configs = BrokerConfigs(nodes, self._dynamic, member.identity.broker_id)
         self._configs = TopicConfigs(nodes, lambda: self._dynamic.current.topic_defaults)
+        self._quota_configs = QuotaConfigs(nodes, self._quotas)
         await nodes.catch_up()
         await broker_configs.load()
         await self._configs.load()
+        await self._quota_configs.load()
         member.reconfigure(self._dynamic.current)
         return broker_configs
 
@@ -307,6 +313,8 @@ class Node:
             metadata=self._metadata,
             producer_ids=producer_ids,
             purgatory=self._purgatory,
+            quota_configs=self._quota_configs,
+            quotas=self._quotas,
             replicas=replicas,
             tasks=self._tasks,
             topics=topics,

@@ -9,7 +9,16 @@ Source: kafka.zk.AdminZkClient.changeEntityConfig, kafka.common.ZkNodeChangeNoti
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from controller.effects import Create, Delete, Plan, SetData, list_children, read, write
+from controller.effects import (
+    Create,
+    Delete,
+    Plan,
+    Refusal,
+    SetData,
+    list_children,
+    read,
+    write,
+)
 from controller.errors import MalformedZnodeError
 from controller.znodes import paths
 from controller.znodes.config import (
@@ -24,6 +33,8 @@ from kafkawire.errors import ApiError, ErrorCode
 MAX_ATTEMPTS: Final = 16
 """How often a config is read again that others change at the same time."""
 NO_CHANGE: Final = -1
+USERS: Final = "users"
+CLIENTS: Final = "clients"
 
 Configs = Mapping[str, str]
 
@@ -66,6 +77,19 @@ def read_all_topic_configs() -> Plan[dict[str, dict[str, str]]]:
     return (yield from read_topic_configs(names))
 
 
+def read_entity_paths(kinds: Iterable[str]) -> Plan[list[str]]:
+    """Return the path of every entity of `kinds`, also of the clients of single users."""
+    found: list[str] = []
+    for kind in kinds:
+        for name in sorted((yield from list_children(paths.config(kind)))):
+            found.append(f"{kind}/{name}")
+            if kind == USERS:
+                below = f"{kind}/{name}/{CLIENTS}"
+                clients = yield from list_children(paths.config(below))
+                found += [f"{below}/{client}" for client in sorted(clients)]
+    return found
+
+
 def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Plan[Configs]:
     """Replace what an entity overrides by what `change` makes of it, and announce it.
 
@@ -79,6 +103,10 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
         data = encode_config(changed)
         op = Create(path, data) if node is None else SetData(path, data, node.version)
         [outcome] = yield from write([(op,)])
+        if outcome.refusal is Refusal.NO_NODE and entity_path.count("/") > 1:
+            # A user who has no quota himself may have one for a client.
+            above = paths.parents(path)[len(paths.parents(paths.config(USERS))) + 1 :]
+            yield from write([(Create(each, None),) for each in above])
         if outcome.refusal is None:
             notice = encode_config_change(entity_path)
             yield from write([(Create(paths.CONFIG_CHANGE_PREFIX, notice, sequential=True),)])

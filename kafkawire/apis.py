@@ -212,6 +212,8 @@ _ROWS: Final = (
         advertised=(0, 0),
     ),
     Api(ApiKey.OFFSET_DELETE, "OffsetDelete", "group_offsets", advertised=(0, 0)),
+    Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", "client_quotas", advertised=(0, 1)),
+    Api(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", "client_quotas", advertised=(0, 1)),
     Api(ApiKey.ALTER_PARTITION, "AlterPartition", "alter_partition", advertised=(0, 3)),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", "describe_cluster", advertised=(0, 1)),
     Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", "describe_producers", advertised=(0, 0)),

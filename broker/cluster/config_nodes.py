@@ -9,11 +9,17 @@ all who registered have read, so that nothing is missed when a session ends mean
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
-from controller.config_requests import NO_CHANGE, change_config, read_config, take_notices
+from controller.config_requests import (
+    NO_CHANGE,
+    change_config,
+    read_config,
+    read_entity_paths,
+    take_notices,
+)
 from controller.errors import MalformedZnodeError
 from controller.znodes import paths
 from coordination.errors import SessionExpiredError
@@ -60,6 +66,17 @@ class ConfigNodes:
         try:
             return await self.session.run(read_config(entity_path))
         except (SessionExpiredError, MalformedZnodeError) as error:
+            raise _unavailable(error) from error
+
+    async def paths(self, kinds: Iterable[str]) -> list[str]:
+        """Return the path of every entity of `kinds` that has a node at this moment.
+
+        Raises:
+            ApiError: the coordinator does not say.
+        """
+        try:
+            return await self.session.run(read_entity_paths(kinds))
+        except SessionExpiredError as error:
             raise _unavailable(error) from error
 
     async def change(self, entity_path: str, change: Callable[[Configs], Configs]) -> Configs:

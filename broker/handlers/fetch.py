@@ -6,12 +6,15 @@ bytes are never touched: an answer holds regions of files.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.purgatory import Purgatory
+from broker.quotas.throttle import Throttle
 from broker.replication.fetch_session import follower_of
 from broker.replication.replica import ReadResult
 from broker.replication.replica_manager import Key, ReplicaManager
@@ -27,6 +30,9 @@ from kafkawire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+
+Charge = Callable[[int], int]
+"""Counts so many bytes for the reader; returns for how many ms it must wait."""
 
 READ_COMMITTED: Final = 1
 # Epochs of a fetch session (KIP-227) that ask for a full fetch: to begin a session, or without one.
@@ -46,8 +52,13 @@ class FetchHandler:
         purgatory: Purgatory[TopicPartition],
         max_bytes: int,
         followers: FollowerFetchHandler,
+        throttle: Throttle | None = None,
     ) -> None:
-        """Return at most about `max_bytes` per response, whatever a client asks for."""
+        """Return at most about `max_bytes` per response, whatever a client asks for.
+
+        Charge consumers by `throttle` for what they get.
+        """
+        self._throttle = throttle
         self._replicas = replicas
         self._purgatory = purgatory
         self._max_bytes = max_bytes
@@ -61,11 +72,16 @@ class FetchHandler:
         if message.session_epoch not in FULL_FETCH_EPOCHS:
             # Consumers get no sessions, as in a Kafka whose session cache is full.
             return Reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-        reader = FetchReader(self._replicas, message, request.header.api_version, self._max_bytes)
+        throttle, max_bytes = self._throttle, self._max_bytes
+        charge = None
+        if throttle is not None and throttle.is_needed:
+            max_bytes = throttle.burst(request, max_bytes)
+            charge = partial(throttle.charge, request)
+        reader = FetchReader(self._replicas, message, request.header.api_version, max_bytes)
         response = reader.read()
         if reader.is_enough or message.max_wait_ms <= 0 or not message.topics:
-            return Reply(response)
-        delayed = DelayedFetch(reader)
+            return Reply(reader.charged(response, charge))
+        delayed = DelayedFetch(reader, charge)
         # A client that is gone must not be woken: the purgatory forgets it.
         delayed.reply.on_cancel(lambda: self._purgatory.cancel(delayed))
         self._purgatory.hold(delayed, delayed.partitions, message.max_wait_ms)
@@ -121,6 +137,12 @@ class FetchReader:
                 for name, topic in self.topics
             ]
         )
+
+    def charged(self, response: FetchResponse, charge: Charge | None) -> FetchResponse:
+        """Return the answer that was just read, its reader charged for it."""
+        if charge is not None:
+            response.throttle_time_ms = charge(self._size_bytes)
+        return response
 
     def size_of(self, partition: Key, wanted: FetchPartition) -> int | None:
         """Return how many bytes a read of one partition would find; None for "answer now"."""
@@ -200,9 +222,10 @@ class FetchReader:
 class DelayedFetch:
     """Waits until the partitions of a fetch hold `min_bytes` together, or one needs an answer."""
 
-    def __init__(self, reader: FetchReader) -> None:
+    def __init__(self, reader: FetchReader, charge: Charge | None = None) -> None:
         """Begin with what `reader` has found just now: less than enough."""
         self.reply = Reply()
+        self._charge = charge
         self._reader = reader
         self._wanted = {
             TopicPartition(name, wanted.partition): wanted
@@ -231,7 +254,8 @@ class DelayedFetch:
     def complete(self) -> None:
         """Answer with what there is."""
         if not self.reply.cancelled:
-            self.reply.complete(self._reader.read())
+            reader = self._reader
+            self.reply.complete(reader.charged(reader.read(), self._charge))
 
 
 def _diverging(wanted: FetchPartition, result: ReadResult) -> PartitionData:

@@ -15,6 +15,7 @@ from broker.handlers.delayed_partitions import DelayedPartitions
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.purgatory import Purgatory
+from broker.quotas.throttle import Throttle
 from broker.replication.replica import ACKS_ALL
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.compression import Codec
@@ -55,24 +56,33 @@ class ProduceHandler:
         replicas: ReplicaManager,
         purgatory: Purgatory[TopicPartition],
         now_ms: Callable[[], int],
+        throttle: Throttle | None = None,
     ) -> None:
+        """Charge senders by `throttle` for what they send."""
         self._replicas = replicas
         self._purgatory = purgatory
         self._now_ms = now_ms
+        self._throttle = throttle
 
     def handle(self, request: Request, message: ProduceRequest) -> Reply:
         """Return a reply that is complete unless acks=all has to wait for followers."""
         version, acks = request.header.api_version, message.acks
         refusal = _refusal(version, message)
         if refusal is not None:
-            return _answer(_reject_all(message, refusal), acks)
+            return _answer(ProduceResponse(responses=_reject_all(message, refusal)), acks)
         refused: Refused = {}
         pending: Pending = {}
         accepted = self._append_all(request, message, refused, pending)
-        if not refused and not pending and acks != ACKS_NONE:
+        throttle = self._throttle
+        throttle_ms = 0
+        if throttle is not None and throttle.is_needed:
+            throttle_ms = throttle.charge(request, len(request.body))
+        if not (refused or pending or throttle_ms or acks == ACKS_NONE):
             return Reply(encode_accepted(accepted, version))
-        topics = _answers(accepted, refused)
-        return self._hold(topics, pending, message) if pending else _answer(topics, acks)
+        response = ProduceResponse(
+            responses=_answers(accepted, refused), throttle_time_ms=throttle_ms
+        )
+        return self._hold(response, pending, message) if pending else _answer(response, acks)
 
     def _append_all(
         self, request: Request, message: ProduceRequest, refused: Refused, pending: Pending
@@ -99,17 +109,14 @@ class ProduceHandler:
             topics.append((name, rows))
         return topics
 
-    def _hold(
-        self, topics: list[TopicProduceResponse], pending: Pending, message: ProduceRequest
-    ) -> Reply:
+    def _hold(self, response: ProduceResponse, pending: Pending, message: ProduceRequest) -> Reply:
         """Answer when all that was appended is committed, or time is over."""
         awaited = {
             key: (pending[key], answer)
-            for topic in topics
+            for topic in response.responses
             for answer in topic.partition_responses
             if (key := TopicPartition(topic.name, answer.index)) in pending
         }
-        response = ProduceResponse(responses=topics)
         delayed = DelayedPartitions(response, awaited, self._is_committed)
         self._purgatory.hold(delayed, delayed.partitions, message.timeout_ms)
         return delayed.reply
@@ -213,11 +220,13 @@ def _record_errors(error: ApiError) -> list[BatchIndexAndErrorMessage]:
     ]
 
 
-def _answer(topics: list[TopicProduceResponse], acks: int) -> Reply:
+def _answer(response: ProduceResponse, acks: int) -> Reply:
     """With acks=0 no answer is expected; only a closed connection can tell of a failure."""
     if acks != ACKS_NONE:
-        return Reply(ProduceResponse(responses=topics))
-    found = {answer.error_code for topic in topics for answer in topic.partition_responses}
+        return Reply(response)
+    found = {
+        answer.error_code for topic in response.responses for answer in topic.partition_responses
+    }
     errors = [code.name for code in ErrorCode if code in found and code is not ErrorCode.NONE]
     if errors:
         return Reply.close(f"produce with acks=0 failed: {', '.join(errors)}")

@@ -49,6 +49,7 @@ class Processor(asyncio.BufferedProtocol):
         "_in_flight",
         "_is_finishing",
         "_is_in_line",
+        "_is_muted",
         "_is_noted",
         "_is_open",
         "_is_paused",
@@ -92,6 +93,7 @@ class Processor(asyncio.BufferedProtocol):
         self._is_finishing = False
         self._is_paused = False
         self._is_in_line = False
+        self._is_muted = False
         self._is_noted = False
         self._transport: asyncio.Transport
         self._sender: ResponseSender
@@ -188,6 +190,15 @@ class Processor(asyncio.BufferedProtocol):
             self._is_finishing = True
             self._transport.abort()
 
+    # What handlers call.
+
+    def mute(self, delay_s: float) -> None:
+        """Read no further request for so long; what was read is answered."""
+        if self._is_open and not self._is_muted:
+            self._is_muted = True
+            self._set_reading()
+            self._channel.loop.call_later(delay_s, self._unmute)
+
     # What the socket server calls.
 
     def finish(self) -> None:
@@ -208,7 +219,7 @@ class Processor(asyncio.BufferedProtocol):
         A client that waits for us is not idle. Half a request is no sign of life.
         """
         idle_s = self._clock() - self.last_active_s
-        if idle_s > max_idle_s and not self._in_flight.is_owed:
+        if idle_s > max_idle_s and not self._in_flight.is_owed and not self._is_muted:
             self.drop(f"idle for {idle_s:.3f} s")
 
     def drop_if_stalled(self, max_age_s: float) -> None:
@@ -242,7 +253,7 @@ class Processor(asyncio.BufferedProtocol):
 
     def _room(self) -> int:
         """Requests that may be submitted now; none while the client does not read."""
-        if self._is_finishing or self._sender.is_blocked:
+        if self._is_finishing or self._is_muted or self._sender.is_blocked:
             return 0
         own = self._max_in_flight - len(self._in_flight)
         return own if self.is_control_plane else min(own, self._channel.free_count)
@@ -268,6 +279,10 @@ class Processor(asyncio.BufferedProtocol):
         if self._channel.free_count <= 0 and not self._is_in_line:
             self._is_in_line = True
             self._channel.wait_for_room(self)
+
+    def _unmute(self) -> None:
+        self._is_muted = False
+        self._go_on_reading()
 
     def _go_on_reading(self) -> None:
         if self._is_open and self._is_paused and not self._is_finishing:

@@ -27,6 +27,9 @@ class Connection(Protocol):
     def number(self) -> int:
         """How many connections had been accepted with it: a later one has a larger number."""
 
+    def mute(self, delay_s: float) -> None:
+        """Read no further request for so long; what was read is answered."""
+
 
 class ServedConnection(Connection, Protocol):
     """What the channel needs from a connection."""

@@ -54,3 +54,11 @@ def test_it_lists_all_keys(broker: BrokerProcess) -> None:
     shown = configs(broker, "--describe", "--all", *BROKER)
     assert "num.partitions=1" in shown
     assert "log.segment.bytes=1073741824" in shown
+
+
+def test_it_sets_quotas_of_clients(broker: BrokerProcess) -> None:
+    client = ("--entity-type", "clients", "--entity-name", "slow")
+    configs(broker, "--alter", *client, "--add-config", "producer_byte_rate=1024")
+    assert "producer_byte_rate=1024.0" in configs(broker, "--describe", *client)
+    configs(broker, "--alter", *client, "--delete-config", "producer_byte_rate")
+    assert "producer_byte_rate" not in configs(broker, "--describe", *client)

@@ -51,6 +51,7 @@ class FakeLoop:
     """Runs what was scheduled, in order; time stands still unless it is moved."""
 
     def __init__(self) -> None:
+        self._timers: list[tuple[float, Callable[..., object]]] = []
         self.now_s = 100.0
         self._soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
 
@@ -59,6 +60,19 @@ class FakeLoop:
 
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         self._soon.append((callback, arguments))
+
+    def call_later(self, delay_s: float, callback: Callable[..., object]) -> None:
+        """Keep `callback` for `pass_time`."""
+        self._timers.append((self.now_s + delay_s, callback))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let so much time pass, and what was due meanwhile happen."""
+        self.now_s += seconds
+        due = [callback for at_s, callback in self._timers if at_s <= self.now_s]
+        self._timers = [each for each in self._timers if each[0] > self.now_s]
+        for callback in due:
+            callback()
+        self.run()
 
     def run_turn(self) -> None:
         """Run what is scheduled now, not what that schedules."""

@@ -83,6 +83,8 @@ class Values:
             return self._rng.choice([int(code) for code in ErrorCode])
         if wire.code == "?":
             return self._rng.choice((False, True))
+        if wire.code == "d":
+            return self._rng.choice((0.0, -1.5, 1e300, self._rng.random()))
         bits = BIT_COUNTS[wire.code]
         low = 0 if wire.code in UNSIGNED else -(1 << (bits - 1))
         high = low + (1 << bits) - 1

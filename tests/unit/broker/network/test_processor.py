@@ -599,3 +599,49 @@ def test_everything_is_counted() -> None:
     client.transport.abort()
     world.loop.run()
     assert (metrics.connections_accepted, metrics.connections_open) == (1, 0)
+
+
+# Muting.
+
+
+class Muting(World):
+    """The first request mutes its connection for two seconds."""
+
+    def __init__(self) -> None:
+        super().__init__(None, self._mute_once)
+        self.seen: list[int] = []
+
+    def _mute_once(self, request: Request) -> Reply:
+        self.seen.append(request.header.correlation_id)
+        if len(self.seen) == 1:
+            request.connection.mute(2.0)
+        return Reply(answer())
+
+
+def test_a_muted_client_is_answered_and_then_not_read_for_so_long() -> None:
+    world = Muting()
+    client, other = world.connect(), world.connect()
+    client.send(request_frame(1))
+    world.loop.run()
+    assert (ids(client), is_read(client), is_read(other)) == ([1], False, True)
+    world.loop.pass_time(1.9)
+    assert not is_read(client)
+    world.loop.pass_time(0.2)
+    assert is_read(client)
+    client.send(request_frame(2))
+    world.loop.run()
+    assert ids(client) == [1, 2]
+
+
+def test_a_muted_client_is_not_idle_and_may_go() -> None:
+    world = Muting()
+    client = world.connect()
+    client.send(request_frame(1))
+    world.loop.run()
+    world.loop.pass_time(1.0)
+    client.processor.drop_if_idle(0.5)
+    assert not is_closed(client)
+    client.transport.abort()
+    world.loop.run()
+    world.loop.pass_time(2.0)
+    assert is_closed(client)

@@ -42,6 +42,9 @@ class FakeConnection:
     def on_room(self) -> None:
         self.room_count += 1
 
+    def mute(self, delay_s: float) -> None:
+        raise AssertionError(f"the channel mutes nobody, and not for {delay_s} s")
+
     def drop(self, reason: str) -> None:
         self.dropped.append(reason)
 

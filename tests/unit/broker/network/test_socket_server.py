@@ -25,9 +25,9 @@ class TimedLoop(FakeLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.timers: list[tuple[float, Callable[..., object]]] = []
 
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+    def call_later(self, delay_s: float, callback: Callable[..., object]) -> None:
         self.timers.append((delay_s, callback))
 
 

@@ -1,0 +1,104 @@
+"""DescribeClientQuotas and AlterClientQuotas (edge): any broker may write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import structlog
+
+from broker.cluster.config_nodes import ConfigNodes
+from broker.cluster.quota_configs import QuotaConfigs
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import RequestTasks
+from broker.quotas.entity import QuotaEntity, altered
+from broker.quotas.quota_filter import Component, QuotaFilter
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.messages.client_quotas import (
+    AlterationResult,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntry,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    DescribedEntry,
+    EntityData,
+    ValueData,
+)
+
+log = structlog.get_logger(__name__)
+
+
+class ClientQuotasHandler:
+    """Shows and changes quotas; one bad entity does not fail the others."""
+
+    def __init__(self, tasks: RequestTasks, nodes: ConfigNodes, quotas: QuotaConfigs) -> None:
+        self._tasks = tasks
+        self._nodes = nodes
+        self._quotas = quotas
+
+    def handle_describe(self, request: Request, message: DescribeClientQuotasRequest) -> Reply:
+        """Answer with the quotas of every entity that matches."""
+        del request
+        return self._tasks.run(partial(self._describe, message))
+
+    def handle_alter(self, request: Request, message: AlterClientQuotasRequest) -> Reply:
+        """Answer for every entity of the request."""
+        del request
+        return self._tasks.run(partial(self._alter_all, message))
+
+    async def _describe(self, message: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+        try:
+            components = [
+                Component(each.entity_type, each.match_type, each.match)
+                for each in message.components
+            ]
+            wanted = QuotaFilter(components, is_strict=message.strict)
+            found = await self._quotas.read_all()
+        except ApiError as error:
+            return DescribeClientQuotasResponse(
+                error_code=error.code, error_message=error.message or error.code.text, entries=None
+            )
+        return DescribeClientQuotasResponse(
+            error_message=None,
+            entries=[
+                _described(entity, quotas)
+                for entity, quotas in sorted(found.items())
+                if wanted.accepts(entity)
+            ],
+        )
+
+    async def _alter_all(self, message: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+        results = []
+        for entry in message.entries:
+            code, text = ErrorCode.NONE, None
+            try:
+                await self._alter(entry, validate_only=message.validate_only)
+            except ApiError as error:
+                code, text = error.code, error.message or error.code.text
+            results.append(
+                AlterationResult(error_code=code, error_message=text, entity=entry.entity)
+            )
+        return AlterClientQuotasResponse(entries=results)
+
+    async def _alter(self, entry: AlteredEntry, *, validate_only: bool) -> None:
+        entity = QuotaEntity.of((each.entity_type, each.entity_name) for each in entry.entity)
+        ops = [(op.key, None if op.remove else op.value) for op in entry.ops]
+
+        def change(configs: Mapping[str, str]) -> dict[str, str]:
+            return altered(configs, entity, ops)
+
+        if validate_only:
+            change(await self._nodes.read(entity.path))
+        else:
+            await self._nodes.change(entity.path, change)
+
+
+def _described(entity: QuotaEntity, quotas: Mapping[str, float]) -> DescribedEntry:
+    return DescribedEntry(
+        entity=[
+            EntityData(entity_type=kind, entity_name=name or None) for kind, name in entity.names
+        ],
+        values=[ValueData(key=key, value=value) for key, value in sorted(quotas.items())],
+    )

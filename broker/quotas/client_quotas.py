@@ -1,0 +1,81 @@
+"""The quotas of users and clients, and how much each of them has taken (decision).
+
+Of the quotas that fit a client the most specific counts. Without authentication everybody is the
+user ANONYMOUS. Source: ClientQuotaManager of Kafka 3.9; KIP-13, KIP-55.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from broker.quotas.entity import CLIENT_ID, USER, QuotaEntity
+from broker.quotas.rate import BURST_S, Rate
+
+ANONYMOUS: Final = "ANONYMOUS"
+MAX_RATES: Final = 10_000
+"""Clients that are counted at a time; beyond it those that rest are forgotten."""
+
+RateKey = tuple[str, str, str]
+
+
+class ClientQuotas:
+    """What is set, and what is used; `is_set` names the keys that anybody has."""
+
+    def __init__(self) -> None:
+        self.is_set: frozenset[str] = frozenset()
+        self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
+        self._rates: dict[RateKey, Rate] = {}
+
+    def set(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
+        """Let an entity have just these quotas."""
+        if quotas:
+            self._quotas[entity] = quotas
+        else:
+            self._quotas.pop(entity, None)
+        self.is_set = frozenset(key for each in self._quotas.values() for key in each)
+
+    def limit(self, key: str, client_id: str, user: str = ANONYMOUS) -> float | None:
+        """Return a client's quota, None if it has none."""
+        return self._find(key, client_id, user)[0]
+
+    def burst(self, key: str, client_id: str) -> float | None:
+        """Return how much a client may take at once without having to wait; None for any amount."""
+        limit = self.limit(key, client_id)
+        return None if limit is None else limit * BURST_S
+
+    def take(self, key: str, client_id: str, amount: float, now_ms: int) -> int:
+        """Count what a client takes; return for how many ms it must then wait."""
+        limit, counted_as = self._find(key, client_id, ANONYMOUS)
+        if limit is None:
+            return 0
+        rate = self._rates.get(counted_as)
+        if rate is None:
+            if len(self._rates) >= MAX_RATES:
+                self._forget_idle(now_ms)
+            rate = self._rates[counted_as] = Rate()
+        rate.add(amount, now_ms)
+        return rate.excess_ms(limit, now_ms)
+
+    def _find(self, key: str, client_id: str, user: str) -> tuple[float | None, RateKey]:
+        """Return a quota, and whose use counts against it."""
+        for names, counted_as in _candidates(user, client_id):
+            limit = self._quotas.get(QuotaEntity(names), {}).get(key)
+            if limit is not None:
+                return limit, (key, *counted_as)
+        return None, (key, user, client_id)
+
+    def _forget_idle(self, now_ms: int) -> None:
+        self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_idle(now_ms)}
+
+
+def _candidates(
+    user: str, client_id: str
+) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[str, str]]]:
+    """Yield the entities that fit, the most specific first, and whose use counts."""
+    for user_name in (user, ""):
+        for client_name in (client_id, ""):
+            yield ((USER, user_name), (CLIENT_ID, client_name)), (user, client_id)
+        yield ((USER, user_name),), (user, "")
+    for client_name in (client_id, ""):
+        yield ((CLIENT_ID, client_name),), ("", client_id)

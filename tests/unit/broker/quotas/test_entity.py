@@ -1,0 +1,82 @@
+"""Whom quotas are for, and where they are kept: `broker.quotas.entity`."""
+
+import pytest
+
+from broker.quotas.entity import QuotaEntity, altered, quotas_of
+from kafkawire.errors import ApiError, ErrorCode
+
+Names = list[tuple[str, str | None]]
+
+
+@pytest.mark.parametrize(
+    ("names", "path"),
+    [
+        ([("user", "anna")], "users/anna"),
+        ([("user", None)], "users/<default>"),
+        ([("client-id", "a b+c*d/e")], "clients/a%20b%2Bc%2Ad%2Fe"),
+        ([("client-id", None), ("user", "anna")], "users/anna/clients/<default>"),
+        ([("user", None), ("client-id", "c")], "users/<default>/clients/c"),
+        ([("ip", "10.0.0.1")], "ips/10.0.0.1"),
+    ],
+)
+def test_an_entity_is_found_again_where_it_is_kept(names: Names, path: str) -> None:
+    entity = QuotaEntity.of(names)
+    assert entity.path == path
+    assert QuotaEntity.at(path) == entity
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        [("user", "")],
+        [("group", "g")],
+        [("user", "a"), ("user", "b")],
+        [("ip", "1.1.1.1"), ("user", "a")],
+    ],
+)
+def test_what_can_have_no_quotas(names: Names) -> None:
+    with pytest.raises(ApiError) as caught:
+        QuotaEntity.of(names)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_other_nodes_are_nobodys() -> None:
+    assert QuotaEntity.at("users/a/scram/b") is None
+
+
+CLIENT, IP = QuotaEntity.of([("client-id", "c")]), QuotaEntity.of([("ip", "1.1.1.1")])
+
+
+def test_quotas_are_set_and_removed() -> None:
+    before = {"producer_byte_rate": "1", "SCRAM-SHA-256": "salt"}
+    after = altered(
+        before,
+        CLIENT,
+        [("consumer_byte_rate", 5.0), ("request_percentage", 2.5), ("producer_byte_rate", None)],
+    )
+    assert after == {
+        "SCRAM-SHA-256": "salt",
+        "consumer_byte_rate": "5",
+        "request_percentage": "2.5",
+    }
+    assert quotas_of(after) == {"consumer_byte_rate": 5.0, "request_percentage": 2.5}
+    assert quotas_of({"producer_byte_rate": "broken"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("entity", "key", "value"),
+    [
+        (CLIENT, "producer_byte_rate", 1.5),
+        (CLIENT, "producer_byte_rate", float("nan")),
+        (CLIENT, "request_percentage", float("inf")),
+        (CLIENT, "connection_creation_rate", 1),
+        (IP, "producer_byte_rate", 1),
+        (IP, "connection_creation_rate", 2**31),
+        (CLIENT, "no_such_quota", 1),
+    ],
+)
+def test_what_an_entity_cannot_have(entity: QuotaEntity, key: str, value: float) -> None:
+    with pytest.raises(ApiError) as caught:
+        altered({}, entity, [(key, value)])
+    assert caught.value.code is ErrorCode.INVALID_REQUEST

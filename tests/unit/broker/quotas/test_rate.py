@@ -1,0 +1,44 @@
+"""Rates and how long to wait: `broker.quotas.rate`."""
+
+import pytest
+
+from broker.quotas.rate import BURST_S, WINDOW_COUNT, WINDOW_MS, Rate
+
+BEGIN_MS = 1_000_000
+
+
+def test_a_burst_within_ten_seconds_worth_is_no_excess() -> None:
+    rate = Rate()
+    rate.add(100 * BURST_S, BEGIN_MS)
+    assert rate.excess_ms(100, BEGIN_MS) == 0
+    rate.add(100, BEGIN_MS)
+    # 1100 in what counts as ten seconds: 110 a second is a tenth too much.
+    assert rate.per_second(BEGIN_MS) == 110
+    assert rate.excess_ms(100, BEGIN_MS) == 1000
+
+
+@pytest.mark.parametrize("amount", [10, 150, 900, 12_345])
+def test_whoever_waits_as_told_keeps_to_the_limit(amount: int) -> None:
+    rate, now_ms, total = Rate(), BEGIN_MS, 0
+    while now_ms < BEGIN_MS + 600_000:
+        rate.add(amount, now_ms)
+        total += amount
+        now_ms += rate.excess_ms(100, now_ms) or 1
+    per_second = total * 1000 / (now_ms - BEGIN_MS)
+    assert 60 < per_second < 110 + amount / 100
+
+
+def test_what_is_long_gone_does_not_count() -> None:
+    rate = Rate()
+    rate.add(5000, BEGIN_MS)
+    rate.add(1, BEGIN_MS + WINDOW_MS)
+    assert not rate.is_idle(BEGIN_MS + WINDOW_COUNT * WINDOW_MS)
+    assert rate.per_second(BEGIN_MS + WINDOW_COUNT * WINDOW_MS) == 0.1
+    assert rate.is_idle(BEGIN_MS + (WINDOW_COUNT + 1) * WINDOW_MS)
+    assert rate.per_second(BEGIN_MS + (WINDOW_COUNT + 1) * WINDOW_MS) == 0
+
+
+def test_a_limit_of_nothing_waits_for_as_long_as_is_counted() -> None:
+    rate = Rate()
+    rate.add(1, BEGIN_MS)
+    assert rate.excess_ms(0, BEGIN_MS) == 10 * WINDOW_MS

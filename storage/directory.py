@@ -6,10 +6,9 @@ fails takes its own logs with it, and no others.
 One thread owns this, too. Another one may call what says so.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
@@ -19,7 +18,7 @@ from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError,
 from storage.layout import DirectoryState
 from storage.log import Log
 from storage.log_directory import LogDirectory
-from storage.log_table import LogTable
+from storage.log_homes import LogHomes
 from storage.opening import load_directories, open_directories
 
 __all__ = ["LogDirectory", "Logs"]
@@ -27,34 +26,8 @@ __all__ = ["LogDirectory", "Logs"]
 log = structlog.get_logger()
 
 
-class Cleaning(Protocol):
-    """What compaction does meanwhile to logs that are here."""
-
-    def pause(self, partition: TopicPartition) -> None:
-        """Throw away what is being cleaned of a log, and clean nothing of it until `resume`."""
-
-    def resume(self, partition: TopicPartition) -> None:
-        """Undo one `pause`."""
-
-
-class NoCleaning:
-    """Nothing is compacted."""
-
-    def pause(self, partition: TopicPartition) -> None:
-        """Do nothing."""
-
-    def resume(self, partition: TopicPartition) -> None:
-        """Do nothing."""
-
-
-class Logs(LogTable):
+class Logs(LogHomes):
     """The logs in `directories`. `open` makes one of these."""
-
-    def __init__(self, directories: Sequence[LogDirectory], offline: Iterable[Path] = ()) -> None:
-        super().__init__(directories, offline)
-        self.cleaning: Cleaning = NoCleaning()
-        """Who must not clean a log while its segments are cut or moved."""
-        self._wanted_home: dict[TopicPartition, LogDirectory] = {}
 
     @classmethod
     def open(
@@ -96,19 +69,6 @@ class Logs(LogTable):
                 directory.unlock()
             raise
         return logs
-
-    def _resume_moves(self) -> None:
-        """Take in the copies of logs that were under way, and drop those that are of no use."""
-        for directory in self.online_directories:
-            for copy in directory.loaded_futures:
-                home = self._home.get(copy.topic_partition)
-                self.futures.drop(copy.topic_partition)
-                self.futures.add(copy, directory)
-                if home is directory or (home is None and not self.offline_paths):
-                    self.futures.drop(copy.topic_partition)
-        for partition, directory in self._home.items():
-            if directory.has_moved_here(partition):
-                directory.forget_move(partition)
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Say that all log dirs belong to this broker.
@@ -177,63 +137,6 @@ class Logs(LogTable):
     def release(self, partition: TopicPartition) -> None:
         """Note that a log was not made after all."""
         self._home.pop(partition, None)
-
-    def _choose_directory(self, partition: TopicPartition) -> LogDirectory:
-        wanted = self._wanted_home.pop(partition, None)
-        if wanted is not None and wanted.health.refusal is None:
-            return wanted
-        with_space = [each for each in self.online_directories if not each.health.is_full]
-        return min(with_space or self.online_directories, key=self._count)
-
-    def want_home(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Have the log of `partition` made in `directory`, when it is made."""
-        self._wanted_home[partition] = directory
-
-    def begin_move(self, partition: TopicPartition, directory: LogDirectory, now_ms: int) -> bool:
-        """Begin a copy of a log in `directory`; False if it lies there, or is on its way there.
-
-        A move to another log dir is given up.
-
-        Raises:
-            LogDirOfflineError: a log dir is offline, and may hold a copy that was begun before.
-            LogDirFullError: there is no space.
-        """
-        if self.futures.directory_of(partition) is directory:
-            return False
-        self.futures.drop(partition)
-        if self._home[partition] is directory:
-            return False
-        if self.offline_paths:
-            raise LogDirOfflineError(self.offline_paths[0], f"it may hold a copy of {partition}")
-        self.futures.create(self._logs[partition], directory, now_ms)
-        return True
-
-    def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
-        """Let the copy, which holds all that the log holds, take its place; return it.
-
-        Raises:
-            LogDirOfflineError, LogDirFullError: the copy's disk failed; the log goes on as it was.
-        """
-        original, old_home = self._logs[partition], self._home[partition]
-        # What is being cleaned of the original comes too late.
-        self.cleaning.pause(partition)
-        self.cleaning.resume(partition)
-        moved, home = self.futures.promote(original, now_ms)
-        self._logs[partition], self._home[partition] = moved, home
-        self._write_checkpoints(home)
-        log.info("move.ended", partition=str(partition), path=str(home.path))
-        try:
-            self._write_checkpoints(old_home)
-            # The copy counts as never cleaned: parts may be older than what was cleaned since.
-            if old_home.cleaner_offsets.pop(partition, None) is not None:
-                self._write_cleaner_offsets(old_home)
-            old_home.remove_later(original.set_aside(DirectoryState.DELETED))
-            old_home.sync()
-            home.forget_move(partition)
-        except LogDirOfflineError:
-            # Reported where it happened; `moved-here` tells the next start what is out of date.
-            pass
-        return moved
 
     def delete(self, *partitions: TopicPartition) -> None:
         """Stop serving logs; their files go with a later `remove_deleted`.
@@ -322,61 +225,6 @@ class Logs(LogTable):
                 self._write_cleaner_offsets(directory)
         finally:
             self.cleaning.resume(partition)
-
-    def cleaner_offset(self, partition: TopicPartition) -> Offset | None:
-        """Return up to where a log is clean; None if it never was cleaned."""
-        return self._home[partition].cleaner_offsets.get(partition)
-
-    def note_cleaner_offset(self, partition: TopicPartition, offset: Offset) -> None:
-        """Note up to where a log is clean; `write_cleaner_offsets` makes it durable."""
-        self._home[partition].cleaner_offsets[partition] = offset
-
-    def write_cleaner_offsets(self) -> None:
-        """Write up to where logs are clean; any thread may call this."""
-        for directory in self.online_directories:
-            self._write_cleaner_offsets(directory)
-
-    def _write_cleaner_offsets(self, directory: LogDirectory) -> None:
-        directory.write_cleaner_offsets(each.topic_partition for each in self._logs_in(directory))
-
-    def high_watermark(self, partition: TopicPartition) -> Offset:
-        """Return the high watermark that was stored before the start, within the log's bounds."""
-        local, directory = self._logs[partition], self._home[partition]
-        stored = directory.high_watermarks.get(partition, Offset(0))
-        return max(local.log_start_offset, min(stored, local.log_end_offset))
-
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Write the high watermarks of all logs, each to its log dir; any thread may call this."""
-        for directory in self.online_directories:
-            here = {
-                partition: offset
-                for partition, offset in offsets.items()
-                if self._home.get(partition) is directory
-            }
-            directory.write_high_watermarks(here)
-
-    def write_checkpoints(self) -> None:
-        """Write recovery points and log starts; any thread may call this."""
-        self.write_recovery_points()
-        self.write_log_starts()
-
-    def write_recovery_points(self) -> None:
-        """Bring closed segments to disk, and note how far each log is; any thread may call this."""
-        for directory in self.online_directories:
-            logs = self._logs_in(directory)
-            for each in logs:
-                each.flush_closed()
-            directory.write_recovery_points(logs)
-
-    def write_log_starts(self) -> None:
-        """Note where logs start; any thread may call this."""
-        for directory in self.online_directories:
-            directory.write_log_starts(self._logs_in(directory))
-
-    def _write_checkpoints(self, directory: LogDirectory) -> None:
-        logs = self._logs_in(directory)
-        directory.write_recovery_points(logs)
-        directory.write_log_starts(logs)
 
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs for which it is time; any thread may call this."""

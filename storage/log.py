@@ -6,8 +6,6 @@ failing disk takes the log dir offline. Invariant: `log_start_offset <= log_end_
 One thread owns a log. Another one may call `flush`, and read the regions that `read` returned.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,23 +13,20 @@ import structlog
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import BatchHeader, TimestampType, assign_offsets, set_log_append_time
-from storage import partition_metadata, time_search
-from storage.checkpoint import sync_directory
+from storage import partition_metadata
 from storage.config import LogConfig
 from storage.directory_health import DirectoryHealth, offline_on_failure
-from storage.epoch_checkpoint import EpochCheckpoint
 from storage.errors import (
     BatchTooLargeError,
-    CorruptLogError,
     InconsistentTopicIdError,
-    OffsetOutOfRangeError,
 )
-from storage.layout import PARTITION_METADATA, DirectoryState, set_aside_directory
-from storage.loading import LoadedLog, load_log
+from storage.layout import PARTITION_METADATA
+from storage.loading import load_log
 from storage.local_log import LocalLog
+from storage.log_upkeep import LogUpkeep
 from storage.producer_entry import WrittenBatch
 from storage.replicated import check_replicated
-from storage.segment import FileRegion, Segment
+from storage.segment import FileRegion
 from storage.time_search import TimestampOffset
 
 __all__ = ["AppendInfo", "FileRegion", "Log", "TimestampOffset"]
@@ -52,31 +47,8 @@ class AppendInfo(NamedTuple):
     log_start_offset: Offset
 
 
-class Log:
-    """The log of `topic_partition`."""
-
-    def __init__(
-        self,
-        local: LocalLog,
-        loaded: LoadedLog,
-        *,
-        topic_partition: TopicPartition,
-        topic_id: TopicId | None,
-        health: DirectoryHealth,
-        now_ms: int,
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.health = health
-        self.log_start_offset = loaded.log_start_offset
-        self.leader_epochs = loaded.epochs
-        """To be changed by the log's own methods only."""
-        self.producers = loaded.producers
-        """Who wrote what; likewise."""
-        self.is_closed = False
-        self._last_flush_ms = now_ms
-        self._local = local
-        self._epoch_checkpoint = EpochCheckpoint(loaded.stored_epochs)
+class Log(LogUpkeep):
+    """The log of a partition: made by `open`, owned by one thread."""
 
     @classmethod
     def open(
@@ -127,36 +99,6 @@ class Log:
             health=health,
             now_ms=now_ms,
         )
-
-    @property
-    def config(self) -> LogConfig:
-        """How the log is laid out and kept."""
-        return self._local.config
-
-    @property
-    def directory(self) -> Path:
-        """Where the files lie."""
-        return self._local.directory
-
-    @property
-    def log_end_offset(self) -> Offset:
-        """The offset that the next record gets."""
-        return self._local.log_end_offset
-
-    @property
-    def recovery_point(self) -> Offset:
-        """Everything below is on disk."""
-        return self._local.recovery_point
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of all batches on disk."""
-        return self._local.size_bytes
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """All segments, oldest first; the last one is appended to."""
-        return tuple(self._local.segments)
 
     def update_config(self, config: LogConfig) -> None:
         """Use `config` from now on; what shapes the indexes counts from the next segment on."""
@@ -263,66 +205,11 @@ class Log:
             Offset(base_offset), Offset(last_offset), NO_APPEND_TIME, self.log_start_offset
         )
 
-    def read(
-        self, offset: Offset, max_bytes: int, *, end_offset: Offset, min_one_batch: bool
-    ) -> FileRegion:
-        """Return whole batches from the one that holds `offset` on, all below `end_offset`.
-
-        The region has at most `max_bytes`, except that with `min_one_batch` a larger first batch
-        comes whole. It is empty where nothing may be read yet. It ends with a segment.
-
-        Raises:
-            OffsetOutOfRangeError: `offset` is below the log start or above the log end.
-            CorruptLogError: the log is damaged there.
-            LogDirOfflineError: the disk failed, now or before.
-        """
-        self.health.check()
-        self._check_range(offset, self.log_start_offset)
-        try:
-            return self._local.read(offset, max_bytes, end_offset, min_one_batch=min_one_batch)
-        except OSError as error:
-            raise self.health.fail(error) from error
-        except CorruptLogError as error:
-            self.health.note_damage(error)
-            raise
-
-    def offset_for_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
-        """Return the first record below `end_offset` that is not older than `timestamp_ms`."""
-        start = self.log_start_offset
-        with self._io():
-            segments = self._local.segments.from_offset(start)
-            return time_search.first_from(segments, timestamp_ms, start, end_offset)
-
-    def max_timestamp(self) -> TimestampOffset | None:
-        """Return the first of the records with the largest timestamp, or None without any."""
-        with self._io():
-            return time_search.latest(self._local.segments)
-
     def assign_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Note that a leadership begins at `start_offset`, even if it writes nothing; durable."""
         if self.leader_epochs.assign(leader_epoch, start_offset):
             with self._io():
                 self._store_epochs()
-
-    def _store_epochs(self) -> None:
-        """Write down what batches below the recovery point tell, before it is raised.
-
-        Those above tell it again after a crash, so no append waits for this.
-        """
-        self._epoch_checkpoint.store(self.directory, self.leader_epochs)
-
-    def _unstore_epochs(self) -> None:
-        """Take back what a truncation has made untrue, before anything else is appended.
-
-        What comes next may be of an older leadership, which would not show after a crash.
-        """
-        if self._epoch_checkpoint.holds_more_than(self.leader_epochs):
-            with self._io():
-                self._store_epochs()
-
-    def end_offset_for(self, leader_epoch: int) -> tuple[LeaderEpoch, Offset]:
-        """Return the largest known epoch up to `leader_epoch` and its end (see `LeaderEpochs`)."""
-        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     def truncate_to(self, offset: Offset) -> bool:
         """Drop all batches that hold `offset` or a later one; return whether there were any.
@@ -350,147 +237,7 @@ class Log:
         self._unstore_epochs()
         log.info("log.restarted", partition=str(self.topic_partition), offset=offset)
 
-    def advance_log_start(self, offset: Offset) -> bool:
-        """Make `offset` the first one there is; return whether that was news.
-
-        Segments that lie below it as a whole are deleted.
-
-        Raises:
-            OffsetOutOfRangeError: the log ends below `offset`.
-        """
-        self._check_range(offset, Offset(0))
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        self.leader_epochs.truncate_from_start(offset)
-        with self._io():
-            self._local.delete_below(offset)
-        log.info("log_start.advanced", partition=str(self.topic_partition), offset=offset)
-        return True
-
-    def delete_oldest(self, segment_count: int, now_ms: int) -> None:
-        """Delete the oldest segments, which must be committed; the log starts behind them then.
-
-        The active one may be among them, unless it is empty: a new one takes its place.
-        """
-        with self._io():
-            end_offset = self._local.delete_oldest(segment_count, now_ms)
-        if end_offset > self.log_start_offset:
-            self.log_start_offset = end_offset
-            self.leader_epochs.truncate_from_start(end_offset)
-
-    def release_closed(self) -> None:
-        """Close the files of all but the active segment, until somebody reads there."""
-        self._local.release_closed()
-
-    def _check_range(self, offset: Offset, lowest: Offset) -> None:
-        if not lowest <= offset <= self._local.log_end_offset:
-            raise OffsetOutOfRangeError(
-                self.topic_partition, offset, self.log_start_offset, self.log_end_offset
-            )
-
-    def roll(self, now_ms: int) -> None:
-        """Close the active segment and begin a new one, unless it is empty."""
-        if self._local.segments.last.size_bytes:
-            with self._io():
-                self._local.roll(self.log_end_offset, now_ms)
-
-    def flush(self) -> None:
-        """Bring everything that has been appended to disk; any thread may call this.
-
-        Raises:
-            LogDirOfflineError: the disk failed; nothing is known about what is on it.
-        """
-        with self._io():
-            self._store_epochs()
-            self._local.sync()
-
-    def flush_if_due(self, now_ms: int) -> None:
-        """Flush if `flush.ms` have passed since the last flush; any thread may call this."""
-        if self.log_end_offset > self.recovery_point:
-            if now_ms - self._last_flush_ms < self.config.flush_ms:
-                return
-            self.flush()
-        self._last_flush_ms = now_ms
-
-    def flush_closed(self) -> None:
-        """Bring the segments that are closed to disk; any thread may call this.
-
-        It bounds how much a start after a crash has to recover.
-        """
-        if self._local.has_closed_since_sync:
-            with self._io():
-                self._store_epochs()
-                self._local.sync(closed_only=True)
-
-    def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
-        """Announce that a cleaned segment takes the place of those that begin at these offsets.
-
-        Returns False, and does nothing, if the log is not what was cleaned. If it becomes so
-        later, the swap is given up. `sync_names` must return before `finish_swap` is called.
-        """
-        with self._io():
-            return not self.is_closed and self._local.begin_swap(base_offsets, size_bytes)
-
-    def finish_swap(self, now_ms: int) -> bool:
-        """Put the cleaned segment in place; False if that was given up meanwhile.
-
-        Readers that hold a region of a replaced segment finish.
-        """
-        with self._io():
-            return self._local.finish_swap(now_ms)
-
-    def cancel_swap(self) -> None:
-        """Give up a swap that has begun, if there is one."""
-        with self._io():
-            self._local.cancel_swap()
-
-    def sync_names(self) -> None:
-        """Make the names of the files durable; any thread may call this."""
-        with self._io():
-            sync_directory(self.directory)
-
     def take_over_from(self, source: "Log") -> None:
         """Know the leaderships of `source`, whose copy this is, also those without a batch."""
         for entry in source.leader_epochs.entries:
             self.leader_epochs.assign(*entry)
-
-    def close(self) -> None:
-        """Flush, and leave the files as a start without recovery needs them."""
-        if self.is_closed:
-            return
-        with self._io():
-            self._local.close()
-            self._epoch_checkpoint.store(self.directory, self.leader_epochs)
-        self.is_closed = True
-
-    def set_aside(self, state: DirectoryState) -> Path:
-        """Stop serving the log and rename its directory; return the new path.
-
-        Readers that hold a region finish. Durable when the log dir has been synced.
-        """
-        with self._io():
-            self._local.cancel_swap()
-            # First, as a flush in another thread may find the directory gone from here on.
-            self.is_closed = True
-            name = set_aside_directory(self.topic_partition, state)
-            self._local.directory = self.directory.rename(self.directory.with_name(name))
-        return self.directory
-
-    def remove_deleted_files(self, now_ms: int) -> None:
-        """Remove files that have been out of use for `file.delete.delay.ms`, or at once if full."""
-        delay_ms = 0 if self.health.is_full else self.config.file_delete_delay_ms
-        with self._io():
-            self._local.deleted_files.remove_due(now_ms, delay_ms)
-
-    @contextmanager
-    def _io(self) -> Iterator[None]:
-        with offline_on_failure(self.health):
-            try:
-                yield
-            except FileNotFoundError:
-                if not self.is_closed:
-                    raise
-            except CorruptLogError as error:
-                self.health.note_damage(error)
-                raise

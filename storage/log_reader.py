@@ -1,0 +1,135 @@
+"""What may be asked of a partition's log: its bounds, its batches, its times (edge: reads).
+
+The lowest of three layers of one object: `log_upkeep` adds what is done to it from time to time,
+`log` what producers and leaders do to it. Here is also what all of them know of it, and what a
+failing disk means: the log dir goes offline. Invariant: `log_start_offset <= log_end_offset`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from storage import time_search
+from storage.config import LogConfig
+from storage.directory_health import DirectoryHealth, offline_on_failure
+from storage.epoch_checkpoint import EpochCheckpoint
+from storage.errors import CorruptLogError, OffsetOutOfRangeError
+from storage.loading import LoadedLog
+from storage.local_log import LocalLog
+from storage.segment import FileRegion, Segment
+from storage.time_search import TimestampOffset
+
+
+class LogReader:
+    """The log of `topic_partition`, for whoever reads it."""
+
+    def __init__(
+        self,
+        local: LocalLog,
+        loaded: LoadedLog,
+        *,
+        topic_partition: TopicPartition,
+        topic_id: TopicId | None,
+        health: DirectoryHealth,
+        now_ms: int,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.health = health
+        self.log_start_offset = loaded.log_start_offset
+        self.leader_epochs = loaded.epochs
+        """To be changed by the log's own methods only."""
+        self.producers = loaded.producers
+        """Who wrote what; likewise."""
+        self.is_closed = False
+        self._last_flush_ms = now_ms
+        self._local = local
+        self._epoch_checkpoint = EpochCheckpoint(loaded.stored_epochs)
+
+    @property
+    def config(self) -> LogConfig:
+        """How the log is laid out and kept."""
+        return self._local.config
+
+    @property
+    def directory(self) -> Path:
+        """Where the files lie."""
+        return self._local.directory
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The offset that the next record gets."""
+        return self._local.log_end_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Everything below is on disk."""
+        return self._local.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of all batches on disk."""
+        return self._local.size_bytes
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first; the last one is appended to."""
+        return tuple(self._local.segments)
+
+    def read(
+        self, offset: Offset, max_bytes: int, *, end_offset: Offset, min_one_batch: bool
+    ) -> FileRegion:
+        """Return whole batches from the one that holds `offset` on, all below `end_offset`.
+
+        The region has at most `max_bytes`, except that with `min_one_batch` a larger first batch
+        comes whole. It is empty where nothing may be read yet. It ends with a segment.
+
+        Raises:
+            OffsetOutOfRangeError: `offset` is below the log start or above the log end.
+            CorruptLogError: the log is damaged there.
+            LogDirOfflineError: the disk failed, now or before.
+        """
+        self.health.check()
+        self._check_range(offset, self.log_start_offset)
+        try:
+            return self._local.read(offset, max_bytes, end_offset, min_one_batch=min_one_batch)
+        except OSError as error:
+            raise self.health.fail(error) from error
+        except CorruptLogError as error:
+            self.health.note_damage(error)
+            raise
+
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
+        """Return the first record below `end_offset` that is not older than `timestamp_ms`."""
+        start = self.log_start_offset
+        with self._io():
+            segments = self._local.segments.from_offset(start)
+            return time_search.first_from(segments, timestamp_ms, start, end_offset)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """Return the first of the records with the largest timestamp, or None without any."""
+        with self._io():
+            return time_search.latest(self._local.segments)
+
+    def end_offset_for(self, leader_epoch: int) -> tuple[LeaderEpoch, Offset]:
+        """Return the largest known epoch up to `leader_epoch` and its end (see `LeaderEpochs`)."""
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def _check_range(self, offset: Offset, lowest: Offset) -> None:
+        if not lowest <= offset <= self._local.log_end_offset:
+            raise OffsetOutOfRangeError(
+                self.topic_partition, offset, self.log_start_offset, self.log_end_offset
+            )
+
+    @contextmanager
+    def _io(self) -> Iterator[None]:
+        with offline_on_failure(self.health):
+            try:
+                yield
+            except FileNotFoundError:
+                if not self.is_closed:
+                    raise
+            except CorruptLogError as error:
+                self.health.note_damage(error)
+                raise

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -133,7 +134,7 @@ class LifeOfALogDir(RuleBasedStateMachine):
     def append(self, batches: list[list[tuple[bytes, bytes | None]]], dies_at: int | None) -> None:
         for batch in batches:
             added = self.kept(batch, self.end)
-            if not self.is_done(dies_at, lambda batch=batch: put(self.log, *batch)):
+            if not self.is_done(dies_at, partial(put, self.log, *batch)):
                 self.come_back(added=added)
                 assert self.records[-len(added) :] == added or added[0] not in self.records
                 return

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,9 +40,11 @@ from broker.cluster.topic_plan import topic_defaults_of
 from broker.cluster.topics import ClusterTopics, roll
 from broker.config import BrokerConfig
 from broker.dynamic_config import DynamicConfig
+from broker.dynamic_keys import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
 from broker.errors import StartupError
 from broker.groups.coordinator import GroupCoordinator
 from broker.handler_table import HandlerTable
+from broker.logs.cleaner import LogCleaner
 from broker.logs.cleaning import make_cleaner
 from broker.logs.metrics import add_log_gauges
 from broker.logs.mover import LogMover
@@ -62,6 +65,7 @@ from broker.scheduler import PeriodicTask, Scheduler
 from controller.notices import tell_log_dir_failure
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
+from storage.config_key import LONG_MAX
 from storage.directory import Logs
 from storage.errors import StorageError
 
@@ -181,12 +185,14 @@ class Node:
         replicas.start()
         await member.register(endpoints, replicas.on_registered, self._fail)
         self._metadata.on_change(replicas.on_metadata_changed)
-        self._follow_configs(broker_configs, replicas)
+        changes = self._follow_configs(broker_configs, replicas, mover)
         features.listen()
         if not await self._watch.wait_for(self._is_told, FIRST_METADATA_TIMEOUT_MS):
             log.warning("metadata.missing", waited_ms=FIRST_METADATA_TIMEOUT_MS)
         channel.open()
         self._schedule(logs, replicas)
+        cleaner = self._start_cleaner(logs, replicas)
+        changes.add(lambda config: self._tasks.begin(partial(cleaner.reconfigure, config)))
 
     async def _load_configs(self) -> BrokerConfigs:
         """Learn what was set while brokers ran: it counts from the first log on."""
@@ -203,11 +209,26 @@ class Node:
         member.reconfigure(self._dynamic.current)
         return broker_configs
 
-    def _follow_configs(self, broker_configs: BrokerConfigs, replicas: ReplicaManager) -> None:
+    def _follow_configs(
+        self, broker_configs: BrokerConfigs, replicas: ReplicaManager, mover: LogMover
+    ) -> Reconfiguration:
+        moves_rate = LONG_MAX
+
+        def set_rates(_config: BrokerConfig) -> None:
+            replicas.leader_throttle.set_rate(self._dynamic.rate(LEADER_RATE))
+            replicas.follower_throttle.set_rate(self._dynamic.rate(FOLLOWER_RATE))
+            nonlocal moves_rate
+            before, moves_rate = moves_rate, self._dynamic.rate(LOG_DIRS_RATE)
+            if moves_rate != before:
+                mover.limit_rate(moves_rate)
+
+        set_rates(self._dynamic.current)
         changes = Reconfiguration(self._member, self._configs, replicas, self._server)
         self._configs.listen(changes.on_topic_config)
         broker_configs.listen(changes.on_broker_config)
+        changes.add(set_rates)
         self._config_nodes.listen()
+        return changes
 
     async def _open_logs(self) -> Logs:
         """Open all logs in a thread, for that can take long after a crash."""
@@ -371,6 +392,8 @@ class Node:
             scheduler.add(task)
         scheduler.add(self._expiry_of_offsets())
         self._running.push_async_callback(scheduler.stop)
+
+    def _start_cleaner(self, logs: Logs, replicas: ReplicaManager) -> LogCleaner:
         cleaner = make_cleaner(
             config=self._dynamic.current,
             logs=logs,
@@ -382,6 +405,7 @@ class Node:
         )
         cleaner.start()
         self._running.push_async_callback(cleaner.stop)
+        return cleaner
 
     def _expiry_of_offsets(self) -> PeriodicTask:
         assert self._groups is not None, "the coordinator is made before"

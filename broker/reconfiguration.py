@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.cluster.member import ClusterMember
 from broker.cluster.topic_configs import TopicConfigs
@@ -13,13 +13,6 @@ from broker.network.socket_server import SocketServer
 from broker.replication.replica_manager import ReplicaManager
 
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
-
-
-class Reconfigurable(Protocol):
-    """A part that goes on under another configuration."""
-
-    def reconfigure(self, config: BrokerConfig) -> None:
-        """Work by `config` from now on."""
 
 
 class Reconfiguration:
@@ -36,19 +29,19 @@ class Reconfiguration:
         self._topics = topics
         self._replicas = replicas
         self._server = server
-        self._others: list[Reconfigurable] = []
+        self._others: list[Callable[[BrokerConfig], None]] = []
 
-    def add(self, part: Reconfigurable) -> None:
-        """Tell `part` of every change of the broker's configuration, too."""
-        self._others.append(part)
+    def add(self, reconfigure: Callable[[BrokerConfig], None]) -> None:
+        """Call `reconfigure` after every change of the broker's configuration, too."""
+        self._others.append(reconfigure)
 
     def on_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Let the broker go on under `new`."""
         if old.topic_defaults != new.topic_defaults:
             self._on_topic_defaults(old, new)
         self._server.set_limits(network_limits_of(new))
-        for part in self._others:
-            part.reconfigure(new)
+        for reconfigure in self._others:
+            reconfigure(new)
 
     def on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Let the logs of a topic follow its configs."""

@@ -202,7 +202,7 @@ class FollowerFetch:
         end_offset = self._replicas.end_offset_in(key, wanted.current_leader_epoch)
         if end_offset is None:
             return True
-        if end_offset <= wanted.fetch_offset:
+        if end_offset <= wanted.fetch_offset or self._is_held_back(key):
             return False
         if self._min_bytes > 1:
             self._read(key, wanted)
@@ -214,6 +214,8 @@ class FollowerFetch:
         topics: dict[str, list[PartitionData]] = {}
         for key, data, is_complete in self._found or self._read_active():
             marks = (data.high_watermark, data.log_start_offset)
+            if size_bytes := self._sizes.get(key):
+                self._replicas.on_sent_to_follower(key, size_bytes, self._handler.now_ms())
             if not self._is_empty(key) or session.is_news(key, marks):
                 topics.setdefault(key[0], []).append(data)
             session.on_sent(key, marks, is_complete=is_complete)
@@ -276,11 +278,17 @@ class FollowerFetch:
                 log_start_offset=wanted.log_start_offset,
                 now_ms=now_ms,
             )
+        if result.records is not None and self._is_held_back(key):
+            result = result._replace(records=None)
         size_bytes = 0 if result.records is None else result.records.size_bytes
         self._sizes[key] = size_bytes
         self._size_bytes += size_bytes
         is_complete = wanted.fetch_offset >= result.log_end_offset
         return _answered(wanted, result, high_watermark), is_complete
+
+    def _is_held_back(self, key: Key) -> bool:
+        follower = self._session.follower.broker_id
+        return self._replicas.is_held_back(key, follower, self._handler.now_ms())
 
     def _is_empty(self, key: Key) -> bool:
         """Whether the last read of a partition found neither records nor trouble."""

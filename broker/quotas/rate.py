@@ -1,7 +1,8 @@
 """How much came per second lately, and how long to wait where that is too much (decision).
 
-Counted in windows; a rate that has just begun counts as if nothing had been before, so that one
-burst is no excess. Source: Rate, SampledStat and QuotaUtils of Kafka 3.9; KIP-13.
+Counted in windows. A padded rate that has just begun counts as if nothing had been before, so that
+one burst is no excess; another one counts from its beginning. Source: Rate, SimpleRate,
+SampledStat and QuotaUtils of Kafka 3.9; KIP-13.
 """
 
 from collections import deque
@@ -17,9 +18,10 @@ BURST_S: Final = (WINDOW_COUNT - 1) * WINDOW_MS / 1000
 class Rate:
     """One rate; times only grow."""
 
-    __slots__ = ("_windows",)
+    __slots__ = ("_is_padded", "_windows")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_padded: bool = True) -> None:
+        self._is_padded = is_padded
         self._windows: deque[list[float]] = deque()
 
     def add(self, amount: float, now_ms: int) -> None:
@@ -50,7 +52,7 @@ class Rate:
 
     def _span_ms(self, now_ms: int) -> float:
         elapsed_ms = now_ms - self._windows[0][0] if self._windows else 0
-        missing = WINDOW_COUNT - 1 - elapsed_ms // WINDOW_MS
+        missing = WINDOW_COUNT - 1 - elapsed_ms // WINDOW_MS if self._is_padded else 0
         return max(elapsed_ms + max(0, missing) * WINDOW_MS, WINDOW_MS)
 
     def _forget(self, now_ms: int) -> None:

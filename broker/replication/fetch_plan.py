@@ -154,6 +154,13 @@ class FetchPlan:
         self._resting.add(key)
         self._forget(key)
 
+    def pause(self, followed: FollowedPartition, until_ms: int) -> None:
+        """Let a partition rest that has not failed."""
+        key = followed.replica.topic_partition
+        followed.ready_at_ms = until_ms
+        self._resting.add(key)
+        self._forget(key)
+
     def rest_ms(self, now_ms: int) -> int | None:
         """Wake those that have rested; return how long the next one has to, None if none does."""
         rested = [key for key in self._resting if self._partitions[key].ready_at_ms <= now_ms]

@@ -22,6 +22,7 @@ from broker.replication.fetch_plan import SESSION_ENDED, FetchPlan, FollowedPart
 from broker.replication.peer import Peer, PeerError
 from broker.replication.replica import Replica
 from broker.replication.replica_table import Key
+from broker.replication.throttle import ReplicationThrottle
 from kafkawire.apis import ApiKey
 from kafkawire.errors import CorruptBatchError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
@@ -56,6 +57,7 @@ class Fetcher:
         *,
         broker_epoch: Callable[[], int],
         logs: Logs,
+        throttle: ReplicationThrottle,
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
@@ -63,6 +65,7 @@ class Fetcher:
         self.peer = peer
         self._broker_id = broker_id
         self._logs = logs
+        self._throttle = throttle
         self._config = config
         self._now_ms = now_ms
         self._plan = FetchPlan(broker_id, config, broker_epoch)
@@ -226,6 +229,15 @@ class Fetcher:
             self._fail(followed, str(error), now_ms)
         else:
             followed.on_success()
+            if data.records and self._throttle.covers(replica):
+                self._slow_down(followed, data, now_ms)
+
+    def _slow_down(self, followed: FollowedPartition, data: PartitionData, now_ms: int) -> None:
+        """Let a partition rest that lags, if what was copied is more than the rate allows."""
+        self._throttle.record(len(data.records or b""), now_ms)  # type: ignore[arg-type]
+        pause_ms = self._throttle.pause_ms(now_ms)
+        if pause_ms and data.high_watermark > followed.replica.log.log_end_offset:
+            self._plan.pause(followed, now_ms + pause_ms)
 
     def _truncate(self, cuts: dict[TopicPartition, Offset]) -> None:
         found = [self._plan.get(partition) for partition in cuts]

@@ -16,6 +16,7 @@ from broker.replication.fetcher import Fetcher
 from broker.replication.peer import Peer
 from broker.replication.replica import NO_LEADER, Replica
 from broker.replication.replica_table import Key, ReplicaTable
+from broker.replication.throttle import ReplicationThrottle
 from kafkawire.ids import BrokerId
 from storage.directory import Logs
 
@@ -36,6 +37,7 @@ class ReplicaFetchers:
         logs: Logs,
         endpoint_of: Callable[[BrokerId], Endpoint | None],
         broker_epoch: Callable[[], int],
+        throttle: ReplicationThrottle,
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
@@ -45,6 +47,7 @@ class ReplicaFetchers:
         self._logs = logs
         self._endpoint_of = endpoint_of
         self._broker_epoch = broker_epoch
+        self._throttle = throttle
         self._config = config
         self._loop = loop
         self._now_ms = now_ms
@@ -126,6 +129,7 @@ class ReplicaFetchers:
                 peer,
                 broker_epoch=self._broker_epoch,
                 logs=self._logs,
+                throttle=self._throttle,
                 config=self._config,
                 loop=self._loop,
                 now_ms=self._now_ms,

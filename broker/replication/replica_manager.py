@@ -26,6 +26,7 @@ from broker.replication.replica import NO_EPOCH, ReadResult, Replica
 from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_roles import LeadershipListener, ReplicaRoles
 from broker.replication.replica_table import Key, ReplicaTable
+from broker.replication.throttle import follower_throttle, leader_throttle
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -75,12 +76,15 @@ class ReplicaManager:
         self._change_listeners: tuple[Callable[[TopicPartition], None], ...] = ()
         self._table = ReplicaTable()
         self._by_key = self._table.by_key
+        self.leader_throttle = leader_throttle(broker_id)
+        self.follower_throttle = follower_throttle(broker_id)
         self._fetchers = ReplicaFetchers(
             broker_id,
             table=self._table,
             logs=logs,
             endpoint_of=endpoint_of,
             broker_epoch=lambda: self.roles.fence.broker_epoch,
+            throttle=self.follower_throttle,
             config=self.config,
             loop=loop,
             now_ms=now_ms,
@@ -298,6 +302,21 @@ class ReplicaManager:
             )
         except (StorageError, OSError) as error:
             raise self._failed(key, error) from error
+
+    def is_held_back(self, key: Key, follower: BrokerId, now_ms: int) -> bool:
+        """Whether a follower that is not in sync gets nothing now, because of the rate."""
+        replica = self._by_key.get(key)
+        leadership = None if replica is None else replica.leadership
+        if replica is None or leadership is None or not self.leader_throttle.covers(replica):
+            return False
+        is_in_sync = follower in leadership.state.isr
+        return not is_in_sync and self.leader_throttle.pause_ms(now_ms) > 0
+
+    def on_sent_to_follower(self, key: Key, size_bytes: int, now_ms: int) -> None:
+        """Count what a follower gets, if its partition is to be copied slowly."""
+        replica = self._by_key.get(key)
+        if replica is not None and self.leader_throttle.covers(replica):
+            self.leader_throttle.record(size_bytes, now_ms)
 
     def on_follower_fetch(
         self,

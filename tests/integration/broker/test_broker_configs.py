@@ -121,6 +121,17 @@ def test_new_connections_are_counted_by_the_new_limit(broker: BrokerProcess) -> 
             assert shown(taken, BROKER, ID, "max.connections") == ("5", OWN)
 
 
+def test_cleaners_and_moves_follow(broker: BrokerProcess) -> None:
+    with Wire(broker.port) as wire:
+        changes = {"log_cleaner_threads": "2", "log_cleaner_backoff_ms": "77"}
+        assert alter(wire, ALL, **changes) == (ErrorCode.NONE, None)
+        event = broker.wait_for_event("cleaner.reconfigured")
+        assert (event["log_cleaner_threads"], event["log_cleaner_backoff_ms"]) == (2, 77)
+        rate = {"replica_alter_log_dirs_io_max_bytes_per_second": "5000"}
+        assert alter(wire, ID, **rate) == (ErrorCode.NONE, None)
+        assert broker.wait_for_event("moves.limited")["max_bytes_per_second"] == 5000
+
+
 @pytest.mark.parametrize("name", [ID, ALL])
 @pytest.mark.parametrize(
     ("key", "value"),

@@ -288,3 +288,44 @@ async def fetch_by_id(rig: Rig, topic_id: TopicId) -> PartitionData:
     assert isinstance(response, FetchResponse)
     assert response.responses[0].topic_id == topic_id
     return response.responses[0].partitions[0]
+
+
+SLOW = LogConfig(
+    leader_replication_throttled_replicas=("*",), follower_replication_throttled_replicas=("*",)
+)
+STEPS = replace(KEYS, replica_lag_time_max_ms=20_000, replica_fetch_max_bytes=1000)
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+async def test_who_lags_is_copied_to_no_faster_than_the_rate(tmp_path: Path, side: str) -> None:
+    rig = Rig(tmp_path, STEPS, SLOW)
+    await rig.start(1, 2)
+    leader, follower = rig.brokers[1], rig.brokers[2]
+    throttled = leader.replicas.leader_throttle
+    if side == "follower":
+        throttled = follower.replicas.follower_throttle
+    throttled.set_rate(100)
+    await rig.order(1, isr=[1], replicas=[1, 2], to=[1])
+    for _ in range(20):
+        await leader.produce(b"x" * 900)
+    await rig.order(1, isr=[1], replicas=[1, 2], to=[2], is_repeated=True)
+    await until(lambda: follower.replica.log.log_end_offset >= 1)
+    # One batch is worth ten seconds; the others are held back while new ones come.
+    for _ in range(20):
+        await leader.produce(b"x" * 900)
+    assert follower.replica.log.log_end_offset < 5
+    throttled.set_rate(10**9)
+    await until(lambda: follower.replica.log.log_end_offset == 40)
+    await rig.stop()
+
+
+async def test_who_keeps_up_is_not_held_back(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, STEPS, SLOW)
+    await rig.start(1, 2)
+    for broker in rig.brokers.values():
+        broker.replicas.leader_throttle.set_rate(100)
+        broker.replicas.follower_throttle.set_rate(100)
+    await rig.order(1, isr=[1, 2], replicas=[1, 2])
+    for number in range(20):
+        assert await rig.brokers[1].produce(b"x" * 900) == (ErrorCode.NONE, number)
+    await rig.stop()

@@ -199,3 +199,14 @@ def test_a_position_is_where_the_log_ends_and_its_newest_epoch() -> None:
     local.log_end_offset = Offset(3)
     local.leader_epochs.assign(LeaderEpoch(2), Offset(1))
     assert followed.position == (3, 2)
+
+
+def test_what_is_paused_is_forgotten_by_the_leader_and_asked_for_again_later() -> None:
+    plan = plan_of(T0, T1)
+    plan.request(0, 17)
+    plan.on_response(FetchResponse(session_id=SESSION))
+    plan.pause(followed_of(plan, T0), until_ms=800)
+    request = plan.request(100, 17)
+    assert (asked(request), forgotten(request)) == ([], [("t", 0)])
+    assert request.max_wait_ms == 500
+    assert asked(plan.request(800, 17)) == [("t", 0, 0)]

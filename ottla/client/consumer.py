@@ -1,10 +1,9 @@
-"""The consumer that users hold. Composition of reading, fetcher, buffer, cluster and group."""
+"""The consumer that users hold. Composition of reader, fetcher, buffer, cluster and group."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from itertools import islice
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from kafkawire.ids import Offset, TopicPartition
 from ottla.client.argument import require_names
@@ -18,9 +17,9 @@ from ottla.client.config import (
     parse_bootstrap,
 )
 from ottla.client.errors import ClientClosedError, ConfigurationError, NotInGroupError
-from ottla.client.fetch_buffer import Cursor, FetchBuffer
+from ottla.client.fetch_buffer import FetchBuffer
 from ottla.client.fetcher import RESET_TIMESTAMPS, Fetcher
-from ottla.client.group.committed_offset import CommittedOffset
+from ottla.client.group.committed_offset import CommittedOffset, parse_commit
 from ottla.client.group.config import (
     DEFAULT_ASSIGNORS,
     AssignorName,
@@ -30,19 +29,12 @@ from ottla.client.group.config import (
 from ottla.client.group.group import ConsumerGroup
 from ottla.client.group.listener import OnPartitions, RebalanceListener
 from ottla.client.group.read_gate import ReadGate
-from ottla.client.offset_lookup import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    OffsetAndTimestamp,
-    list_offsets,
-)
+from ottla.client.log_offsets import LogOffsets
+from ottla.client.offset_lookup import OffsetAndTimestamp
 from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.client.reading import Reading
 from ottla.client.record import ConsumerRecord
-
-CURSORS_PER_TURN: Final = 2
-"""After reading that many without waiting, other tasks get a turn, and the next answer is received:
-else the broker would wait until all that it sent before is read."""
+from ottla.client.record_reader import RecordReader
 
 
 class Consumer:
@@ -133,14 +125,13 @@ class Consumer:
             )
         )
         self._buffer = FetchBuffer(self._config)
+        self._reader = RecordReader(self._buffer)
         reset_to = RESET_TIMESTAMPS[auto_offset_reset]
-        self._reading = Reading(self._buffer, reset_to, self._on_arrival)
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._reading = Reading(self._buffer, reset_to, self._reader.wake)
         self._cluster: Cluster | None = None
         self._group: ConsumerGroup | None = None
         self._fetcher: Fetcher
         self._gate: ReadGate
-        self._next_turn = CURSORS_PER_TURN
         self._is_closed = False
         self._has_ended = False
 
@@ -154,10 +145,11 @@ class Consumer:
             raise ClientClosedError("a consumer starts once: make a new one")
         self._cluster = cluster = Cluster(self._client_config, allow_auto_topic_creation=False)
         self._gate = ReadGate(asyncio.get_running_loop(), self._buffer.interrupt)
-        self._gate.on_open = self._on_arrival
+        self._gate.on_open = self._reader.wake
         self._group = group = self._make_group(cluster)
         committed = None if group is None else group.store.committed_once
-        self._fetcher = Fetcher(cluster, self._config, self._buffer, self._on_arrival, committed)
+        self._fetcher = Fetcher(cluster, self._config, self._buffer, self._reader.wake, committed)
+        self._reader.begin(self._gate, self._fetcher.run, group)
         await cluster.start()
         cluster.on_change = self._on_change
         self._reading.begin(cluster, self._fetcher)
@@ -183,11 +175,11 @@ class Consumer:
 
     async def _close(self, *, is_processed: bool) -> None:
         was_closed, self._is_closed = self._is_closed, True
-        self._on_arrival()
+        self._reader.close()
         if self._cluster is None or was_closed:
             return
         if is_processed:
-            self._take_back()
+            self._reader.take_back()
         # There is no reader any more to wait for.
         self._gate.give_back()
         try:
@@ -292,8 +284,11 @@ class Consumer:
             OffsetOutOfRangeError, CorruptRecordsError: the position cannot be read.
             BrokerError: a broker refuses; reading again tries again.
         """
-        while (cursor := await self._wait_for_cursor()) is not None:
-            self._hand_over()
+        while True:
+            self._started()
+            if (cursor := await self._reader.cursor()) is None:
+                return
+            self._reader.hand_over()
             # One loop step per record and nothing else: the position is asked of the iterator.
             for record in cursor.iterator:
                 yield record
@@ -311,23 +306,10 @@ class Consumer:
         """
         if max_records < 1:
             raise ValueError(f"max_records must be at least 1, got {max_records}")
-        records: list[ConsumerRecord] = []
-        try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                cursor = await self._wait_for_cursor()
-        except TimeoutError:
-            return records
-        if cursor is None:
+        self._started()
+        records = await self._reader.batch(max_records, timeout_ms)
+        if records is None:
             raise ClientClosedError("the consumer is closed: make a new one")
-        self._hand_over()
-        while cursor is not None:
-            part = list(islice(cursor.iterator, max_records - len(records)))
-            self._buffer.hold_from(cursor.block.state, part[0])
-            records += part
-            if len(records) == max_records:
-                break
-            # Quietly: an error must not swallow what was collected; the next read raises it.
-            cursor = self._buffer.cursor(quietly=True)
         return records
 
     async def fetch_by_partition(
@@ -346,24 +328,19 @@ class Consumer:
         self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
         """Return the first offset in each log."""
-        found = await self._list_offsets(dict.fromkeys(topic_partitions, EARLIEST_TIMESTAMP))
-        return {each: place.offset for each, place in found.items()}
+        return await self._log_offsets().beginning(topic_partitions)
 
     async def end_offsets(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
         """Return the offset behind the last record that may be read, for each log."""
-        found = await self._list_offsets(dict.fromkeys(topic_partitions, LATEST_TIMESTAMP))
-        return {each: place.offset for each, place in found.items()}
+        return await self._log_offsets().end(topic_partitions)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record that is as late as its timestamp; None where there is none."""
-        if any(timestamp < 0 for timestamp in timestamps_ms.values()):
-            raise ValueError("a timestamp is 0 or more; use beginning_offsets or end_offsets")
-        found = await self._list_offsets(timestamps_ms)
-        return {each: place if place.offset >= 0 else None for each, place in found.items()}
+        return await self._log_offsets().for_times(timestamps_ms)
 
     # The group
 
@@ -404,7 +381,7 @@ class Consumer:
     async def unsubscribe(self) -> None:
         """Commit as on closing, leave the group, and read nothing more."""
         group = self._started_group("unsubscribe")
-        self._take_back()
+        self._reader.take_back()
         await group.unsubscribe()
 
     async def commit(
@@ -420,16 +397,8 @@ class Consumer:
             OttlaError: the coordinator cannot be asked, or refuses.
         """
         group = self._started_group("commit")
-        if offsets is None:
-            await group.commit(self._reading.handed_over())
-            return
-        wanted = {}
-        for each, at in offsets.items():
-            committed = at if isinstance(at, CommittedOffset) else CommittedOffset(Offset(at))
-            if committed.offset < 0:
-                raise ValueError(f"an offset is 0 or more, got {committed.offset} for {each}")
-            wanted[TopicPartition(*each)] = committed
-        await group.commit(wanted)
+        handed_over = self._reading.handed_over
+        await group.commit(handed_over() if offsets is None else parse_commit(offsets))
 
     async def committed(
         self, topic_partitions: Iterable[TopicPartition]
@@ -469,56 +438,6 @@ class Consumer:
             text = f"{wish}() and subscribe() exclude each other: await unsubscribe() first"
             raise NotInGroupError(text)
 
-    def _hand_over(self) -> None:
-        """Note that the reader goes off with records."""
-        self._buffer.hand_out()
-        self._gate.leave(with_records=True)
-
-    def _take_back(self) -> None:
-        """Note that all that was handed over is processed."""
-        self._buffer.take_back()
-        self._gate.give_back()
-
-    async def _wait_for_cursor(self) -> Cursor | None:
-        """Return a cursor with records, when there is one; None when the consumer is closed."""
-        self._started()
-        self._buffer.take_back()
-        self._gate.enter()
-        try:
-            return await self._next_cursor()
-        finally:
-            self._gate.leave(with_records=False)
-
-    async def _next_cursor(self) -> Cursor | None:
-        while not self._is_closed:
-            if self._group is not None and self._group.error is not None:
-                raise self._group.error
-            cursor = None if self._gate.is_held else self._buffer.cursor()
-            if self._buffer.has_room:
-                self._buffer.has_room = False
-                self._fetcher.run()
-            if self._buffer.cursor_count >= self._next_turn:
-                self._next_turn = self._buffer.cursor_count + CURSORS_PER_TURN
-                await asyncio.sleep(0)
-            elif cursor is not None:
-                return cursor
-            else:
-                await self._wait_for_arrival()
-        return None
-
-    async def _wait_for_arrival(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.discard(waiter)
-
-    def _on_arrival(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
     def _on_change(self) -> None:
         """Look again: the metadata or a connection has changed."""
         self._fetcher.wake()
@@ -527,19 +446,11 @@ class Consumer:
 
     async def _seek_to(self, timestamp: int, topic_partitions: Sequence[TopicPartition]) -> None:
         states = self._reading.states(topic_partitions)
-        found = await self._list_offsets({state.topic_partition: timestamp for state in states})
-        self._reading.seek_found({each: place.offset for each, place in found.items()})
+        found = await self._log_offsets().at(timestamp, [state.topic_partition for state in states])
+        self._reading.seek_found(found)
 
-    async def _list_offsets(
-        self, wanted: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        is_committed = self._config.isolation_level == "read_committed"
-        return await list_offsets(
-            self._started(),
-            wanted,
-            isolation_level=READ_COMMITTED if is_committed else READ_UNCOMMITTED,
-            timeout_s=self._timeout_s,
-        )
+    def _log_offsets(self) -> LogOffsets:
+        return LogOffsets(self._started(), self._config.isolation_level, self._timeout_s)
 
     @property
     def _timeout_s(self) -> float:

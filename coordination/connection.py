@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
     # -- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Learn who the peer is, and tell the server (asyncio calls this)."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(
             high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES
@@ -75,6 +76,7 @@ class Connection(asyncio.Protocol):
         self._server.on_connected(self)
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        """Forget what was asked and not answered, and tell the server (asyncio calls this)."""
         was_closed_here = self._is_closed
         self._is_closed = True
         self._inbox.clear()
@@ -83,18 +85,22 @@ class Connection(asyncio.Protocol):
         self._server.on_disconnected(self, by_peer=not was_closed_here)
 
     def eof_received(self) -> bool:
+        """Close the other half, too (asyncio calls this)."""
         # A half-closed client cannot ping: treat it as gone.
         return False
 
     def pause_writing(self) -> None:
+        """Read nothing more while the peer does not read answers (asyncio calls this)."""
         self._is_writable = False
         self._update_reading()
 
     def resume_writing(self) -> None:
+        """Go on with what was held back (asyncio calls this)."""
         self._is_writable = True
         self._continue_work()
 
     def data_received(self, data: bytes) -> None:
+        """Take in bytes; whole frames become requests (asyncio calls this)."""
         if self._is_closed:
             return
         if self._is_fresh:

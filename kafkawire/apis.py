@@ -124,18 +124,22 @@ class Api:
 
     @cached_property
     def request(self) -> type[object]:
+        """The declaration of its request."""
         return self._message("Request")
 
     @cached_property
     def response(self) -> type[object]:
+        """The declaration of its response."""
         return self._message("Response")
 
     @cached_property
     def decodable(self) -> Versions:
+        """First and last version that can be read and written; a broker may offer fewer."""
         return versions_of(self.request)
 
     @cached_property
     def flexible_from(self) -> int | None:
+        """The first version with tagged fields and compact lengths (KIP-482), None if none has."""
         return flexible_from(self.request)
 
     @cached_property

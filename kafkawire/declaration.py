@@ -103,9 +103,11 @@ class Field:
     default: object
 
     def is_in(self, version: int) -> bool:
+        """Whether the field is on the wire in this version."""
         return self.since <= version and (self.until is None or version <= self.until)
 
     def is_nullable_in(self, version: int) -> bool:
+        """Whether it may be null in this version."""
         return self.nullable is not None and self.nullable <= version
 
 
@@ -123,6 +125,7 @@ class Layout:
     flexible: int | None
 
     def is_flexible_in(self, version: int) -> bool:
+        """Whether this version has tagged fields and compact lengths (KIP-482)."""
         return self.flexible is not None and version >= self.flexible
 
 

@@ -31,7 +31,8 @@ class RecordsRegion(Protocol):
     """Record batches that lie elsewhere, such as in a file, and are sent without being read."""
 
     @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        """How many bytes of batches will be sent."""
 
 
 Records: TypeAlias = Buffer | RecordsRegion

@@ -23,6 +23,7 @@ class Source:
         self._names = 0
 
     def text(self) -> str:
+        """Return all lines that were emitted."""
         return "\n".join(self._lines) + "\n"
 
     def compile(self, function: str, title: str) -> object:
@@ -31,6 +32,7 @@ class Source:
         return self.namespace[function]
 
     def emit(self, line: str) -> None:
+        """Add a line at the present depth."""
         self._lines.append("    " * self._depth + line)
 
     def open(self, line: str) -> None:
@@ -39,6 +41,7 @@ class Source:
         self._depth += 1
 
     def close(self, levels: int = 1) -> None:
+        """End as many blocks that `open` began."""
         self._depth -= levels
 
     def name(self, prefix: str) -> str:

@@ -52,11 +52,11 @@ log = structlog.get_logger(__name__)
 class Replicas(Protocol):
     """What the coordinator needs from the replica manager."""
 
-    def append(
-        self, key: tuple[str, int], batch: memoryview, acks: int, now_ms: int
-    ) -> AppendInfo: ...
+    def append(self, key: tuple[str, int], batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
+        """Append to the local leader; see `ReplicaManager.append`."""
 
-    def leader(self, key: tuple[str, int], epoch: int = NO_EPOCH) -> Replica: ...
+    def leader(self, key: tuple[str, int], epoch: int = NO_EPOCH) -> Replica:
+        """Return the replica that leads; see `ReplicaManager.leader` for what it raises."""
 
 
 class GroupCoordinator:

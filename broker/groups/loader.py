@@ -35,7 +35,8 @@ log = structlog.get_logger(__name__)
 class Replicas(Protocol):
     """What this module needs from the replica manager."""
 
-    def leader(self, key: tuple[str, int]) -> Replica: ...
+    def leader(self, key: tuple[str, int]) -> Replica:
+        """Return the replica that leads; see `ReplicaManager.leader` for what it raises."""
 
 
 class GroupLoader:

@@ -29,11 +29,11 @@ NO_OFFSET = -1
 class Replicas(Protocol):
     """What this module needs from the replica manager."""
 
-    def append(
-        self, key: tuple[str, int], batch: memoryview, acks: int, now_ms: int
-    ) -> AppendInfo: ...
+    def append(self, key: tuple[str, int], batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
+        """Append to the local leader; see `ReplicaManager.append`."""
 
-    def leader(self, key: tuple[str, int], epoch: int) -> Replica: ...
+    def leader(self, key: tuple[str, int], epoch: int) -> Replica:
+        """Return the replica that leads; see `ReplicaManager.leader` for what it raises."""
 
 
 class GroupStore:

@@ -52,6 +52,7 @@ class ClientConnection(asyncio.Protocol):
         return self._is_lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake (asyncio calls this)."""
         self.transport = cast(asyncio.Transport, transport)
         raw = transport.get_extra_info("socket")
         if raw is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -61,6 +62,7 @@ class ClientConnection(asyncio.Protocol):
         self.send(frames.encode_handshake(Handshake(self._request, read_only=False)))
 
     def connection_lost(self, _exc: Exception | None) -> None:
+        """Fail the handshake, if it was under way, and tell the owner (asyncio calls this)."""
         self._is_lost = True
         if not self.handshake.done():
             self.handshake.set_exception(ConnectionResetError("closed before the handshake"))
@@ -69,6 +71,7 @@ class ClientConnection(asyncio.Protocol):
         self._owner.on_lost(self)
 
     def data_received(self, data: bytes) -> None:
+        """Hand every whole packet on; noise ends the connection (asyncio calls this)."""
         try:
             payloads = self._splitter.feed(data)
             for payload in payloads:

@@ -38,6 +38,12 @@ async def describe_configs(
     keys: Sequence[str] | None,
     timeout_s: float,
 ) -> dict[str, ConfigEntry]:
+    """Return the configs of a topic or broker by key, all of them unless `keys` are named.
+
+    Raises:
+        ConfigurationError: a broker's name is no number.
+        BrokerError: the broker refuses, or there is no such topic.
+    """
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
@@ -63,6 +69,13 @@ async def alter_configs(
     changes: Mapping[str, str | None],
     timeout_s: float,
 ) -> None:
+    """Set configs of a topic or broker, and take back those whose value is None.
+
+    Raises:
+        ConfigurationError: a broker's name is no number.
+        BrokerError: a key or a value is refused; then nothing is changed.
+        ConnectionLostError: no answer came; look what is set.
+    """
     request = IncrementalAlterConfigsRequest(
         resources=[
             AlterConfigsResource(

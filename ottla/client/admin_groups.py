@@ -64,6 +64,11 @@ async def list_groups(cluster: Cluster, timeout_s: float) -> list[GroupListing]:
 
 
 async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> GroupDescription:
+    """Return a group's state and members; one that does not exist is "Dead", as Kafka says it.
+
+    Raises:
+        BrokerError: the group's coordinator refuses, or is not there within `timeout_s`.
+    """
     coordinator = GroupCoordinator(cluster, group_id)
 
     async def once() -> DescribedGroup:
@@ -133,6 +138,11 @@ async def alter_group_offsets(
 
 
 async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> None:
+    """Delete a group and its committed offsets.
+
+    Raises:
+        BrokerError: there is no such group, or it has members.
+    """
     coordinator = GroupCoordinator(cluster, group_id)
 
     async def once() -> None:

@@ -30,6 +30,11 @@ async def describe_log_dirs(
     topics: Mapping[str, Sequence[int]] | None,
     timeout_s: float,
 ) -> list[LogDirectory]:
+    """Return the log directories of `brokers` with their replicas, of `topics` only if given.
+
+    Raises:
+        OttlaError: a broker cannot be asked within `timeout_s`.
+    """
     wanted = None
     if topics is not None:
         wanted = [

@@ -59,6 +59,11 @@ async def elect_leaders(
 async def alter_reassignments(
     cluster: Cluster, moves: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
 ) -> None:
+    """Begin to move partitions, or with None take their move back.
+
+    Raises:
+        BrokerError: the first that was refused, with the others as notes.
+    """
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=timeout_ms,
         topics=[
@@ -96,6 +101,11 @@ async def alter_reassignments(
 async def list_reassignments(
     cluster: Cluster, partitions: Iterable[TopicPartition] | None, timeout_ms: int
 ) -> dict[TopicPartition, Reassignment]:
+    """Return the moves under way, of `partitions` or of all, without those that rest.
+
+    Raises:
+        BrokerError: the controller refuses to tell.
+    """
     wanted = None
     if partitions is not None:
         wanted = [

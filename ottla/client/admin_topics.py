@@ -34,6 +34,11 @@ FIRST_VERSION_WITH_IDS: Final = 6
 async def create_topics(
     cluster: Cluster, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
 ) -> None:
+    """Create topics, or with `validate_only` say whether that would work.
+
+    Raises:
+        BrokerError: the first that was refused, with the others as notes; the rest was created.
+    """
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics],
         timeout_ms=timeout_ms,
@@ -51,6 +56,12 @@ async def create_topics(
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int) -> None:
+    """Delete topics with all their records.
+
+    Raises:
+        BrokerError: the first that was refused, with the others as notes; the rest was deleted.
+    """
+
     def request(version: int) -> DeleteTopicsRequest:
         if version < FIRST_VERSION_WITH_IDS:
             return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
@@ -70,6 +81,11 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int)
 async def create_partitions(
     cluster: Cluster, counts: Iterable[tuple[str, int]], timeout_ms: int
 ) -> None:
+    """Raise the numbers of partitions to those in `counts`.
+
+    Raises:
+        BrokerError: the first that was refused, with the others as notes; the rest was raised.
+    """
     request = CreatePartitionsRequest(
         topics=[
             CreatePartitionsTopic(name=name, count=count, assignments=None)
@@ -101,6 +117,11 @@ async def describe_nothing(cluster: Cluster, timeout_s: float) -> ClusterMetadat
 async def describe_topics(
     cluster: Cluster, names: Sequence[str], timeout_s: float
 ) -> dict[str, TopicDescription]:
+    """Return the topics called `names` with their partitions.
+
+    Raises:
+        UnknownTopicError: one of them does not exist.
+    """
 
     async def attempt() -> dict[str, TopicDescription]:
         metadata = await _metadata(cluster, names)
@@ -113,6 +134,7 @@ async def describe_topics(
 
 
 async def describe_all_topics(cluster: Cluster, timeout_s: float) -> dict[str, TopicDescription]:
+    """Return all topics by name, internal ones included."""
     metadata = await describe_all(cluster, timeout_s)
     return {name: _description(topic) for name, topic in sorted(metadata.topics.items())}
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,48 @@ def test_every_module_says_what_it_is() -> None:
         and ast.get_docstring(ast.parse(source)) is None
     ]
     assert silent == []
+
+
+def undocumented(path: Path) -> list[str]:
+    """Return what is public in a module and does not say what it guarantees.
+
+    Not asked for: the parts of messages, whose names and fields are the protocol's, and methods
+    that an interface of the same module explains.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    explained = {
+        method.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and ast.get_docstring(method)
+    }
+    return [
+        f"{name_of(path)}:{node.lineno} {node.name}"
+        for node in public_definitions(tree)
+        if ast.get_docstring(node) is None
+        and not {"struct", "overload"} & set(map(ast.unparse, node.decorator_list))
+        and not (isinstance(node, ast.FunctionDef) and node.name in explained)
+    ]
+
+
+def public_definitions(
+    parent: ast.Module | ast.ClassDef,
+) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield classes, functions and methods without an underscore; not what functions hide."""
+    for node in parent.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if node.name.startswith("_"):
+                continue
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from public_definitions(node)
+
+
+def test_what_is_public_says_what_it_guarantees() -> None:
+    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    assert len(files) > MANY, "hardly any were found, so this proves nothing"
+    assert [place for path in sorted(files) for place in undocumented(path)] == []
 
 
 def is_real_sleep(node: ast.AST) -> bool:

@@ -36,6 +36,7 @@ class Findings:
         self._waiting: list[Finding] = []
 
     def report(self, finding: Finding) -> None:
+        """Take note of one; the next `drain` returns it."""
         self.count += 1
         self._waiting.append(finding)
 

@@ -33,14 +33,17 @@ class FileSource:
 
     @property
     def size_bytes(self) -> int:
+        """Size when it was opened, or at the last `has_grown_to`."""
         return self._size_bytes
 
     def has_grown_to(self, size_bytes: int) -> bool:
+        """Whether a live writer has made the file at least this large meanwhile."""
         if size_bytes > self._size_bytes:
             self._size_bytes = os.fstat(self._file.fileno()).st_size
         return size_bytes <= self._size_bytes
 
     def read(self, position: int, size_bytes: int) -> memoryview:
+        """Return the bytes from `position`, fewer than asked for at the end only; reads ahead."""
         start = position - self._window_position
         if start < 0 or start + size_bytes > len(self._window):
             wanted = max(size_bytes, READ_AHEAD_BYTES)

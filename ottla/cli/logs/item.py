@@ -195,6 +195,7 @@ class Summary:
     finding_count: int = 0
 
     def add_batch(self, header: BatchHeader) -> None:
+        """Count a batch and its records, and widen the range of offsets."""
         self.count("batch")
         self.count("record", header.record_count)
         if self.first_offset is None:
@@ -203,6 +204,7 @@ class Summary:
         self.newest_timestamp_ms = max(self.newest_timestamp_ms, header.max_timestamp_ms)
 
     def count(self, noun: str, number: int = 1) -> None:
+        """Count `number` more of what `noun` names."""
         self.counts[noun] = self.counts.get(noun, 0) + number
 
     def to_line(self) -> str:

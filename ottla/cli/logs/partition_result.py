@@ -35,9 +35,11 @@ class PartitionResult:
 
     @property
     def name(self) -> str:
+        """The directory's name, `TOPIC-PARTITION`."""
         return self.directory.name
 
     def report(self, finding: Finding) -> None:
+        """Take note of an inconsistency."""
         self.findings.append(finding)
 
     def note(self, item: Item, *, strict_indexes: bool = False) -> None:

@@ -17,6 +17,7 @@ class SegmentPicture:
         self._newest_so_far = array("q")
 
     def add(self, position: int, header: BatchHeader) -> None:
+        """Take in the next batch of the file, which starts at `position`."""
         newest = self.newest_timestamp_ms
         self.positions.append(position)
         self._base_offsets.append(header.base_offset)
@@ -40,6 +41,7 @@ class SegmentPicture:
         return slot if slot >= 0 and offset <= self._last_offsets[slot] else None
 
     def last_offset(self, slot: int) -> int:
+        """Return the last offset (inclusive) of the batch in this slot."""
         return self._last_offsets[slot]
 
     def newest_at(self, slot: int) -> int:

@@ -67,6 +67,7 @@ class LogDirectoryCheckpoints:
     notes: list[Finding]
 
     def of(self, partition: TopicPartition | None) -> Checkpoints:
+        """Return what the checkpoints say of one partition; nothing where it has no name."""
         if partition is None:
             return Checkpoints()
         return Checkpoints(**{name: rows.get(partition) for name, rows in self.offsets.items()})

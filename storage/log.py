@@ -164,7 +164,10 @@ class Log(LogUpkeep):
             self.producers.on_append(header, last_offset, timestamp_ms)
         if local.log_end_offset - local.recovery_point >= config.flush_messages:
             self.flush()
-        return AppendInfo(base_offset, last_offset, append_time_ms, self.log_start_offset)
+        # Not AppendInfo(...), which is a Python function around this.
+        return tuple.__new__(
+            AppendInfo, (base_offset, last_offset, append_time_ms, self.log_start_offset)
+        )
 
     def _repeated(self, batch: WrittenBatch) -> AppendInfo:
         last_offset, time_ms = Offset(batch.last_offset), batch.timestamp_ms

@@ -6,9 +6,12 @@ import json
 import os
 import platform
 import statistics
+import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
+
+from kafkawire.produce_scanner import HAS_COMPILED_PRODUCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,8 @@ def to_json(figures: Sequence[Figure], commit: str, measured_at: str) -> str:
             "machine": {
                 "cpu_count": os.cpu_count() or 1,
                 "architecture": platform.machine(),
-                "python": platform.python_version(),
+                "python": interpreter(platform.python_version(), _configured_with()),
+                "compiled_modules": HAS_COMPILED_PRODUCE,
             },
             "figures": [
                 asdict(figure) | {"ratio": figure.ratio, "is_met": figure.is_met}
@@ -82,6 +86,19 @@ def to_json(figures: Sequence[Figure], commit: str, measured_at: str) -> str:
         },
         indent=2,
     )
+
+
+def interpreter(version: str, configured_with: str) -> str:
+    """Return which Python it is, and whether its build says that a profile has optimised it.
+
+    Distributions may do so by rules of their own, of which the configuration shows nothing.
+    """
+    is_optimised = "--enable-optimizations" in configured_with
+    return f"{version}, {'with' if is_optimised else 'without'} --enable-optimizations"
+
+
+def _configured_with() -> str:
+    return str(sysconfig.get_config_var("CONFIG_ARGS") or "")
 
 
 def figures_of(run: Mapping[str, Any]) -> list[Figure]:

@@ -114,7 +114,10 @@ class Leadership:
         """Note that the own log now ends at `next_offset`."""
         assert next_offset > self.log_end_offset, "an append adds records"
         self.log_end_offset = next_offset
-        self._advance(now_ms)
+        if self._followers:
+            self._advance(now_ms)
+        elif self.has_min_isr:
+            self.high_watermark = next_offset
 
     def on_fetch(
         self,

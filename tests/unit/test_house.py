@@ -219,6 +219,24 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
+def headings(page: Path) -> set[str]:
+    """Return what a link may name behind the `#`: headings as they are in addresses."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_into_pages_lead_to_a_heading(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#:]*\.md)?#([^)]+)\)", text)
+    assert [
+        (target, heading)
+        for target, heading in links
+        if heading not in headings(page.parent / target if target else page)
+    ] == []
+
+
 def test_the_generated_pages_are_current() -> None:
     checked = subprocess.run(
         [sys.executable, "-m", "scripts.generate_docs", "--check"],

@@ -26,6 +26,12 @@ def coordinator(
     ] = 100,
     min_session_timeout: Annotated[int | None, typer.Option(metavar="MS")] = None,
     max_session_timeout: Annotated[int, typer.Option(metavar="MS")] = 60_000,
+    linger: Annotated[
+        int,
+        typer.Option(
+            metavar="MS", help="How long a session outlives its connection, if its client asks so."
+        ),
+    ] = 250,
     passwords: Annotated[
         str, typer.Option(help="keyed, or zookeeper: then sessions survive an export.")
     ] = "keyed",
@@ -58,6 +64,7 @@ def coordinator(
         "tick": tick,
         "min-session-timeout": min_session_timeout,
         "max-session-timeout": max_session_timeout,
+        "linger": linger,
         "passwords": passwords,
         "super-digest": super_digest,
         "tls-listen": tls_listen,

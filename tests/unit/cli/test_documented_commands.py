@@ -1,0 +1,65 @@
+"""What the pages tell people to type exists, command by command and option by option."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from ottla.cli.__main__ import make_app
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+MANY = 50
+
+
+def typed(page: Path) -> Iterator[str]:
+    """Yield every `ottla ...` that stands in a page, in a block of shell or within a sentence."""
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
+        for line in re.sub(r"\\\n\s*", "", block).splitlines():
+            for part in re.sub(r"(^|\s)#.*", "", line).split("|"):
+                if part.split()[:1] == ["ottla"]:
+                    yield part
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    yield from re.findall(r"`(ottla [a-z][^`]*)`", prose)
+
+
+def unknown_in(words: list[str]) -> list[str]:
+    """Return what of a command line the program does not know."""
+    command: Any = typer.main.get_command(make_app())
+    left = words[1:]
+    options: set[str] = set()
+    while True:
+        options |= {name for param in command.params for name in (*param.opts, "--help")}
+        options |= {name for param in command.params for name in param.secondary_opts}
+        commands = getattr(command, "commands", {})
+        if not left or left[0] not in commands:
+            break
+        command = commands[left.pop(0)]
+    is_nowhere = commands and left and not left[0].startswith("-")
+    given = [word.partition("=")[0] for word in left if re.match(r"-{1,2}[a-z]", word)]
+    return [*([left[0]] if is_nowhere else []), *(name for name in given if name not in options)]
+
+
+def test_every_command_in_the_pages_exists() -> None:
+    lines = [(page.name, line) for page in PAGES for line in typed(page)]
+    assert len(lines) > MANY, "hardly any were found, so this proves nothing"
+    found = [(name, line, unknown_in(shlex.split(line))) for name, line in lines]
+    assert [each for each in found if each[2]] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "unknown"),
+    [
+        ("ottla topics describe orders --json", []),
+        ("ottla topics explode orders", ["explode"]),
+        ("ottla up --brokres 3", ["--brokres"]),
+        ("ottla coordinator --data-dir=x", []),
+    ],
+)
+def test_what_does_not_exist_is_noticed(line: str, unknown: list[str]) -> None:
+    assert unknown_in(line.split()) == unknown

@@ -1,155 +1,182 @@
-"""Edge: the batches of a growing log between two offsets, each checked as it was appended."""
+"""Edge: the batches of a growing log between two offsets, each checked as it was appended.
+
+With them come the index entries that were appended meanwhile (`stream_indexes`).
+"""
 
 from collections.abc import Iterator
-from typing import Final
 
 from analytics.batch_walk import Batch, Hole, Walk
 from analytics.checks.batches import BatchCheck
-from analytics.checks.index_bytes import read_entries
-from analytics.checks.offset_index import ENTRY
+from analytics.checks.offset_index import ENTRY as INDEX_ENTRY
+from analytics.checks.time_index import ENTRY as TIME_ENTRY
 from analytics.discovery import find_replicas
 from analytics.file_store import OpenFile, read_bytes
-from analytics.finding import Check, Finding
+from analytics.finding import Finding
+from analytics.segment_columns import SegmentColumns
+from analytics.stream_indexes import IndexShare
+from analytics.stream_progress import UNKNOWN, LogEnd
 from analytics.task import ReplicaFiles, SegmentFiles
+from kafkawire.records import BatchHeader
 
 Row = tuple[str | int | None, ...]
-UNKNOWN: Final = -1
+_Told = tuple[str | None, str | None, str | None]
 
 
-class LogEnds:
-    """Finds where logs end; remembers where it looked last, so that only growth is read."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[int, list[int]]] = {}
-
-    def find(self, path: str) -> dict[str, list[int]]:
-        """The offset behind the last whole batch of each log, and that batch's epoch.
-
-        A batch that is still being written does not count. A segment that a broker deletes
-        meanwhile is seen the next time.
-        """
-        ends: dict[str, list[int]] = {}
-        for replica in find_replicas(path, lambda _: None):
-            for segment in reversed(replica.segments):
-                end = self._segment_end(segment)
-                if end is not None:
-                    ends[f"{replica.topic}-{replica.partition}"] = end
-                    break
-        return ends
-
-    def _segment_end(self, segment: SegmentFiles) -> list[int] | None:
-        position, end = self._known.get(segment.log, (0, None))
-        try:
-            with OpenFile(segment.log) as source:
-                if source.size_bytes < position:
-                    # Truncated, as a follower is after a change of leaders.
-                    position, end = 0, None
-                walk = Walk(source, segment.log, lambda _: None, is_tail_allowed=True)
-                for item in walk.items(position):
-                    if isinstance(item, Batch):
-                        end = [item.header.last_offset + 1, item.header.leader_epoch]
-                        position = item.position + len(item.data)
-        except OSError:
-            return None
-        if end is not None:
-            self._known[segment.log] = position, end
-        return end
-
-
-def read_batches(path: str, name: str, start: tuple[int, int], end_offset: int) -> Iterator[Row]:
-    """Yield a row per batch of the log `name` from `start` (offset, epoch) up to `end_offset`."""
+def read_batches(
+    path: str, name: str, start: LogEnd, end: LogEnd, *, is_strict: bool = False
+) -> Iterator[Row]:
+    """Yield a row per batch of the log `name` between two ends, and one per wrong index entry."""
     for replica in find_replicas(path, lambda _: None):
         if f"{replica.topic}-{replica.partition}" == name:
-            yield from _Follower(replica, *start).rows(end_offset)
+            yield from _Follower(replica, start, end, is_strict=is_strict).rows()
 
 
 class _Follower:
-    """Follows one log from an offset on, as a follower replica would."""
+    """Follows one log from one end to the next, as a follower replica would."""
 
-    def __init__(self, replica: ReplicaFiles, next_offset: int, leader_epoch: int) -> None:
+    def __init__(
+        self, replica: ReplicaFiles, start: LogEnd, end: LogEnd, *, is_strict: bool
+    ) -> None:
         self._replica = replica
-        self._next_offset = next_offset
-        self._leader_epoch = leader_epoch
+        self._start = start
+        self._end = end
+        self._is_strict = is_strict
+        self._next_offset = start.next_offset
+        self._leader_epoch = start.leader_epoch
+        # Where the cleaner was, gaps are its own, and indexes are not what was appended.
+        self._cleaned_until = replica.cleaner_point or 0
 
-    def rows(self, end_offset: int) -> Iterator[Row]:
+    def rows(self) -> Iterator[Row]:
         segments = self._replica.segments
         for number, segment in enumerate(segments):
             following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-            if following is not None and following <= self._next_offset:
+            is_passed = following is not None and following <= self._next_offset
+            if segment.base_offset > self._end.segment_base:
+                return
+            if is_passed and segment.base_offset < self._start.segment_base:
                 continue
-            findings: list[Finding] = []
             try:
-                with OpenFile(segment.log) as source:
-                    is_active = following is None
-                    walk = Walk(source, segment.log, findings.append, is_tail_allowed=is_active)
-                    yield from self._walk(walk, segment, findings, end_offset, is_active=is_active)
+                yield from self._read(segment, is_active=following is None)
             except OSError:
                 # Deleted by its broker meanwhile: retention is no violation.
                 continue
 
+    def _read(self, segment: SegmentFiles, *, is_active: bool) -> Iterator[Row]:
+        share = self._share(segment)
+        findings: list[Finding] = []
+        columns = SegmentColumns(segment.base_offset, segment.log)
+        with OpenFile(segment.log) as source:
+            walk = Walk(source, segment.log, findings.append, is_tail_allowed=is_active)
+
+            def find_header(position: int, offset: int) -> BatchHeader | None:
+                for item in Walk(source, segment.log, lambda _: None).items(position):
+                    if isinstance(item, Hole) or item.header.base_offset > offset:
+                        return None
+                    if item.header.last_offset >= offset:
+                        return item.header
+                return None
+
+            position = share.start(segment.base_offset, self._next_offset, find_header)
+            yield from self._walk(walk, position, columns, findings, is_active=is_active)
+        findings.clear()
+        if share.has_new_entries:
+            share.check(segment, columns, findings.append, is_strict=self._is_strict)
+        yield from (self._damage(finding) for finding in findings)
+
+    def _share(self, segment: SegmentFiles) -> IndexShare:
+        """The index entries of the segment that came between the two ends."""
+        base_offset = segment.base_offset
+        index = b"" if segment.index is None else read_bytes(segment.index)
+        times = b"" if segment.timeindex is None else read_bytes(segment.timeindex)
+        is_sealed = base_offset < self._end.segment_base
+        if not is_sealed:
+            index = index[: self._end.index_count * INDEX_ENTRY.size]
+            times = times[: self._end.time_count * TIME_ENTRY.size]
+        if base_offset == self._start.segment_base:
+            first_index, first_time = self._start.index_count, self._start.time_count
+        else:
+            first_index = first_time = 0
+        if base_offset < self._cleaned_until:
+            # Only to find the way.
+            first_index, first_time = len(index), len(times)
+            is_sealed = False
+        return IndexShare(
+            index=index,
+            times=times,
+            first_index=first_index,
+            first_time=first_time,
+            is_sealed=is_sealed,
+        )
+
     def _walk(
         self,
         walk: Walk,
-        segment: SegmentFiles,
+        start: int,
+        columns: SegmentColumns,
         findings: list[Finding],
-        end_offset: int,
         *,
         is_active: bool,
     ) -> Iterator[Row]:
-        check = BatchCheck(segment.log, findings.append)
-        for item in walk.items(self._seek(segment)):
+        check = BatchCheck(walk.file, findings.append)
+        # What was read before is only looked at again, for the indexes.
+        is_new = columns.base_offset >= self._next_offset
+        for item in walk.items(start):
             if isinstance(item, Hole):
-                if not (item.is_tail and is_active):
-                    yield self._damage(segment.log, findings[-1])
+                columns.damage_at(item.position)
+                if is_new and not (item.is_tail and is_active):
+                    yield self._damage(findings[-1])
                     self._next_offset = UNKNOWN
                 continue
             header = item.header
-            if header.base_offset >= end_offset:
-                return
+            if header.base_offset >= self._end.next_offset:
+                break
+            is_new = is_new or header.last_offset + 1 >= self._next_offset
             if header.last_offset < self._next_offset:
+                columns.add(item.position, header)
                 continue
-            sound = check.open(item)
-            problem = self._problem(item) if sound is not None else _told(findings[-1])
-            yield (
-                self._replica.topic,
-                self._replica.partition,
-                segment.log,
-                item.position,
-                header.base_offset,
-                header.last_offset,
-                header.leader_epoch,
-                header.record_count,
-                header.size_bytes,
-                header.max_timestamp_ms,
-                *problem,
-            )
+            findings.clear()
+            is_sound = check.open(item) is not None
+            told = _told(findings[0]) if findings else self._problem(item)
+            if is_sound and told[0] != "offset_overlap":
+                columns.add(item.position, header)
+            else:
+                columns.damage_at(item.position)
+            yield self._row(walk.file, item, told)
             self._next_offset = header.last_offset + 1
             self._leader_epoch = max(self._leader_epoch, header.leader_epoch)
+        columns.end_position = walk.end_position
 
-    def _seek(self, segment: SegmentFiles) -> int:
-        """Where to begin in the segment: at the last index entry before what is wanted."""
-        if segment.index is None or self._next_offset <= segment.base_offset:
-            return 0
-        data = read_bytes(segment.index)
-        entries = read_entries(data, ENTRY, segment.index, Check.OFFSET_INDEX, lambda _: None)
-        wanted = self._next_offset - segment.base_offset
-        return max((place for offset, place in entries if offset < wanted), default=0)
+    def _row(self, file: str, item: Batch, told: _Told) -> Row:
+        header = item.header
+        return (
+            self._replica.topic,
+            self._replica.partition,
+            file,
+            item.position,
+            header.base_offset,
+            header.last_offset,
+            header.leader_epoch,
+            header.record_count,
+            header.size_bytes,
+            header.max_timestamp_ms,
+            *told,
+        )
 
-    def _problem(self, item: Batch) -> tuple[str | None, str | None, str | None]:
+    def _problem(self, item: Batch) -> _Told:
         header, wanted = item.header, self._next_offset
         if wanted != UNKNOWN and header.base_offset < wanted:
             return "offset_overlap", f"offset {wanted} or more", f"offset {header.base_offset}"
-        if wanted != UNKNOWN and header.base_offset > wanted:
+        if header.base_offset > wanted >= self._cleaned_until:
             return "offset_gap", f"offset {wanted}", f"offset {header.base_offset}"
         if header.leader_epoch < self._leader_epoch:
             expected = f"epoch {self._leader_epoch} or later"
             return "epoch_back", expected, f"epoch {header.leader_epoch}"
         return None, None, None
 
-    def _damage(self, file: str, finding: Finding) -> Row:
-        place = self._replica.topic, self._replica.partition, file, finding.position
+    def _damage(self, finding: Finding) -> Row:
+        place = self._replica.topic, self._replica.partition, finding.file, finding.position
         return (*place, finding.offset, None, None, None, None, None, *_told(finding))
 
 
-def _told(finding: Finding) -> tuple[str | None, str | None, str | None]:
+def _told(finding: Finding) -> _Told:
     return finding.what, finding.expected, finding.found

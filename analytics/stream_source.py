@@ -1,8 +1,9 @@
 """Edge: `spark.readStream.format("kafka-batches")`: the batches that a growing log gets, checked.
 
 One row per batch, with a column `finding` where S1, S2 or S3 is broken: checksum, records, offsets
-that go back or leave a gap, epochs that go back. Indexes (S5, S6) need a whole segment: the batch
-audit judges them. Progress is a record offset per partition, never a byte position: a broker rolls,
+that go back or leave a gap, epochs that go back. One row more for each entry of an index that leads
+astray (S5, S6): `file` is the index, `base_offset` the entry's. Progress is a record offset per
+partition and the entries of its newest indexes, never a position in a log file: a broker rolls,
 deletes and compacts segments while the stream runs, and offsets stay what they are.
 
 Compaction is judged by batch jobs (`ottla audit compaction`), not here: the cleaner rewrites what
@@ -14,7 +15,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from analytics.stream_batches import LogEnds
+from analytics.stream_progress import LogEnd, LogEnds
 
 SCHEMA = (
     "topic string, partition int, file string, position bigint, base_offset bigint, "
@@ -24,7 +25,7 @@ SCHEMA = (
 
 
 class KafkaBatches(DataSource):
-    """The streaming source; the option `path` names a log directory."""
+    """The streaming source; the option `path` names a log directory, `strict` is as in audits."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,10 +42,11 @@ class KafkaBatches(DataSource):
 
 
 class BatchReader(DataSourceStreamReader):
-    """Offsets are `{"topic-partition": [next offset, its leader epoch]}`."""
+    """Offsets are `{"topic-partition": [the numbers of a LogEnd]}`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._path = options["path"]
+        self._is_strict = options.get("strict", "false") == "true"
         self._ends = LogEnds()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -53,12 +55,12 @@ class BatchReader(DataSourceStreamReader):
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the whole batches of each log end now."""
-        return self._ends.find(self._path)
+        return {name: list(end) for name, end in self._ends.find(self._path).items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One task per log that has grown."""
         return [
-            InputPartition((name, start.get(name, [-1, -1]), reached))
+            InputPartition((name, start.get(name, list(LogEnd())), reached))
             for name, reached in end.items()
             if reached != start.get(name)
         ]
@@ -71,4 +73,6 @@ class BatchReader(DataSourceStreamReader):
         from analytics.stream_batches import read_batches
 
         name, start, end = partition.value
-        yield from read_batches(self._path, name, tuple(start), end[0])
+        yield from read_batches(
+            self._path, name, LogEnd(*start), LogEnd(*end), is_strict=self._is_strict
+        )

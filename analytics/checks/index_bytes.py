@@ -37,3 +37,14 @@ def read_entries(
             find("index_hole", position, "entries without a hole", "an entry that is all zero")
         return entries[:first_unused]
     return entries
+
+
+def missing_index(log: str, suffix: str, check: Check) -> Finding:
+    """What is found where the segment `log` has no index of that kind."""
+    return Finding(
+        check=check,
+        what="index_missing",
+        file=log.removesuffix(".log") + suffix,
+        expected="an index beside the segment",
+        found="none; a broker rebuilds it when it starts",
+    )

@@ -21,9 +21,15 @@ PER_APPEND: Final = "per append"
 
 
 def check_offset_index(
-    data: bytes, file: str, segment: SegmentColumns, report: Report, *, is_strict: bool = False
+    data: bytes,
+    file: str,
+    segment: SegmentColumns,
+    report: Report,
+    *,
+    is_strict: bool = False,
+    first_slot: int = 0,
 ) -> str:
-    """Report the entries that lead astray; return the shape of the others."""
+    """Report the entries that lead astray, from `first_slot` on; return the shape of the others."""
 
     def find(what: str, slot: int, offset: int, expected: str, found: str) -> None:
         report(
@@ -41,7 +47,10 @@ def check_offset_index(
     shape = PER_BATCH
     entries = read_entries(data, ENTRY, file, Check.OFFSET_INDEX, report)
     before_offset, before_position = -1, -1
-    for slot, (relative, position) in enumerate(entries):
+    if 0 < first_slot <= len(entries):
+        relative, before_position = entries[first_slot - 1]
+        before_offset = segment.base_offset + relative
+    for slot, (relative, position) in enumerate(entries[first_slot:], first_slot):
         offset = segment.base_offset + relative
         if offset <= before_offset or position <= before_position:
             expected = f"beyond offset {before_offset} at byte {before_position}"

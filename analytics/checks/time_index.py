@@ -15,9 +15,15 @@ ENTRY: Final = Struct(">qi")
 
 
 def check_time_index(
-    data: bytes, file: str, segment: SegmentColumns, report: Report, *, is_active: bool
+    data: bytes,
+    file: str,
+    segment: SegmentColumns,
+    report: Report,
+    *,
+    is_active: bool,
+    first_slot: int = 0,
 ) -> None:
-    """Report the entries that would lead a search by time astray."""
+    """Report the entries from `first_slot` on that would lead a search by time astray."""
 
     def find(what: str, slot: int, offset: int | None, expected: str, found: str) -> None:
         report(
@@ -36,7 +42,10 @@ def check_time_index(
     entries = read_entries(data, ENTRY, file, Check.TIME_INDEX, report)
     before_ms, before_offset = -1, -1
     is_in_order = True
-    for slot, (timestamp_ms, relative) in enumerate(entries):
+    if 0 < first_slot <= len(entries):
+        before_ms, relative = entries[first_slot - 1]
+        before_offset = segment.base_offset + relative
+    for slot, (timestamp_ms, relative) in enumerate(entries[first_slot:], first_slot):
         offset = segment.base_offset + relative
         if timestamp_ms <= before_ms or offset < before_offset:
             expected = f"beyond {before_ms} ms at offset {before_offset}"

@@ -1,33 +1,44 @@
 """A growing log, followed from offset to offset, as the streaming source does it."""
 
+import struct
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from analytics.stream_batches import LogEnds, read_batches
-from tests.analytics.log_model import Log, make_log, write_segment
+from analytics.stream_batches import read_batches
+from analytics.stream_progress import LogEnd, LogEnds
+from tests.analytics.integrity_violations import INTEGRITY
+from tests.analytics.log_model import Log, compact, make_log, write_segment
 from tests.analytics.planter import Segment, segments
 
-START = (-1, -1)
+START = LogEnd()
 
 
-def grown(at: Path, batches: int) -> Log:
+def grown(at: Path, batches: int, log: Log | None = None) -> None:
     """A log of which only so many batches are there yet."""
-    log = make_log()
     left = batches
     directory = at / "orders-0"
     directory.mkdir(parents=True, exist_ok=True)
-    for base, all_batches in log.segments:
-        write_segment(directory, base, all_batches[:left], is_active=True)
+    for base, all_batches in (log or make_log()).segments:
+        is_active = left <= len(all_batches)
+        write_segment(directory, base, all_batches[:left], is_active=is_active)
         left -= len(all_batches)
-        if left <= 0:
+        if is_active:
             break
-    return log
 
 
-def rows(at: Path, start: tuple[int, int], end: int) -> list[tuple[object, ...]]:
-    return list(read_batches(str(at), "orders-0", start, end))
+def end_of(at: Path) -> LogEnd:
+    [end] = LogEnds().find(str(at)).values()
+    return end
+
+
+def rows(at: Path, start: LogEnd = START, end: LogEnd | None = None) -> list[tuple[object, ...]]:
+    return list(read_batches(str(at), "orders-0", start, end or end_of(at)))
 
 
 def test_each_batch_comes_once_across_rolls_and_torn_writes(tmp_path: Path) -> None:
@@ -36,24 +47,23 @@ def test_each_batch_comes_once_across_rolls_and_torn_writes(tmp_path: Path) -> N
         grown(tmp_path, batches)
         last = segments(tmp_path / "orders-0")[-1]
         last.append(last.batches[0][:40])
-        [end] = LogEnds().find(str(tmp_path)).values()
-        seen += rows(tmp_path, start, end[0])
-        start = (end[0], end[1])
+        end = end_of(tmp_path)
+        seen += rows(tmp_path, start, end)
+        start = end
     assert [row[4] for row in seen] == list(range(0, 400, 5))
     assert {row[10] for row in seen} == {None}
 
 
 def test_nothing_new_is_no_row(tmp_path: Path) -> None:
     grown(tmp_path, 10)
-    [end] = LogEnds().find(str(tmp_path)).values()
-    assert rows(tmp_path, (end[0], end[1]), end[0]) == []
+    assert rows(tmp_path, end_of(tmp_path)) == []
 
 
 def test_segments_that_retention_took_are_no_finding(tmp_path: Path) -> None:
     make_log().write(tmp_path)
     for path in (tmp_path / "orders-0").glob("00000000000000000000.*"):
         path.unlink()
-    assert {row[10] for row in rows(tmp_path, START, 400)} == {None}
+    assert {row[10] for row in rows(tmp_path)} == {None}
 
 
 PLANTS: dict[str, tuple[Callable[[Segment], None], tuple[str, int]]] = {
@@ -69,23 +79,123 @@ def test_damage_is_a_row(tmp_path: Path, name: str) -> None:
     plant, expected = PLANTS[name]
     make_log().write(tmp_path)
     plant(Segment(tmp_path / "orders-0" / "00000000000000000100.log"))
-    told = [(row[10], row[4]) for row in rows(tmp_path, START, 400) if row[10]]
+    told = [(row[10], row[4]) for row in rows(tmp_path) if row[10]]
     assert told[0] == expected
 
 
 def test_a_truncated_log_is_read_anew(tmp_path: Path) -> None:
     ends = LogEnds()
     grown(tmp_path, 15)
-    assert ends.find(str(tmp_path)) == {"orders-0": [75, 0]}
+    assert ends.find(str(tmp_path))["orders-0"][:3] == (75, 0, 0)
     segment = segments(tmp_path / "orders-0")[0]
     segment.reorder(range(9))
-    assert ends.find(str(tmp_path)) == {"orders-0": [45, 0]}
+    assert ends.find(str(tmp_path))["orders-0"][:3] == (45, 0, 0)
     grown(tmp_path, 30)
-    assert ends.find(str(tmp_path)) == {"orders-0": [150, 0]}
+    assert ends.find(str(tmp_path))["orders-0"][:3] == (150, 0, 100)
+
+
+INDEXES = [
+    "an index entry inside a batch",
+    "an index entry off by one batch",
+    "an index entry of a wrong offset",
+    "two index entries swapped",
+    "a hole in the index",
+    "an index entry cut",
+    "no index",
+    "no time index",
+    "time index out of order",
+    "a time that is not the maximum",
+    "a time at a wrong offset",
+    "no last time",
+]
+
+
+@pytest.mark.parametrize("name", INDEXES)
+@pytest.mark.parametrize("read_before", [0, 18, 20, 22])
+def test_an_index_entry_that_leads_astray_is_a_row(
+    tmp_path: Path, name: str, read_before: int
+) -> None:
+    start = START
+    if read_before:
+        grown(tmp_path, read_before)
+        start = end_of(tmp_path)
+    make_log().write(tmp_path)
+    expected = INTEGRITY[name](tmp_path / "orders-0")
+    found = [row for row in rows(tmp_path, start) if row[10]]
+    assert {(row[10], Path(str(row[2])).name, row[4]) for row in found} == expected
+    assert len(found) == len(expected)
+    assert rows(tmp_path, end_of(tmp_path)) == [], "what was told once is not told again"
+
+
+def test_a_wrong_entry_is_no_measure_for_those_behind_it(tmp_path: Path) -> None:
+    grown(tmp_path, 34)
+    index, times = (tmp_path / "orders-0" / f"{100:020d}.{kind}" for kind in ("index", "timeindex"))
+    for path, layout in ((index, ">ii"), (times, ">qi")):
+        size = struct.calcsize(layout)
+        first, second = struct.unpack(layout, path.read_bytes()[-size:])
+        path.write_bytes(path.read_bytes()[:-size] + struct.pack(layout, first + 1, second + 3))
+    told = [row[10] for row in rows(tmp_path) if row[10]]
+    assert told == ["index_position", "time_maximum"]
+    start = end_of(tmp_path)
+    wrong = {path: path.read_bytes() for path in (index, times)}
+    grown(tmp_path, 80)
+    for path, data in wrong.items():
+        path.write_bytes(data + path.read_bytes()[len(data) :])
+    assert [row for row in rows(tmp_path, start) if row[10]] == []
+
+
+def test_a_stream_is_strict_if_asked(tmp_path: Path) -> None:
+    grown(tmp_path, 40)
+    segment = segments(tmp_path / "orders-0")[1]
+    entries = [(49, segment.position(0)), (99, segment.position(10))]
+    index = segment.path.with_suffix(".index")
+    index.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    end = end_of(tmp_path)
+    assert [row for row in rows(tmp_path) if row[10]] == []
+    strict = read_batches(str(tmp_path), "orders-0", START, end, is_strict=True)
+    assert [row[10] for row in strict if row[10]] == ["index_offset"] * 2
+
+
+def test_what_a_cleaner_left_is_no_finding(tmp_path: Path) -> None:
+    log = compact(make_log())
+    log.write(tmp_path)
+    assert {row[10] for row in rows(tmp_path)} == {None}
+
+
+cuts = st.lists(st.integers(1, 80), max_size=6)
+ages = st.lists(st.integers(0, 200), min_size=80, max_size=80)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cuts, ages)
+def test_wherever_a_stream_stops_it_finds_a_sound_log_sound(
+    stops: list[int], ages_ms: list[int]
+) -> None:
+    log = make_log()
+    aged = [
+        replace(
+            batch,
+            records=tuple(
+                replace(rec, timestamp_ms=rec.timestamp_ms - age) for rec in batch.records
+            ),
+        )
+        for batch, age in zip(log.batches, ages_ms, strict=True)
+    ]
+    log = replace(
+        log, segments=[(base, aged[base // 5 : base // 5 + 20]) for base, _ in log.segments]
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        start, seen = START, []
+        for stop in [*sorted(stops), 80]:
+            grown(Path(folder), stop, log)
+            end = end_of(Path(folder))
+            seen += rows(Path(folder), start, end)
+            start = end
+    assert [(row[4], row[10]) for row in seen] == [(offset, None) for offset in range(0, 400, 5)]
 
 
 def test_an_offset_that_comes_again_is_a_row(tmp_path: Path) -> None:
     segment = Segment(make_log().write(tmp_path) / "00000000000000000100.log")
     segment.patch(7, 0, (133).to_bytes(8, "big"))
-    told = [(row[10], row[4]) for row in rows(tmp_path, START, 400) if row[10]]
+    told = [(row[10], row[4]) for row in rows(tmp_path) if row[10]]
     assert told[0] == ("offset_overlap", 133)

@@ -1,0 +1,113 @@
+"""Decision: S5 and S6 of a log that grows: which index entries are new, and what they need to know.
+
+An entry of the offset index is judged with the batches behind the entry before it. One of the time
+index needs the running maximum: that is what the entry before it says, at the batch that it names,
+so the batches from there on are enough. An entry that was wrong is no measure for the next one:
+then all of the segment is read.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from analytics.checks.index_bytes import missing_index
+from analytics.checks.offset_index import ENTRY as INDEX_ENTRY
+from analytics.checks.offset_index import check_offset_index
+from analytics.checks.time_index import ENTRY as TIME_ENTRY
+from analytics.checks.time_index import check_time_index
+from analytics.finding import Check, Report
+from analytics.segment_columns import SegmentColumns
+from analytics.task import SegmentFiles
+from kafkawire.records import BatchHeader
+
+FindHeader = Callable[[int, int], BatchHeader | None]
+"""The header of the batch that holds an offset, found by walking from a position on.
+
+None if no sound batch begins at the position, or the offset is in none of those that follow.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexShare:
+    """The entries of one segment's indexes that came between two offsets of a stream."""
+
+    index: bytes
+    times: bytes
+    """Both in front of the padding, up to the last entry that is judged."""
+    first_index: int
+    first_time: int
+    """The slots of the first entries that were not judged before."""
+    is_sealed: bool
+    """Whether the segment was sealed, so that nothing follows."""
+
+    @property
+    def has_new_entries(self) -> bool:
+        """Whether there is anything to judge."""
+        has_new_index = len(self.index) > self.first_index * INDEX_ENTRY.size
+        has_new_times = len(self.times) > self.first_time * TIME_ENTRY.size
+        return has_new_index or has_new_times or self.is_sealed
+
+    def start(self, base_offset: int, wanted_offset: int, find_header: FindHeader) -> int:
+        """From which position on the segment has to be read: that of a sound batch, or 0.
+
+        It is at or before the batch with `wanted_offset`, and early enough for all new entries.
+        """
+        entries = [
+            (base_offset + relative, position)
+            for relative, position in INDEX_ENTRY.iter_unpack(_whole(self.index, INDEX_ENTRY))
+        ]
+        reach = wanted_offset
+        if len(entries) > self.first_index:
+            if not self.first_index:
+                return 0
+            reach = min(reach, entries[self.first_index - 1][0])
+        times = list(TIME_ENTRY.iter_unpack(_whole(self.times, TIME_ENTRY)))
+        if len(times) > self.first_time or self.is_sealed:
+            if not 0 < self.first_time <= len(times):
+                return 0
+            newest_ms, relative = times[self.first_time - 1]
+            offset = base_offset + relative
+            header = find_header(_seek(entries, offset, find_header), offset)
+            if header is None or header.max_timestamp_ms != newest_ms:
+                return 0
+            reach = min(reach, offset)
+        return _seek(entries, reach, find_header)
+
+    def check(
+        self, files: SegmentFiles, segment: SegmentColumns, report: Report, *, is_strict: bool
+    ) -> None:
+        """Report the new entries that lead astray; `segment` is what was read from `start` on."""
+        if files.index is None and self.is_sealed:
+            report(missing_index(files.log, ".index", Check.OFFSET_INDEX))
+        elif files.index is not None:
+            check_offset_index(
+                self.index,
+                files.index,
+                segment,
+                report,
+                is_strict=is_strict,
+                first_slot=self.first_index,
+            )
+        if files.timeindex is None and self.is_sealed:
+            report(missing_index(files.log, ".timeindex", Check.TIME_INDEX))
+        elif files.timeindex is not None:
+            check_time_index(
+                self.times,
+                files.timeindex,
+                segment,
+                report,
+                is_active=not self.is_sealed,
+                first_slot=self.first_time,
+            )
+
+
+def _whole(data: bytes, layout: Struct) -> bytes:
+    return data[: len(data) - len(data) % layout.size]
+
+
+def _seek(entries: Sequence[tuple[int, int]], offset: int, find_header: FindHeader) -> int:
+    """The position of the last entry (offset, position) up to `offset`, if it leads there; or 0."""
+    for reached, position in reversed(entries):
+        if reached <= offset:
+            return position if find_header(position, reached) is not None else 0
+    return 0

@@ -22,6 +22,7 @@ from analytics.file_name import (
 )
 from analytics.file_store import Entry, list_directory, read_bytes
 from analytics.finding import Check, Finding, Report
+from analytics.place import child_of, name_of, parent_of, without_end
 from analytics.task import ReplicaFiles, SegmentFiles
 from kafkawire.ids import TopicPartition
 
@@ -38,14 +39,14 @@ def find_replicas(directory: str, report: Report) -> list[ReplicaFiles]:
     Raises:
         OSError: the directory itself cannot be listed.
     """
-    root = directory if directory.endswith("://") else directory.rstrip("/") or "/"
+    root = without_end(directory)
     entries = list_directory(root)
-    own = parse_partition_directory(root.rpartition("/")[2])
+    own = parse_partition_directory(name_of(root))
     if any(parse_offset_file(entry.name) for entry in entries):
         if own is None:
             report(_unnamed(root))
             return []
-        folder = root.rpartition("/")[0] or "."
+        folder = parent_of(root)
         beside = _list_quietly(folder)
         checkpoints = _read_checkpoints(beside, report)
         return [_replica(own, folder, root, entries, checkpoints)]
@@ -159,7 +160,7 @@ def _check_directories(
                     topic=partition.topic,
                     partition=partition.partition,
                     replica=root,
-                    file=f"{root}/{file}",
+                    file=child_of(root, file),
                     offset=offsets[partition],
                     expected=f"a directory {partition}",
                     found="none",

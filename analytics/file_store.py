@@ -5,16 +5,19 @@ process down. Every failure is an OSError that names the file.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from types import TracebackType
 from typing import Final, Self
 
 from pyarrow import fs
 
+from analytics.place import child_of, is_remote, split_store
+
 # A local chunk stays in the processor's cache until it was decoded (`python -m benchmarks audit`);
 # a store on the network is asked seldom.
 LOCAL_CHUNK_BYTES: Final = 256 * 1024
 REMOTE_CHUNK_BYTES: Final = 4 * 1024 * 1024
-_REMOTE_MARK: Final = "://"
+_MAX_STORES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,9 @@ class Entry:
     size_bytes: int
 
 
-def is_remote(place: str) -> bool:
-    """Whether `place` is a URI rather than a path."""
-    return _REMOTE_MARK in place
-
-
 def is_file(place: str) -> bool:
     """Whether `place` is a file, and no directory."""
-    store, path, _ = _resolve(place)
+    store, path = _resolve(place)
     return bool(store.get_file_info([path])[0].type == fs.FileType.File)
 
 
@@ -44,12 +42,12 @@ def list_directory(place: str) -> list[Entry]:
     Raises:
         OSError: there is no such directory, or it may not be read.
     """
-    store, path, prefix = _resolve(place)
+    store, path = _resolve(place)
     infos = store.get_file_info(fs.FileSelector(path))
     entries = [
         Entry(
             info.base_name,
-            prefix(info.path),
+            child_of(place, info.base_name),
             info.type == fs.FileType.Directory,
             info.size or 0,
         )
@@ -72,7 +70,7 @@ class OpenFile:
     """A file that is read at positions."""
 
     def __init__(self, place: str) -> None:
-        store, path, _ = _resolve(place)
+        store, path = _resolve(place)
         self._file = store.open_input_file(path)
         self.chunk_bytes = REMOTE_CHUNK_BYTES if is_remote(place) else LOCAL_CHUNK_BYTES
         self.size_bytes: int = self._file.size()
@@ -93,21 +91,24 @@ class OpenFile:
         self._file.close()
 
 
-def _resolve(place: str) -> tuple[fs.FileSystem, str, "_Prefix"]:
-    if is_remote(place):
-        store, path = fs.FileSystem.from_uri(place)
-        return store, path, _Prefix(place, path)
-    return fs.LocalFileSystem(), place, _Prefix("", "")
+def _resolve(place: str) -> tuple[fs.FileSystem, str]:
+    """The file system that holds the place, and the path that it knows it by.
+
+    Raises:
+        OSError: there is no such store, or its options are wrong.
+    """
+    if not is_remote(place):
+        return fs.LocalFileSystem(), place
+    uri, path = split_store(place)
+    store, root = _open_store(uri)
+    return store, f"{root.rstrip('/')}/{path}" if path else root
 
 
-class _Prefix:
-    """Makes a URI again of a path inside a store, with the options that the first URI had."""
-
-    def __init__(self, uri: str, path: str) -> None:
-        start, mark, options = uri.partition("?")
-        self._before = start.removesuffix("/").removesuffix(path.removesuffix("/"))
-        self._after = mark + options
-        self._is_local = not uri
-
-    def __call__(self, path: str) -> str:
-        return path if self._is_local else f"{self._before}{path}{self._after}"
+@lru_cache(maxsize=_MAX_STORES)
+def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
+    """A store is opened once in a process: each has its own connections."""
+    try:
+        store, root = fs.FileSystem.from_uri(uri)
+    except (ValueError, NotImplementedError) as error:
+        raise OSError(f"{str(error).splitlines()[0]}") from error
+    return store, root

@@ -18,6 +18,7 @@ class Audit(StrEnum):
     REPLICAS = "replicas"
     RETENTION = "retention"
     COST = "cost"
+    COLLISIONS = "collisions"
 
 
 _STRUCTURE: Final = (Check.BATCHES, Check.OFFSETS, Check.EPOCHS)
@@ -42,6 +43,8 @@ CHECKS: Final[Mapping[Audit, tuple[Check, ...]]] = {
     Audit.REPLICAS: (Check.REPLICAS,),
     Audit.RETENTION: (Check.RETENTION,),
     Audit.COST: (Check.COST,),
+    # The tasks say whether the files can be read; the keys are compared by Spark.
+    Audit.COLLISIONS: (*_STRUCTURE, Check.COLLISIONS),
 }
 _MAX_SHARDS: Final = 4096
 

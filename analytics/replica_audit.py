@@ -23,6 +23,7 @@ from analytics.finding import Check, Finding
 from analytics.finding_list import FindingList
 from analytics.index_files import IndexFiles
 from analytics.log_scan import LogScan, unreadable
+from analytics.place import child_of, parent_of
 from analytics.reference import Reference
 from analytics.snapshot import earlier_bounds, read_snapshot
 from analytics.summary import summarize
@@ -152,11 +153,11 @@ class ReplicaAudit:
             epochs = read_epoch_checkpoint(text, file, report)
             scan.epochs.conclude(epochs, file, scan.log_end_offset if is_end_known else MAX_OFFSET)
         if Check.CHECKPOINTS in self._checks:
-            folder = replica.directory.rstrip("/").rpartition("/")[0]
+            folder = parent_of(replica.directory)
             if is_end_known:
                 check_checkpoints(replica, scan.log_end_offset, folder, report)
             for name in replica.foreign:
-                report(_foreign(f"{replica.directory}/{name}"))
+                report(_foreign(child_of(replica.directory, name)))
         if Check.RETENTION in self._checks:
             check_retention(replica, scan, self._rules, report)
 

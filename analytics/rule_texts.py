@@ -15,6 +15,7 @@ _FIELDS: Final = {
     "transaction.timeout.ms": "transaction_timeout_ms",
     "key.limit": "key_limit",
     "finding.limit": "finding_limit",
+    "hash.bytes": "hash_bytes",
 }
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from analytics.collisions import collisions, read_keys
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
 from analytics.file_store import is_file
@@ -70,10 +71,15 @@ def run_audit(request: Request) -> Result:
     now_ms = request.rules.now_ms or int(time.time() * 1000)
     rules = replace(request.rules, now_ms=now_ms)
     tasks = plan_tasks(request.audit, groups, references, rules, snapshot)
-    session = start_session(request.master, request.settings)
+    has_sql = request.audit is Audit.COLLISIONS
+    session = start_session(request.master, request.settings, is_long=has_sql)
     if not request.master.startswith("local["):
         ship_modules(session)
     findings, summaries = _run(session, tasks)
+    if has_sql:
+        places = [*request.directories, *([against] if against is not None else [])]
+        keys = read_keys(session, places)
+        findings += _collect(collisions(keys, rules.hash_bytes, rules.finding_limit))
     findings = [finding.to_row() for finding in found] + findings
     verdict = judge(str(request.audit), findings, summaries, time.monotonic() - started)
     return Result(verdict=verdict, findings=findings, summaries=summaries)

@@ -1,4 +1,4 @@
-"""Composition: uniqueness, preservation and collisions in Spark SQL: a second, independent way.
+"""Composition: uniqueness and preservation in Spark SQL: a second, independent way.
 
 Slower than the tasks of `spark_audit` by the cost of a shuffle; it shares only the decoding with
 them. Both answer the same question, so each is the other's test. Input is the data source's
@@ -78,19 +78,3 @@ def changed_keys(records: Any, reference: Any, cleaned_until: int) -> Any:
     )
     place = f.coalesce("found_offset", "expected_offset").alias("offset")
     return last.select("topic", "partition", place, what.alias("what")).where("what is not null")
-
-
-def colliding_keys(keys: Any, prefix_bytes: int = 16) -> Any:
-    """S14: different keys with one MD5 prefix, by which a cleaner would take them for one.
-
-    `keys` has the columns topic, partition, key. With all 16 bytes none is expected; a cleaner that
-    keeps fewer bytes of the hash is proved harmless, or not, on the real keys.
-    """
-    from pyspark.sql import functions as f
-
-    prefix = f.substring(f.md5("key"), 1, 2 * prefix_bytes).alias("prefix")
-    distinct = keys.where("key is not null").select("topic", "partition", "key", prefix).distinct()
-    counted = distinct.groupBy("topic", "partition", "prefix").agg(
-        f.count("*").alias("keys"), f.min("key").alias("first_key"), f.max("key").alias("last_key")
-    )
-    return counted.where("keys > 1")

@@ -71,6 +71,8 @@ class Rules:
     finding_limit: int = 200
     """Most findings of one kind in one partition that are listed one by one."""
     hot_key_count: int = 10
+    hash_bytes: int = 16
+    """How much of a key's MD5 the cleaner keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from analytics.file_name import CLEANER_POINT, HIGH_WATERMARK, LOG_START, RECOVERY_POINT
 from analytics.finding import Check, Finding, Report
+from analytics.place import child_of
 from analytics.task import ReplicaFiles
 
 
@@ -13,7 +14,7 @@ def check_checkpoints(replica: ReplicaFiles, log_end: int, folder: str, report: 
             Finding(
                 check=Check.CHECKPOINTS,
                 what="checkpoint_beyond",
-                file=f"{folder}/{file}",
+                file=child_of(folder, file),
                 offset=offset,
                 expected=expected,
                 found=str(offset),

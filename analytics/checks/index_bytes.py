@@ -3,6 +3,7 @@
 from struct import Struct
 
 from analytics.finding import Check, Finding, Report
+from analytics.place import with_suffix
 
 
 def read_entries(
@@ -44,7 +45,7 @@ def missing_index(log: str, suffix: str, check: Check) -> Finding:
     return Finding(
         check=check,
         what="index_missing",
-        file=log.removesuffix(".log") + suffix,
+        file=with_suffix(log, suffix),
         expected="an index beside the segment",
         found="none; a broker rebuilds it when it starts",
     )

@@ -16,7 +16,7 @@ RULES = Rules(now_ms=NOW_MS)
 
 def findings_of(
     audit: str,
-    *roots: Path,
+    *roots: Path | str,
     against: Path | None = None,
     rules: Rules = RULES,
     snapshot: str | None = None,

@@ -1,5 +1,6 @@
 """What only Spark can show: the data source, the tasks, the SQL audits, the command's verdicts."""
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from analytics.data_source import KafkaSegments
 from analytics.plan import Audit
 from analytics.run import Request, run_audit, write_result
-from analytics.sql_audit import COLUMNS, changed_keys, colliding_keys, duplicate_keys
+from analytics.sql_audit import COLUMNS, changed_keys, duplicate_keys
 from analytics.task import Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
@@ -97,13 +98,55 @@ def test_sql_and_tasks_agree(spark: Any, tmp_path: Path) -> None:
     assert {(row["what"], row["offset"]) for row in found} == expected
 
 
-def test_keys_that_a_short_hash_confuses_are_found(spark: Any, tmp_path: Path) -> None:
-    spark.dataSource.register(KafkaSegments)
-    make_log(400, 300).write(tmp_path)
-    schema = "topic string, partition int, key binary"
-    keys = spark.read.format("kafka-segments").schema(schema).load(str(tmp_path))
-    assert colliding_keys(keys).count() == 0
-    assert colliding_keys(keys, prefix_bytes=1).count() > 0
+# Two blocks with one MD5. Source: X. Wang and H. Yu, How to Break MD5 and Other Hash Functions.
+MD5_TWINS = [
+    bytes.fromhex(
+        "d131dd02c5e6eec4693d9a0698aff95c2fcab58712467eab4004583eb8fb7f89"
+        "55ad340609f4b30283e488832571415a085125e8f7cdc99fd91dbdf280373c5b"
+        "d8823e3156348f5bae6dacd436c919c6dd53e2b487da03fd02396306d248cda0"
+        "e99f33420f577ee8ce54b67080a80d1ec69821bcb6a8839396f9652b6ff72a70"
+    ),
+    bytes.fromhex(
+        "d131dd02c5e6eec4693d9a0698aff95c2fcab50712467eab4004583eb8fb7f89"
+        "55ad340609f4b30283e4888325f1415a085125e8f7cdc99fd91dbd7280373c5b"
+        "d8823e3156348f5bae6dacd436c919c6dd53e23487da03fd02396306d248cda0"
+        "e99f33420f577ee8ce54b67080280d1ec69821bcb6a8839396f965ab6ff72a70"
+    ),
+]
+
+
+@pytest.mark.usefixtures("spark")
+def test_keys_that_a_cleaner_would_confuse_are_named(tmp_path: Path) -> None:
+    raw = make_log()
+    compact(raw, horizon_ms=HORIZON_MS).write(tmp_path / "clean")
+    raw.write(tmp_path / "raw")
+    request = replace(compaction_of(tmp_path), audit=Audit.COLLISIONS)
+    sound = run_audit(request)
+    assert (sound.findings, sound.verdict.records) == ([], 140), sound.verdict.line()
+
+    # Two records get keys of one hash, of which a cleaner keeps the second.
+    batches = list(raw.batches)
+    for number, key in zip((1, 27), MD5_TWINS, strict=True):
+        first, *others = batches[number].records
+        batches[number] = replace(batches[number], records=(replace(first, key=key), *others))
+    segments = [(base, batches[base // 5 : base // 5 + 20]) for base, _ in raw.segments]
+    directory = replace(raw, segments=segments).write(tmp_path / "planted")
+    [finding] = run_audit(replace(request, against=str(tmp_path / "planted"))).findings
+    place = finding["check"], finding["what"], finding["file"], finding["offset"]
+    file = str(directory / "00000000000000000000.log")
+    assert place == ("S14", "key_collision", file, 5)
+    assert finding["position"] == len(batches[0].encode())
+    assert finding["expected"].endswith("79054025255fb1a26e4bc422aef54eb4")
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_cleaner_that_keeps_a_part_of_the_hash_confuses_more(tmp_path: Path) -> None:
+    make_log(100, 90).write(tmp_path / "clean")
+    request = compaction_of(tmp_path, hash_bytes=1)
+    result = run_audit(replace(request, audit=Audit.COLLISIONS, against=None))
+    keys = {record.key or b"" for batch in make_log(100, 90).batches for record in batch.records}
+    digests = {hashlib.md5(key).digest()[0] for key in keys}
+    assert result.verdict.by_kind == {"key_collision": len(keys) - len(digests)}
 
 
 def test_the_source_projects_and_filters(spark: Any, tmp_path: Path) -> None:

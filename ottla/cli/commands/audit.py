@@ -19,7 +19,8 @@ def audit(
         str,
         typer.Argument(
             metavar="NAME",
-            help="integrity, compaction, replicas, retention, cost; or snapshot, to --out FILE.",
+            help="integrity, compaction, replicas, retention, cost, collisions; "
+            "or snapshot, to --out FILE.",
         ),
     ],
     directories: Annotated[

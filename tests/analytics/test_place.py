@@ -1,0 +1,67 @@
+"""Paths and URIs are taken apart and put together alike; a URI's options stay at its end."""
+
+from pathlib import Path
+
+import pytest
+
+from analytics.file_store import list_directory
+from analytics.place import child_of, name_of, parent_of, split_store, with_suffix, without_end
+from tests.analytics.audited import findings_of
+from tests.analytics.log_model import make_log
+
+S3 = "s3://bucket/broker-1"
+OPTIONS = "?endpoint_override=http://127.0.0.1:9000&region=eu"
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "parent"),
+    [
+        ("/var/kafka/orders-0", "orders-0", "/var/kafka"),
+        ("/var/kafka/orders-0//", "orders-0", "/var/kafka"),
+        ("/orders-0", "orders-0", "/"),
+        ("orders-0", "orders-0", "."),
+        (f"{S3}/orders-0", "orders-0", S3),
+        (f"{S3}/orders-0/{OPTIONS}", "orders-0", S3 + OPTIONS),
+    ],
+)
+def test_a_name_and_its_directory(place: str, name: str, parent: str) -> None:
+    assert (name_of(place), parent_of(place)) == (name, parent)
+    assert child_of(parent, name) in (without_end(place), f"./{place}")
+
+
+def test_what_ends_with_slashes() -> None:
+    assert [without_end(place) for place in ("/", "//", "a/", "s3://", S3 + "/" + OPTIONS)] == [
+        *("/", "/", "a", "s3://"),
+        S3 + OPTIONS,
+    ]
+
+
+def test_a_file_beside_a_segment() -> None:
+    log = child_of(S3 + OPTIONS, "orders-0/00000000000000000100.log")
+    assert with_suffix(log, ".index") == f"{S3}/orders-0/00000000000000000100.index{OPTIONS}"
+    assert with_suffix("/a.b/1.log", ".timeindex") == "/a.b/1.timeindex"
+
+
+def test_a_store_and_the_path_in_it() -> None:
+    assert split_store(S3 + OPTIONS) == ("s3://bucket/" + OPTIONS, "broker-1")
+    assert split_store("s3://bucket") == ("s3://bucket/", "")
+    assert split_store("file:///var/kafka/") == ("file:///", "var/kafka")
+
+
+def test_a_question_mark_in_a_path_is_a_letter(tmp_path: Path) -> None:
+    make_log().write(tmp_path / "what?now")
+    assert findings_of("integrity", tmp_path / "what?now") == []
+
+
+def test_a_uri_is_audited_as_a_path_is(tmp_path: Path) -> None:
+    directory = make_log().write(tmp_path)
+    (directory / "00000000000000000100.index").unlink()
+    [finding] = findings_of("integrity", f"file://{tmp_path}")
+    assert finding.file == f"file://{directory}/00000000000000000100.index"
+    assert findings_of("integrity", f"file://{directory}") == [finding]
+
+
+@pytest.mark.parametrize("place", ["nowhere://a/b", "s3://bucket/x?no_such_option=1"])
+def test_a_store_that_is_none_is_an_error_of_the_environment(place: str) -> None:
+    with pytest.raises(OSError, match=r"nowhere|no_such_option"):
+        list_directory(place)

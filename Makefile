@@ -48,6 +48,7 @@ coverage: $(READY)  ## All quick tests, and how much of the code they run.
 
 interop: $(READY)  ## Programs that we did not write, against ours: kcat, clients, kazoo, Kafka. Minutes.
 	$(BIN)/python -m tests.interop.kafka_jars
+	$(BIN)/python -m tests.interop.analytics.object_store
 	OTTLA_INTEROP_RECORDS=100000 $(PYTEST) tests/interop
 
 kazoo: $(READY)  ## The quick part of kazoo's own test suite, against our coordinator.

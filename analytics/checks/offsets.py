@@ -35,6 +35,7 @@ class OffsetCheck:
             self._find("segment_overlap", 0, base_offset, f"{reached} or more", str(base_offset))
         elif reached is not None:
             self._check_gap(0, reached, base_offset)
+            self._is_gap_excused = self._is_gap_excused and base_offset == reached
         if reached is None or base_offset > reached:
             self.next_offset = base_offset
 
@@ -54,6 +55,7 @@ class OffsetCheck:
             self._find("offset_too_far", position, first, expected, str(last))
             return False
         self._check_gap(position, reached, first)
+        self._is_gap_excused = False
         self.next_offset = last + 1
         return True
 
@@ -83,8 +85,6 @@ class OffsetCheck:
         is_cleaned = self._cleaned_until is None or reached < self._cleaned_until
         if first > reached and not is_cleaned and not self._is_gap_excused:
             self._find("offset_gap", position, first, f"offset {reached}", f"offset {first}")
-        if first > reached or position:
-            self._is_gap_excused = False
 
     def _find(self, what: str, position: int, offset: int, expected: str, found: str) -> None:
         self._report(

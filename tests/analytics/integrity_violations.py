@@ -100,6 +100,13 @@ def batch_removed(at: Path) -> Expected:
     return {("offset_gap", segment.path.name, 140)}
 
 
+def second_batch_removed(at: Path) -> Expected:
+    segment = segments(at)[0]
+    segment.reorder([n for n in range(20) if n != 1])
+    segment.restore_indexes()
+    return {("offset_gap", segment.path.name, 10)}
+
+
 def batch_twice(at: Path) -> Expected:
     segment = segments(at)[1]
     segment.reorder([*range(8), *range(7, 20)])
@@ -310,6 +317,7 @@ INTEGRITY: Final[dict[str, Plant]] = {
     "a torn tail in a sealed segment": torn_tail,
     "a sealed segment that ends in zeros": zero_tail,
     "a batch that is gone": batch_removed,
+    "the second batch of the log is gone": second_batch_removed,
     "a batch that is there twice": batch_twice,
     "a segment that is gone": segment_removed,
     "a segment of a wrong name": segment_renamed,

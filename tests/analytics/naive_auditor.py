@@ -79,6 +79,11 @@ class NaiveAuditor:
         return [batch for segment in self.segments for batch in segment.accepted]
 
     @property
+    def start(self) -> int:
+        """Where the log begins, by its files and its checkpoint."""
+        return max(self.segments[0].base, self._checkpoint("log-start-offset-checkpoint") or 0)
+
+    @property
     def end(self) -> int:
         """The offset behind all that could be read."""
         reached = [batch.last + 1 for batch in self.accepted]
@@ -112,24 +117,27 @@ class NaiveAuditor:
     def _read(self, segment: Segment) -> None:
         data, position = segment.path.read_bytes(), 0
         while position < len(data):
-            head = data[position : position + HEADER.size]
-            size = 12 + struct.unpack_from(">i", head, 8)[0] if len(head) >= 12 else len(data)
-            if position + size > len(data):
+            size = size_at(data, position)
+            if size is None:
                 segment.is_cut = True
                 self._find("torn_tail", segment.name, None)
                 return
-            base, _, epoch, _, crc, attributes, delta, base_ms, newest_ms, *_, count = (
-                HEADER.unpack(head)
-            )
-            whole = data[position : position + size]
-            batch = Batch(position, base, base + delta, epoch, newest_ms, whole)
+            is_sound = is_sound_at(data, position)
+            following = position + size
+            if not is_sound and following < len(data) and not is_sound_at(data, following):
+                # Its length may be what is wrong: all up to the next sound batch is one damage.
+                places = range(position + 1, len(data))
+                following = next((at for at in places if is_sound_at(data, at)), len(data))
+            head = HEADER.unpack_from(data, position)
+            base, _, epoch, _, _, attributes, delta, base_ms, newest_ms, *_, count = head
+            whole = data[position:following]
+            batch = Batch(position, base, base + delta, epoch, newest_ms, whole, is_sound)
             segment.batches.append(batch)
-            position += size
-            if crc32c(whole[21:]) != crc:
-                batch.is_accepted = False
-                self._find("bad_crc", segment.name, base)
-            else:
+            if is_sound:
                 self._judge_records(segment, batch, count, delta, base_ms, attributes)
+            else:
+                self._find("bad_crc", segment.name, base)
+            position = following
 
     def _judge_records(
         self, segment: Segment, batch: Batch, count: int, delta: int, base_ms: int, attributes: int
@@ -300,6 +308,23 @@ class NaiveAuditor:
         return int(path.read_text().split()[-1]) if path.exists() else None
 
 
+def size_at(data: bytes, position: int) -> int | None:
+    """How long the batch at the position says to be; None if that is more than there is."""
+    if position + HEADER.size > len(data):
+        return None
+    size: int = 12 + HEADER.unpack_from(data, position)[1]
+    return size if position + size <= len(data) else None
+
+
+def is_sound_at(data: bytes, position: int) -> bool:
+    """Whether a batch with a right checksum begins at the position."""
+    size = size_at(data, position)
+    if size is None or size < HEADER.size or data[position + 16] != 2:
+        return False
+    crc: int = HEADER.unpack_from(data, position)[4]
+    return crc32c(data[position + 21 : position + size]) == crc
+
+
 def walk_records(section: bytes) -> Iterator[tuple[int, int]]:
     """Yield (timestamp delta, offset delta) of each record of a sound section."""
     position = 0
@@ -326,7 +351,7 @@ def compare_replicas(first: NaiveAuditor, other: NaiveAuditor) -> set[Found]:
         each.directory.parent / "replication-offset-checkpoint" for each in (first, other)
     ]
     bound = min(first.end, other.end, *(int(path.read_text().split()[-1]) for path in watermarks))
-    start = max(first.segments[0].base, other.segments[0].base)
+    start = max(first.start, other.start)
     here = {batch.base: batch.data for batch in first.accepted if start <= batch.base < bound}
     there = {batch.base: batch.data for batch in other.accepted if start <= batch.base < bound}
     offsets = {each for each in here.keys() | there.keys() if here.get(each) != there.get(each)}

@@ -117,21 +117,20 @@ MD5_TWINS = [
 
 @pytest.mark.usefixtures("spark")
 def test_keys_that_a_cleaner_would_confuse_are_named(tmp_path: Path) -> None:
-    raw = make_log()
-    compact(raw, horizon_ms=HORIZON_MS).write(tmp_path / "clean")
-    raw.write(tmp_path / "raw")
-    request = replace(compaction_of(tmp_path), audit=Audit.COLLISIONS)
-    sound = run_audit(request)
-    assert (sound.findings, sound.verdict.records) == ([], 140), sound.verdict.line()
-
+    raw, sound = make_log(), make_log(partition=1)
+    sound.write(tmp_path / "raw")
+    for log in (raw, sound):
+        compact(log, horizon_ms=HORIZON_MS).write(tmp_path / "clean")
     # Two records get keys of one hash, of which a cleaner keeps the second.
     batches = list(raw.batches)
     for number, key in zip((1, 27), MD5_TWINS, strict=True):
         first, *others = batches[number].records
         batches[number] = replace(batches[number], records=(replace(first, key=key), *others))
     segments = [(base, batches[base // 5 : base // 5 + 20]) for base, _ in raw.segments]
-    directory = replace(raw, segments=segments).write(tmp_path / "planted")
-    [finding] = run_audit(replace(request, against=str(tmp_path / "planted"))).findings
+    directory = replace(raw, segments=segments).write(tmp_path / "raw")
+    result = run_audit(replace(compaction_of(tmp_path), audit=Audit.COLLISIONS))
+    assert (result.verdict.partitions, result.verdict.records) == (2, 280)
+    [finding] = result.findings
     place = finding["check"], finding["what"], finding["file"], finding["offset"]
     file = str(directory / "00000000000000000000.log")
     assert place == ("S14", "key_collision", file, 5)

@@ -79,9 +79,15 @@ class OffsetCheck:
         """Whether `offset` may stand in what could not be read."""
         return any(first <= offset <= last for first, last in self.damaged)
 
+    def _close_damage(self, next_offset: int) -> None:
+        """End the range of a damage where the log goes on, at `next_offset`."""
+        if self.damaged and self.damaged[-1][1] < 0:
+            start, _ = self.damaged.pop()
+            if next_offset > start:
+                self.damaged.append((start, next_offset - 1))
+
     def _check_gap(self, position: int, reached: int, first: int) -> None:
-        if first > reached and self.damaged and self.damaged[-1][1] < 0:
-            self.damaged[-1] = (self.damaged[-1][0], first - 1)
+        self._close_damage(first)
         is_cleaned = self._cleaned_until is None or reached < self._cleaned_until
         if first > reached and not is_cleaned and not self._is_gap_excused:
             self._find("offset_gap", position, first, f"offset {reached}", f"offset {first}")

@@ -67,3 +67,11 @@ def test_the_table_in_the_docs_is_complete() -> None:
     page = (Path(__file__).parents[2] / "docs" / "audits.md").read_text(encoding="utf-8")
     rows = {line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")}
     assert set(INTEGRITY) | set(COMPACTION) <= rows
+
+
+def test_a_batch_that_comes_twice_hides_nothing_behind_it(tmp_path: Path) -> None:
+    directory = two_epochs().write(tmp_path)
+    expected = INTEGRITY["a batch that is there twice"](directory)
+    expected |= INTEGRITY["an epoch beyond the log"](directory)
+    found = findings_of("integrity", tmp_path)
+    assert {(each.what, Path(each.file).name, each.offset) for each in found} == expected

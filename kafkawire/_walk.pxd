@@ -4,7 +4,9 @@
 Invariant: no byte at or behind `end` is read, whatever the section says about itself.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from kafkawire._numbers cimport uvarint_bytes, write_uvarint
 
 cdef extern from *:
     """
@@ -50,9 +52,10 @@ cdef struct Record:
     const uint8_t *headers
 
 
-cdef inline Fault read_varlong(
-    const uint8_t **cursor, const uint8_t *end, int64_t *result
+cdef inline Fault read_uvarint(
+    const uint8_t **cursor, const uint8_t *end, uint64_t *result, int last_shift, uint8_t last_byte
 ) noexcept nogil:
+    """Read a number whose last possible byte stands at `last_shift`, and is `last_byte` at most."""
     cdef const uint8_t *at = cursor[0]
     cdef uint64_t number = 0
     cdef int shift = 0
@@ -62,40 +65,35 @@ cdef inline Fault read_varlong(
             return PAST_THE_END
         byte = at[0]
         at += 1
-        # The tenth byte has room for one bit.
-        if shift == 63 and byte > 1:
+        if shift == last_shift and byte > last_byte:
             return LONG_VARINT
         number |= <uint64_t>(byte & 0x7F) << shift
         if byte < 0x80:
             break
         shift += 7
     cursor[0] = at
-    result[0] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
+    result[0] = number
     return NO_FAULT
+
+
+cdef inline Fault read_varlong(
+    const uint8_t **cursor, const uint8_t *end, int64_t *result
+) noexcept nogil:
+    cdef uint64_t number = 0
+    # The tenth byte has room for one bit.
+    cdef Fault fault = read_uvarint(cursor, end, &number, 63, 1)
+    result[0] = <int64_t>(number >> 1) ^ -<int64_t>(number & 1)
+    return fault
 
 
 cdef inline Fault read_varint(
     const uint8_t **cursor, const uint8_t *end, int32_t *result
 ) noexcept nogil:
-    cdef const uint8_t *at = cursor[0]
-    cdef uint32_t number = 0
-    cdef int shift = 0
-    cdef uint8_t byte
-    while True:
-        if at >= end:
-            return PAST_THE_END
-        byte = at[0]
-        at += 1
-        # The fifth byte has room for four bits.
-        if shift == 28 and byte > 0x0F:
-            return LONG_VARINT
-        number |= <uint32_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-    cursor[0] = at
+    cdef uint64_t number = 0
+    # The fifth byte has room for four bits.
+    cdef Fault fault = read_uvarint(cursor, end, &number, 28, 0x0F)
     result[0] = <int32_t>(number >> 1) ^ -<int32_t>(number & 1)
-    return NO_FAULT
+    return fault
 
 
 cdef inline Fault read_span(
@@ -174,19 +172,8 @@ cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
 
 
 cdef inline int varint_bytes(int64_t value) noexcept nogil:
-    cdef uint64_t number = zigzag(value)
-    cdef int size = 1
-    while number > 0x7F:
-        number >>= 7
-        size += 1
-    return size
+    return uvarint_bytes(zigzag(value))
 
 
 cdef inline uint8_t *write_varint(uint8_t *at, int64_t value) noexcept nogil:
-    cdef uint64_t number = zigzag(value)
-    while number > 0x7F:
-        at[0] = <uint8_t>(number & 0x7F | 0x80)
-        at += 1
-        number >>= 7
-    at[0] = <uint8_t>number
-    return at + 1
+    return write_uvarint(at, zigzag(value))

@@ -1,9 +1,10 @@
 """Kafka's own tools move a partition of ours between log directories, and see where it lies."""
 
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from tests.conftest import StartBroker
+from tests.conftest import Event, StartBroker
 from tests.integration.broker.wire import Wire, batch
 from tests.interop.kafka_jars import needs_jars, run_java
 
@@ -11,7 +12,10 @@ pytestmark = needs_jars
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+THROTTLE = "--replica-alter-log-dirs-throttle"
 COUNT = 5
+BIG_BYTES = 900_000
+RATE = 2_000_000
 
 
 def test_a_partition_is_moved_by_kafkas_tool(start_broker: StartBroker, tmp_path: Path) -> None:
@@ -37,3 +41,33 @@ def test_a_partition_is_moved_by_kafkas_tool(start_broker: StartBroker, tmp_path
         assert placed[str(one)] == []
         assert [each["partition"] for each in placed[str(two)]] == ["t-0"]
         assert wire.fetch("t", 0).high_watermark == COUNT
+
+
+def test_a_move_is_as_slow_as_kafkas_tool_says(start_broker: StartBroker, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    broker = start_broker(overrides={"log.dirs": f"{one},{two}", "broker.id": "1"})
+    bootstrap = ("--bootstrap-server", f"127.0.0.1:{broker.port}")
+    with Wire(broker.port) as wire:
+        wire.create_topic("t", retention_ms="-1")
+        for _ in range(COUNT):
+            wire.produce("t", batch(b"x" * BIG_BYTES))
+        move = {"topic": "t", "partition": 0, "replicas": [1], "log_dirs": [str(two)]}
+        plan = tmp_path / "plan.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
+        told = (*bootstrap, "--reassignment-json-file", str(plan))
+        run_java(REASSIGN, *told, "--execute", THROTTLE, str(RATE))
+        limited = broker.wait_for_event("moves.limited")
+        assert limited["max_bytes_per_second"] == RATE
+        began, ended = broker.wait_for_event("move.began"), broker.wait_for_event("move.ended")
+        # The last chunk is not waited for, and may be the larger one of two.
+        least_s = (COUNT - 2) * BIG_BYTES / RATE
+        assert time_of(ended) - time_of(began) >= timedelta(seconds=least_s)
+        said = run_java(REASSIGN, *told, "--verify")
+        assert "Reassignment of replica t-0-1 completed successfully" in said
+        # The tool takes its limit back.
+        broker.wait_for_event("moves.limited", where=lambda each: each != limited)
+        assert wire.fetch("t", 0).high_watermark == COUNT
+
+
+def time_of(event: Event) -> datetime:
+    return datetime.fromisoformat(str(event["timestamp"]))

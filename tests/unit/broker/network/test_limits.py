@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.limits import DEFAULT_RECEIVE_MEMORY_BYTES, NetworkLimits
+from broker.config import BrokerConfig
+from broker.network.limits import DEFAULT_RECEIVE_MEMORY_BYTES, NetworkLimits, network_limits_of
 
 
 def test_the_defaults_are_kafkas() -> None:
@@ -12,6 +13,12 @@ def test_the_defaults_are_kafkas() -> None:
     assert limits.queued_max_requests == 500
     assert limits.socket_request_max_bytes == 104_857_600
     assert limits.connections_max_idle_ms == 600_000
+
+
+def test_the_system_sizes_receive_buffers_unless_told_otherwise() -> None:
+    limits = network_limits_of(BrokerConfig())
+    assert limits.socket_receive_buffer_bytes is None
+    assert limits.socket_send_buffer_bytes == 102_400
 
 
 def test_receive_memory_is_bounded_even_without_a_configured_limit() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from broker.metrics import Metrics
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
+from broker.replication.leadership import Leadership
 from broker.replication.replica_manager import ReplicaManager
 from controller.controller import Controller
 from kafkawire.ids import TopicPartition
@@ -21,4 +24,22 @@ def add_gauges(
     metrics.add_gauge("connections", lambda: server.connection_count)
     metrics.add_gauge("partitions", lambda: replicas.partition_count)
     metrics.add_gauge("waiting_requests", lambda: purgatory.waiting.operation_count)
+    metrics.add_gauge("leader_count", lambda: sum(1 for _ in _led(replicas)))
+    metrics.add_gauge(
+        "under_replicated_partitions",
+        lambda: sum(len(each.state.isr) < len(each.replicas) for each in _led(replicas)),
+    )
+    metrics.add_gauge(
+        "under_min_isr_partition_count",
+        lambda: sum(not each.has_min_isr for each in _led(replicas)),
+    )
+    metrics.add_gauge("isr_shrinks", lambda: replicas.isr_change_counts[0])
+    metrics.add_gauge("isr_expands", lambda: replicas.isr_change_counts[1])
     metrics.add_gauge("active_controller_count", lambda: int(controller.is_active))
+    metrics.add_gauge("controller_state", lambda: int(controller.state))
+    metrics.add_gauge("offline_partitions_count", lambda: controller.offline_partition_count)
+    metrics.add_gauge("unclean_leader_elections", lambda: controller.unclean_election_count)
+
+
+def _led(replicas: ReplicaManager) -> Iterator[Leadership]:
+    return (each.leadership for each in replicas if each.leadership is not None)

@@ -96,6 +96,14 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
         return parse_listeners(key, self.advertised_listeners, distinct_ports=False)
 
     @property
+    def status_listener(self) -> Listener | None:
+        """Where to tell over HTTP how the broker is; None for nowhere."""
+        if not self.metrics_listener:
+            return None
+        key, text = "metrics.listener", f"STATUS://{self.metrics_listener}"
+        return parse_listeners(key, text, distinct_ports=False)[0]
+
+    @property
     def inter_broker_listener(self) -> str:
         """The name of the listener that brokers use among themselves."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
@@ -186,6 +194,7 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
             if listener.host == UNROUTABLE_HOST:
                 rule = "must not be 0.0.0.0, which no client can reach; set a host name or address"
                 raise ConfigError("advertised.listeners", listener, rule)
+        self.status_listener  # noqa: B018 - raises what is wrong with it
         self._check_special_listeners({listener.name for listener in self.advertised})
 
     def _check_special_listeners(self, names: set[str]) -> None:

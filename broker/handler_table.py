@@ -17,18 +17,16 @@ from broker.cluster.identity import Identity
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.producer_ids import ProducerIds
-from broker.cluster.quota_configs import QuotaConfigs
-from broker.cluster.topic_configs import TopicConfigs
 from broker.cluster.topic_source import TopicSource
 from broker.config import BrokerConfig
 from broker.dynamic_config import DynamicConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.handler_table import group_makers
+from broker.live_configs import LiveConfigs
 from broker.logs.mover import LogMover
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler, Served
 from broker.purgatory import Purgatory
-from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from broker.quotas.throttle import Throttle
 from broker.replication.replica_manager import ReplicaManager
@@ -42,9 +40,7 @@ class HandlerTable:
     """Makes handlers from the parts of a broker that they work with."""
 
     config: BrokerConfig
-    config_nodes: ConfigNodes
-    configs: TopicConfigs
-    dynamic_config: DynamicConfig
+    configs: LiveConfigs
     controller: ControllerRole
     features: FinalizedFeatures
     groups: GroupCoordinator
@@ -55,8 +51,6 @@ class HandlerTable:
     loop: asyncio.AbstractEventLoop
     producer_ids: ProducerIds
     purgatory: Purgatory[TopicPartition]
-    quota_configs: QuotaConfigs
-    quotas: ClientQuotas
     replicas: ReplicaManager
     tasks: RequestTasks
     topics: TopicSource
@@ -119,7 +113,7 @@ class HandlerTable:
     def _leader_and_isr(self) -> Handler:
         from broker.handlers.leader_and_isr import LeaderAndIsrHandler
 
-        return LeaderAndIsrHandler(self.replicas, self.logs, self.configs.refresh).handle
+        return LeaderAndIsrHandler(self.replicas, self.logs, self.configs.topics.refresh).handle
 
     def _stop_replica(self) -> Handler:
         from broker.handlers.stop_replica import StopReplicaHandler
@@ -166,7 +160,7 @@ class HandlerTable:
     def _produce(self) -> Handler:
         from broker.handlers.produce import ProduceHandler
 
-        throttle = Throttle(self.quotas, PRODUCER_BYTE_RATE, self.now_ms)
+        throttle = Throttle(self.configs.quotas, PRODUCER_BYTE_RATE, self.now_ms)
         return ProduceHandler(self.replicas, self.purgatory, self.now_ms, throttle).handle
 
     def _fetch(self) -> Handler:
@@ -182,7 +176,7 @@ class HandlerTable:
             now_ms=self.now_ms,
         )
         max_bytes = self.config.fetch_max_bytes
-        throttle = Throttle(self.quotas, CONSUMER_BYTE_RATE, self.now_ms)
+        throttle = Throttle(self.configs.quotas, CONSUMER_BYTE_RATE, self.now_ms)
         return FetchHandler(self.replicas, self.purgatory, max_bytes, followers, throttle).handle
 
     def _list_offsets(self) -> Handler:
@@ -204,7 +198,7 @@ class HandlerTable:
         from broker.handlers.create_topics import CreateTopicsHandler
 
         return CreateTopicsHandler(
-            self.tasks, self.watch, self.topics, self.controller, self.dynamic_config
+            self.tasks, self.watch, self.topics, self.controller, self.configs.broker
         ).handle
 
     def _create_partitions(self) -> Handler:
@@ -227,7 +221,11 @@ class HandlerTable:
         from broker.handlers.describe_configs import DescribeConfigsHandler
 
         return DescribeConfigsHandler(
-            self.tasks, self.metadata, self.configs, self.dynamic_config, self.identity.broker_id
+            self.tasks,
+            self.metadata,
+            self.configs.topics,
+            self.configs.broker,
+            self.identity.broker_id,
         ).handle
 
     def _alter_configs(self) -> Handler:
@@ -246,8 +244,8 @@ class HandlerTable:
         return (
             self.tasks,
             self.metadata,
-            self.config_nodes,
-            self.dynamic_config,
+            self.configs.nodes,
+            self.configs.broker,
             self.identity.broker_id,
         )
 
@@ -255,13 +253,15 @@ class HandlerTable:
         from broker.handlers.client_quotas import ClientQuotasHandler
 
         return ClientQuotasHandler(
-            self.tasks, self.config_nodes, self.quota_configs
+            self.tasks, self.configs.nodes, self.configs.quota_configs
         ).handle_describe
 
     def _alter_client_quotas(self) -> Handler:
         from broker.handlers.client_quotas import ClientQuotasHandler
 
-        return ClientQuotasHandler(self.tasks, self.config_nodes, self.quota_configs).handle_alter
+        return ClientQuotasHandler(
+            self.tasks, self.configs.nodes, self.configs.quota_configs
+        ).handle_alter
 
     def _describe_cluster(self) -> Handler:
         from broker.handlers.cluster import DescribeClusterHandler

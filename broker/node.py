@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from broker.broker_gauges import add_gauges
-from broker.cluster.broker_configs import BrokerConfigs
-from broker.cluster.config_nodes import ConfigNodes
 from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.finalized_features import FinalizedFeatures
@@ -34,21 +32,20 @@ from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
 from broker.cluster.producer_ids import ProducerIds
-from broker.cluster.quota_configs import QuotaConfigs
-from broker.cluster.topic_configs import TopicConfigs
 from broker.cluster.topic_plan import topic_defaults_of
 from broker.cluster.topics import ClusterTopics, roll
 from broker.config import BrokerConfig
-from broker.dynamic_config import DynamicConfig
-from broker.dynamic_keys import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
 from broker.errors import StartupError
 from broker.groups.coordinator import GroupCoordinator
 from broker.handler_table import HandlerTable
+from broker.live_configs import LiveConfigs
+from broker.log_dir_failure import LogDirFailure
 from broker.logs.cleaner import LogCleaner
 from broker.logs.cleaning import make_cleaner
 from broker.logs.metrics import add_log_gauges
 from broker.logs.mover import LogMover
 from broker.logs.tasks import log_tasks
+from broker.metric_names import exposition
 from broker.metrics import BrokerState, Metrics
 from broker.network.advertising import advertise, machine_name
 from broker.network.limits import network_limits_of
@@ -57,15 +54,14 @@ from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
-from broker.quotas.client_quotas import ClientQuotas
 from broker.reconfiguration import Reconfiguration
 from broker.replication.isr_recorder import AlterPartitionRecorder
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import PeriodicTask, Scheduler
-from controller.notices import tell_log_dir_failure
+from broker.startup_steps import StartupSteps
+from broker.status_server import StatusServer
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
-from storage.config_key import LONG_MAX
 from storage.directory import Logs
 from storage.errors import StorageError
 
@@ -95,6 +91,8 @@ class Node:
         self._config = config
         self._loop = loop
         self._executor = ThreadPoolExecutor(config.background_threads, "kafka-scheduler-")
+        self._scheduler = Scheduler(loop, self._executor)
+        self._steps = StartupSteps(loop.time)
         self._running = AsyncExitStack()
         self._running.callback(self._executor.shutdown)
         self._metadata = MetadataCache()
@@ -105,11 +103,8 @@ class Node:
             config, self._metadata, loop=loop, running=self._running, now_ms=now_ms
         )
         self._controller = ControllerLink(self._member.controller_endpoint, self._member.make_peer)
-        self._dynamic = DynamicConfig(config)
-        self._config_nodes: ConfigNodes
-        self._configs: TopicConfigs
-        self._quotas = ClientQuotas()
-        self._quota_configs: QuotaConfigs
+        self._directory_failure = LogDirFailure(self._member, self._tasks, loop, self._fail)
+        self._configs: LiveConfigs
         self._server: SocketServer
         self._groups: GroupCoordinator | None = None
         self._logs: Logs | None = None
@@ -166,68 +161,84 @@ class Node:
         )
 
     async def _start(self) -> None:
-        member = self._member
-        await member.join()
-        features = FinalizedFeatures(member.session)
-        self._running.push_async_callback(features.stop)
-        broker_configs = await self._load_configs()
-        logs = await self._open_logs()
-        logs.claim(member.identity.broker_id, member.identity.cluster_id)
-        replicas = self._make_replicas(logs)
-        mover = self._make_mover(logs, replicas)
-        router = self._make_router(logs, replicas, features, mover)
-        channel = RequestChannel(
-            self._loop, router.handle, network_limits_of(self._config), is_open=False
-        )
-        endpoints = await self._listen(channel)
-        mover.resume()
-        self._running.push_async_callback(mover.stop)
-        replicas.start()
-        await member.register(endpoints, replicas.on_registered, self._fail)
-        self._metadata.on_change(replicas.on_metadata_changed)
-        changes = self._follow_configs(broker_configs, replicas, mover)
-        features.listen()
-        if not await self._watch.wait_for(self._is_told, FIRST_METADATA_TIMEOUT_MS):
-            log.warning("metadata.missing", waited_ms=FIRST_METADATA_TIMEOUT_MS)
-        channel.open()
-        self._schedule(logs, replicas)
-        cleaner = self._start_cleaner(logs, replicas)
-        changes.add(lambda config: self._tasks.begin(partial(cleaner.reconfigure, config)))
+        step, member = self._steps.step, self._member
+        await self._show_status()
+        with step("coordinator session, cluster id, broker id"):
+            await member.join()
+        with step("dynamic configs"):
+            configs = await self._load_configs()
+        with step("features"):
+            features = FinalizedFeatures(member.session)
+            self._running.push_async_callback(features.stop)
+        with step("logs, meta.properties"):
+            logs = await self._open_logs()
+            logs.claim(member.identity.broker_id, member.identity.cluster_id)
+        with step("replica manager"):
+            replicas = self._make_replicas(logs)
+            self._directory_failure.watch(logs, replicas)
+            mover = self._make_mover(logs, replicas)
+        with step("group coordinator, request handlers"):
+            router = self._make_router(logs, replicas, features, mover)
+        with step("socket server"):
+            channel = RequestChannel(
+                self._loop, router.handle, network_limits_of(self._config), is_open=False
+            )
+            endpoints = await self._listen(channel)
+        with step("replica fetchers, moves"):
+            mover.resume()
+            self._running.push_async_callback(mover.stop)
+            replicas.start()
+        with step("registration, controller"):
+            await member.register(endpoints, replicas.on_registered, self._fail)
+            self._metadata.on_change(replicas.on_metadata_changed)
+        with step("config handlers"):
+            changes = self._follow_configs(configs, replicas, mover)
+            features.listen()
+        with step("metadata"):
+            if not await self._watch.wait_for(self._is_told, FIRST_METADATA_TIMEOUT_MS):
+                log.warning("metadata.missing", waited_ms=FIRST_METADATA_TIMEOUT_MS)
+        with step("request processing"):
+            channel.open()
+        with step("scheduler, log cleaner"):
+            self._schedule(logs, replicas)
+            cleaner = self._start_cleaner(logs, replicas)
+            changes.add(lambda config: self._tasks.begin(partial(cleaner.reconfigure, config)))
 
-    async def _load_configs(self) -> BrokerConfigs:
-        """Learn what was set while brokers ran: it counts from the first log on."""
-        member = self._member
-        nodes = self._config_nodes = ConfigNodes(member.session, now_ms)
-        self._running.push_async_callback(nodes.stop)
-        broker_configs = BrokerConfigs(nodes, self._dynamic, member.identity.broker_id)
-        self._configs = TopicConfigs(nodes, lambda: self._dynamic.current.topic_defaults)
-        self._quota_configs = QuotaConfigs(nodes, self._quotas)
-        await nodes.catch_up()
-        await broker_configs.load()
-        await self._configs.load()
-        await self._quota_configs.load()
-        member.reconfigure(self._dynamic.current)
-        return broker_configs
+    async def _show_status(self) -> None:
+        """Let others look, from the first step to the last, if they shall."""
+        listener = self._config.status_listener
+        if listener is None:
+            return
+        server = StatusServer(
+            listener,
+            {
+                "/metrics": lambda: exposition(self.metrics.snapshot()),
+                "/tasks": self._scheduler.described,
+                "/startup": self._steps.described,
+            },
+        )
+        await server.start()
+        self._running.push_async_callback(server.stop)
+
+    async def _load_configs(self) -> LiveConfigs:
+        session, broker_id = self._member.session, self._member.identity.broker_id
+        configs = self._configs = LiveConfigs(self._config, session, broker_id, now_ms)
+        self._running.push_async_callback(configs.stop)
+        await configs.load()
+        return configs
 
     def _follow_configs(
-        self, broker_configs: BrokerConfigs, replicas: ReplicaManager, mover: LogMover
+        self, configs: LiveConfigs, replicas: ReplicaManager, mover: LogMover
     ) -> Reconfiguration:
-        moves_rate = LONG_MAX
-
-        def set_rates(_config: BrokerConfig) -> None:
-            replicas.leader_throttle.set_rate(self._dynamic.rate(LEADER_RATE))
-            replicas.follower_throttle.set_rate(self._dynamic.rate(FOLLOWER_RATE))
-            nonlocal moves_rate
-            before, moves_rate = moves_rate, self._dynamic.rate(LOG_DIRS_RATE)
-            if moves_rate != before:
-                mover.limit_rate(moves_rate)
-
-        set_rates(self._dynamic.current)
-        changes = Reconfiguration(self._member, self._configs, replicas, self._server)
-        self._configs.listen(changes.on_topic_config)
-        broker_configs.listen(changes.on_broker_config)
-        changes.add(set_rates)
-        self._config_nodes.listen()
+        changes = Reconfiguration(
+            configs.broker,
+            configs.topics,
+            member=self._member,
+            mover=mover,
+            replicas=replicas,
+            server=self._server,
+        )
+        configs.follow(changes)
         return changes
 
     async def _open_logs(self) -> Logs:
@@ -237,9 +248,9 @@ class Node:
         def open_logs() -> Logs:
             return Logs.open(
                 [Path(text) for text in self._config.log_directories],
-                config_of=self._configs.log_config,
+                config_of=self._configs.topics.log_config,
                 now_ms=now_ms(),
-                on_offline=self._on_directory_failed,
+                on_offline=self._directory_failure.on_failed,
                 recovery_threads=self._config.num_recovery_threads_per_data_dir,
                 reserve_bytes=self._config.log_dir_reserve_bytes,
             )
@@ -247,7 +258,6 @@ class Node:
         logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)
         self._running.push_async_callback(self._close_logs, logs)
         add_log_gauges(self.metrics, logs)
-        self.metrics.state = BrokerState.STARTING
         return logs
 
     def _make_replicas(self, logs: Logs) -> ReplicaManager:
@@ -260,7 +270,7 @@ class Node:
             purgatory=self._purgatory,
             loop=self._loop,
             now_ms=now_ms,
-            log_config_of=self._configs.log_config,
+            log_config_of=self._configs.topics.log_config,
             endpoint_of=member.endpoint_of,
             isr_recorder=recorder,
             config=self._config,
@@ -315,15 +325,13 @@ class Node:
         topics = ClusterTopics(
             member.session,
             self._metadata,
-            lambda: topic_defaults_of(self._dynamic.current),
+            lambda: topic_defaults_of(self._configs.current),
             new_topic_id=uuid.uuid4,
             roll=roll,
         )
         table = HandlerTable(
             config=self._config,
-            config_nodes=self._config_nodes,
             configs=self._configs,
-            dynamic_config=self._dynamic,
             controller=member.controller,
             features=features,
             groups=self._make_groups(replicas),
@@ -334,8 +342,6 @@ class Node:
             metadata=self._metadata,
             producer_ids=producer_ids,
             purgatory=self._purgatory,
-            quota_configs=self._quota_configs,
-            quotas=self._quotas,
             replicas=replicas,
             tasks=self._tasks,
             topics=topics,
@@ -365,7 +371,7 @@ class Node:
         config = self._config
         server = self._server = SocketServer(
             config.listening,
-            network_limits_of(self._dynamic.current),
+            network_limits_of(self._configs.current),
             channel,
             control_plane_listener_name=config.control_plane_listener_name,
         )
@@ -387,15 +393,15 @@ class Node:
         )
 
     def _schedule(self, logs: Logs, replicas: ReplicaManager) -> None:
-        scheduler = Scheduler(self._loop, self._executor)
-        for task in log_tasks(self._dynamic, logs, replicas, now_ms):
+        scheduler = self._scheduler
+        for task in log_tasks(self._configs.broker, logs, replicas, now_ms):
             scheduler.add(task)
         scheduler.add(self._expiry_of_offsets())
         self._running.push_async_callback(scheduler.stop)
 
     def _start_cleaner(self, logs: Logs, replicas: ReplicaManager) -> LogCleaner:
         cleaner = make_cleaner(
-            config=self._dynamic.current,
+            config=self._configs.current,
             logs=logs,
             replicas=replicas,
             metrics=self.metrics,
@@ -439,27 +445,6 @@ class Node:
     def _fail(self, reason: str) -> None:
         if not self.failed.done():
             self.failed.set_result(reason)
-
-    def _on_directory_failed(self, path: Path) -> None:
-        """Called in any thread: in the loop, see what is left."""
-        self._loop.call_soon_threadsafe(self._give_up_directory, path)
-
-    def _give_up_directory(self, path: Path) -> None:
-        if self._replicas is None or self._logs is None:
-            return
-        self._replicas.on_directory_failed(path)
-        if not self._logs.online_directories:
-            self._fail(f"log dir {path} failed, and no other is left")
-            return
-        self._tasks.begin(self._tell_failure)
-
-    async def _tell_failure(self) -> None:
-        """Let the controller find out which replicas are lost."""
-        try:
-            await self._member.session.run(tell_log_dir_failure(self._member.identity.broker_id))
-        except SessionExpiredError as error:
-            # The next registration makes the controller ask for all replicas again.
-            log.warning("log_dir.failure_not_told", error=str(error))
 
 
 def _bracketed(host: str) -> str:

@@ -8,9 +8,13 @@ from typing import Final
 from broker.cluster.member import ClusterMember
 from broker.cluster.topic_configs import TopicConfigs
 from broker.config import BrokerConfig
+from broker.dynamic_config import DynamicConfig
+from broker.dynamic_keys import FOLLOWER_RATE, LEADER_RATE, LOG_DIRS_RATE
+from broker.logs.mover import LogMover
 from broker.network.limits import network_limits_of
 from broker.network.socket_server import SocketServer
 from broker.replication.replica_manager import ReplicaManager
+from storage.config_key import LONG_MAX
 
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
@@ -20,16 +24,25 @@ class Reconfiguration:
 
     def __init__(
         self,
-        member: ClusterMember,
+        config: DynamicConfig,
         topics: TopicConfigs,
+        *,
+        member: ClusterMember,
+        mover: LogMover,
         replicas: ReplicaManager,
         server: SocketServer,
     ) -> None:
-        self._member = member
+        """Begin with what `config` says now; the parts were made from what the file says."""
+        self._config = config
         self._topics = topics
+        self._member = member
+        self._mover = mover
         self._replicas = replicas
         self._server = server
         self._others: list[Callable[[BrokerConfig], None]] = []
+        self._moves_rate = LONG_MAX
+        member.reconfigure(config.current)
+        self._set_rates()
 
     def add(self, reconfigure: Callable[[BrokerConfig], None]) -> None:
         """Call `reconfigure` after every change of the broker's configuration, too."""
@@ -40,6 +53,7 @@ class Reconfiguration:
         if old.topic_defaults != new.topic_defaults:
             self._on_topic_defaults(old, new)
         self._server.set_limits(network_limits_of(new))
+        self._set_rates()
         for reconfigure in self._others:
             reconfigure(new)
 
@@ -49,6 +63,14 @@ class Reconfiguration:
         self._replicas.update_topic_config(topic, config)
         if UNCLEAN_KEY in overrides and config.unclean_leader_election_enable:
             self._member.on_unclean_election_enabled(topic)
+
+    def _set_rates(self) -> None:
+        config = self._config
+        self._replicas.leader_throttle.set_rate(config.rate(LEADER_RATE))
+        self._replicas.follower_throttle.set_rate(config.rate(FOLLOWER_RATE))
+        before, self._moves_rate = self._moves_rate, config.rate(LOG_DIRS_RATE)
+        if self._moves_rate != before:
+            self._mover.limit_rate(self._moves_rate)
 
     def _on_topic_defaults(self, old: BrokerConfig, new: BrokerConfig) -> None:
         for topic in {replica.topic_partition.topic for replica in self._replicas}:

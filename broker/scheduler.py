@@ -48,6 +48,9 @@ class PeriodicTask:
         self.runs_in_loop = runs_in_loop
         self.run_count = 0
         self.failure_count = 0
+        self.last_run_s: float | None = None
+        """When the last run began, in the loop's time."""
+        self.next_run_s: float | None = None
 
 
 class Scheduler:
@@ -56,14 +59,35 @@ class Scheduler:
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
         self._loop = loop
         self._executor = executor
+        self.tasks: list[PeriodicTask] = []
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._is_stopped = False
 
     def add(self, task: PeriodicTask) -> None:
         """Run `task` from now on."""
+        self.tasks.append(task)
         if task.period_ms <= LONGEST_DELAY_MS:
             self._set_timer(task, task.delay_ms)
+
+    def described(self) -> list[dict[str, object]]:
+        """Return what each task is, and how many seconds ago and ahead its runs are."""
+        now_s = self._loop.time()
+        return [
+            {
+                "name": task.name,
+                "period_ms": task.period_ms,
+                "run_count": task.run_count,
+                "failure_count": task.failure_count,
+                "last_run_s": None
+                if task.last_run_s is None
+                else round(task.last_run_s - now_s, 3),
+                "next_run_s": None
+                if task.next_run_s is None
+                else round(task.next_run_s - now_s, 3),
+            }
+            for task in self.tasks
+        ]
 
     async def stop(self) -> None:
         """Start no run any more, and wait for those that have begun."""
@@ -76,6 +100,7 @@ class Scheduler:
     def _set_timer(self, task: PeriodicTask, delay_ms: int) -> None:
         if not self._is_stopped:
             delay_ms = min(delay_ms, LONGEST_DELAY_MS)
+            task.next_run_s = self._loop.time() + delay_ms / 1000
             self._timers[task.name] = self._loop.call_later(delay_ms / 1000, self._begin, task)
 
     def _begin(self, task: PeriodicTask) -> None:
@@ -84,6 +109,7 @@ class Scheduler:
         running.add_done_callback(self._running.discard)
 
     async def _run(self, task: PeriodicTask) -> None:
+        task.last_run_s, task.next_run_s = self._loop.time(), None
         try:
             if task.runs_in_loop:
                 rest = task.run()

@@ -50,6 +50,7 @@ class Cluster:
         self.topic_ids: dict[str, TopicId] = {}
         self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         self.moving: set[TopicPartition] = set()
+        self.unclean_election_count = 0
         self.offline_dirs: dict[BrokerId, set[TopicPartition]] = {}
         self.deletions = Deletions(set(), set(), set())
         self._assignments: dict[TopicPartition, ReplicaAssignment] = {}

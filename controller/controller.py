@@ -13,6 +13,7 @@ from controller import events as e
 from controller.channel import Channel
 from controller.channel_task import BrokerConnection, ChannelTask
 from controller.config import ControllerConfig
+from controller.controller_state import ControllerState, state_during
 from controller.coordinator_edge import CoordinatorEdge, event_of
 from controller.effects import (
     Answer,
@@ -62,11 +63,29 @@ class Controller:
         self._channels: dict[BrokerId, ChannelTask] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._task: asyncio.Task[None] | None = None
+        self._state = ControllerState.IDLE
 
     @property
     def is_active(self) -> bool:
         """Whether this broker believes to be the controller."""
         return self._planner.is_active
+
+    @property
+    def state(self) -> ControllerState:
+        """What is being done at the moment."""
+        return self._state
+
+    @property
+    def offline_partition_count(self) -> int:
+        """Partitions without a leader, if this is the controller."""
+        cluster = self._planner.cluster
+        return 0 if cluster is None else len(list(cluster.partitions_without_leader()))
+
+    @property
+    def unclean_election_count(self) -> int:
+        """Elections in this reign that may have lost records."""
+        cluster = self._planner.cluster
+        return 0 if cluster is None else cluster.unclean_election_count
 
     @property
     def controller_id(self) -> BrokerId | None:
@@ -136,6 +155,7 @@ class Controller:
                 self._news.clear()
                 await self._news.wait()
             event, future = self._queue.take()
+            self._state = state_during(event)
             result: Result = ErrorCode.NOT_CONTROLLER
             try:
                 result = await self._perform_all(self._planner.plan(event, self._now_ms()))
@@ -143,6 +163,7 @@ class Controller:
                 # Our owner is told too, and calls `expire`.
                 log.info("controller.session_lost", event_name=type(event).__name__)
             finally:
+                self._state = ControllerState.IDLE
                 if not future.done():
                     future.set_result(result)
 

@@ -4,7 +4,7 @@ Each function changes the picture and the nodes, and adds to a batch what broker
 caller sends the batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from enum import Enum, auto
 
 from controller import elections
@@ -105,10 +105,12 @@ def elect(
 ) -> Plan[Changes]:
     """Elect a leader of each partition that has a state, by `strategy`."""
     listed = list(partitions)
+    hopeless = {one for one in listed if not _has_online_isr(cluster, one)}
     unclean = yield from _topics_allowing_unclean(cluster, listed, strategy)
     changes = yield from change_states(cluster, listed, _decide(cluster, strategy, unclean))
     for partition, state in changes.changed.items():
         _lead(cluster, batch, partition, state)
+    _count_unclean(cluster, hopeless, changes)
     return changes
 
 
@@ -142,6 +144,7 @@ def repair_partitions(
     becomes OFFLINE.
     """
     listed = [one for one in partitions if one in cluster.leaderships]
+    hopeless = {one for one in listed if not _has_online_isr(cluster, one)}
     unclean = yield from _topics_allowing_unclean(cluster, listed, Strategy.OFFLINE)
 
     def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
@@ -155,6 +158,7 @@ def repair_partitions(
     changes = yield from change_states(cluster, listed, decide)
     for partition, state in changes.changed.items():
         _lead(cluster, batch, partition, state)
+    _count_unclean(cluster, hopeless, changes)
     for partition, state in changes.unchanged.items():
         if state.leader == NO_LEADER:
             _go_offline(cluster, partition)
@@ -220,6 +224,12 @@ def _topics_allowing_unclean(
         for topic, node in zip(topics, nodes, strict=True)
         if _allows_unclean(node.data if node else None, default)
     }
+
+
+def _count_unclean(cluster: Cluster, hopeless: Set[TopicPartition], changes: Changes) -> None:
+    """Count the partitions that got a leader although nobody in sync was online."""
+    led = {one for one, state in changes.changed.items() if state.leader != NO_LEADER}
+    cluster.unclean_election_count += len(hopeless & led)
 
 
 def _has_online_isr(cluster: Cluster, partition: TopicPartition) -> bool:

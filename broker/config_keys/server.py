@@ -73,5 +73,9 @@ class ServerKeys:
         10, "Unanswered requests to the coordinator at most.", at_least(1)
     )
     zookeeper_set_acl: bool = boolean(False, "Whether znodes are created with an ACL.")
+    metrics_listener: str = string(
+        "", "HOST:PORT that tells over HTTP how the broker is: /metrics (for Prometheus), /tasks, "
+        "/startup; empty for none. Not a key of Kafka.",
+    )  # fmt: skip
     metrics_num_samples: int = integer(2, "Samples kept to compute a metric.", at_least(1))
     metrics_sample_window_ms: int = long(30_000, "Length of one sample of a metric.", at_least(1))

@@ -74,6 +74,8 @@ class IsrChanges:
         self._task: asyncio.Task[None] | None = None
         self._may_retry = asyncio.Event()
         self._is_stopped = False
+        self.shrink_count = 0
+        self.expand_count = 0
 
     def put(self, replica: Replica) -> None:
         """Have the question of a leadership asked."""
@@ -132,6 +134,9 @@ class IsrChanges:
             return True
         partition = question.topic_partition
         if isinstance(answer, Recorded):
+            before = leadership.state.isr
+            self.shrink_count += answer.isr < before
+            self.expand_count += answer.isr > before
             leadership.on_recorded(question.proposal, answer, self._now_ms())
             log.info("isr.recorded", partition=str(partition), isr=sorted(answer.isr))
         else:

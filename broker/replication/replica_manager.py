@@ -116,6 +116,11 @@ class ReplicaManager:
         return iter(self._table)
 
     @property
+    def isr_change_counts(self) -> tuple[int, int]:
+        """How often in-sync sets have shrunk and grown, of partitions that were led here."""
+        return self._isr_changes.shrink_count, self._isr_changes.expand_count
+
+    @property
     def partition_count(self) -> int:
         """How many partitions this broker holds."""
         return len(self._table)

@@ -1,0 +1,56 @@
+"""All configs that change while a broker runs, and what keeps them current (composition)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.cluster.broker_configs import BrokerConfigs
+from broker.cluster.config_nodes import ConfigNodes
+from broker.cluster.coordinator_session import CoordinatorSession
+from broker.cluster.quota_configs import QuotaConfigs
+from broker.cluster.topic_configs import TopicConfigs
+from broker.config import BrokerConfig
+from broker.dynamic_config import DynamicConfig
+from broker.quotas.client_quotas import ClientQuotas
+from broker.reconfiguration import Reconfiguration
+from kafkawire.ids import BrokerId
+
+
+class LiveConfigs:
+    """Configs of this broker, of topics, and quotas. `load` once, then `follow`, then `stop`."""
+
+    def __init__(
+        self,
+        static: BrokerConfig,
+        session: CoordinatorSession,
+        broker_id: BrokerId,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.broker = DynamicConfig(static)
+        self.quotas = ClientQuotas()
+        self.nodes = ConfigNodes(session, now_ms)
+        self.topics = TopicConfigs(self.nodes, lambda: self.broker.current.topic_defaults)
+        self.quota_configs = QuotaConfigs(self.nodes, self.quotas)
+        self._broker_configs = BrokerConfigs(self.nodes, self.broker, broker_id)
+
+    @property
+    def current(self) -> BrokerConfig:
+        """The broker's configuration that is in force."""
+        return self.broker.current
+
+    async def load(self) -> None:
+        """Learn what was set while brokers ran: it counts from the first log on."""
+        await self.nodes.catch_up()
+        await self._broker_configs.load()
+        await self.topics.load()
+        await self.quota_configs.load()
+
+    def follow(self, changes: Reconfiguration) -> None:
+        """Tell `changes` of all that changes from now on."""
+        self.topics.listen(changes.on_topic_config)
+        self._broker_configs.listen(changes.on_broker_config)
+        self.nodes.listen()
+
+    async def stop(self) -> None:
+        """Hear of nothing any more."""
+        await self.nodes.stop()

@@ -1,0 +1,32 @@
+"""What a broker's gauges are called outside: Kafka's names where it has them (decision).
+
+As the exporter for Java names beans: `kafka_server_ReplicaManager_LeaderCount`. What
+Kafka does not have begins with `ottla_`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+KAFKAS_NAMES: Final[Mapping[str, str]] = {
+    "broker_state": "kafka_server_KafkaServer_BrokerState",
+    "partitions": "kafka_server_ReplicaManager_PartitionCount",
+    "leader_count": "kafka_server_ReplicaManager_LeaderCount",
+    "under_replicated_partitions": "kafka_server_ReplicaManager_UnderReplicatedPartitions",
+    "under_min_isr_partition_count": "kafka_server_ReplicaManager_UnderMinIsrPartitionCount",
+    "isr_shrinks": "kafka_server_ReplicaManager_IsrShrinks_total",
+    "isr_expands": "kafka_server_ReplicaManager_IsrExpands_total",
+    "active_controller_count": "kafka_controller_KafkaController_ActiveControllerCount",
+    "controller_state": "kafka_controller_KafkaController_ControllerState",
+    "offline_partitions_count": "kafka_controller_KafkaController_OfflinePartitionsCount",
+    "unclean_leader_elections": "kafka_controller_ControllerStats_UncleanLeaderElections_total",
+}
+
+
+def exposition(values: Mapping[str, int]) -> str:
+    """Return `values` in the text format that Prometheus reads."""
+    lines = []
+    for name, value in values.items():
+        outside = KAFKAS_NAMES.get(name, f"ottla_{name}")
+        kind = "counter" if outside.endswith("_total") else "gauge"
+        lines += [f"# TYPE {outside} {kind}", f"{outside} {value}"]
+    return "\n".join(lines) + "\n"

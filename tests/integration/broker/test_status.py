@@ -1,0 +1,150 @@
+"""What a broker tells over HTTP of itself, from its start to its end."""
+
+import http.client
+import json
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
+from tests.integration.broker.broker_cluster import BrokerCluster, free_port
+from tests.integration.broker.wire import Wire, batch
+from tests.integration.coordination.process import Coordinator, wait_until
+
+LISTENER = {"metrics.listener": "127.0.0.1:0"}
+KAFKAS_TASKS = {
+    "kafka-log-retention",
+    "kafka-log-flusher",
+    "kafka-recovery-point-checkpoint",
+    "kafka-log-start-offset-checkpoint",
+    "kafka-delete-logs",
+}
+STATE = "kafka_server_KafkaServer_BrokerState"
+CONTROLLERS = "kafka_controller_KafkaController_ActiveControllerCount"
+UNDER_REPLICATED = "kafka_server_ReplicaManager_UnderReplicatedPartitions"
+UNCLEAN = "kafka_controller_ControllerStats_UncleanLeaderElections_total"
+
+
+def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def metrics(port: int) -> dict[str, int]:
+    _, text = get(port, "/metrics")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return {name: int(value) for name, value in lines}
+
+
+def port_of(broker: BrokerProcess) -> int:
+    address = str(broker.wait_for_event("status.listening")["address"])
+    return int(address.rpartition(":")[2])
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker) -> BrokerProcess:
+    return start_broker(overrides=LISTENER)
+
+
+def test_metrics_tasks_and_the_start_are_told(broker: BrokerProcess) -> None:
+    port = port_of(broker)
+    with Wire(broker.port) as wire:
+        wire.create_topic("t")
+    told = metrics(port)
+    assert (told[STATE], told[CONTROLLERS]) == (3, 1)
+    assert told["kafka_server_ReplicaManager_LeaderCount"] == 1
+    tasks = {each["name"]: each for each in json.loads(get(port, "/tasks")[1])}
+    assert tasks.keys() >= KAFKAS_TASKS
+    assert tasks["kafka-log-retention"]["next_run_s"] > 0
+    assert tasks["log-dir-space"]["last_run_s"] <= 0
+    assert tasks["kafka-log-flusher"]["next_run_s"] is None, "by default never"
+    steps = [each["step"] for each in json.loads(get(port, "/startup")[1])]
+    logged = [event["step"] for event in broker.events if event["event"] == "startup.step"]
+    assert steps == logged
+    assert steps.index("logs, meta.properties") < steps.index("registration, controller")
+    assert steps.index("registration, controller") < steps.index("request processing")
+
+
+def test_whoever_asks_for_something_else_is_told_so(broker: BrokerProcess) -> None:
+    port = port_of(broker)
+    assert get(port, "/nothing") == (404, "/metrics\n/tasks\n/startup\n")
+    assert get(port, "/metrics", "POST")[0] == 405
+    with socket.create_connection(("127.0.0.1", port)) as rude:
+        rude.sendall(b"x" * 100_000 + b"\r\n\r\n")
+        rude.settimeout(10)
+        rude.recv(1)
+    assert get(port, "/metrics")[0] == 200
+
+
+def test_the_state_of_a_broker_from_its_start_to_its_end(tmp_path: Path) -> None:
+    """Kafka's numbers: 1 starting, 2 recovering, 3 running, 6 handing over, 7 stopping."""
+    port = free_port()
+    overrides = {"metrics.listener": f"127.0.0.1:{port}"}
+    first = BrokerProcess(tmp_path, overrides)
+    first.wait_for_event(READY_EVENT)
+    with Wire(first.port) as wire:
+        wire.create_topic("t", partitions=100)
+        for partition in range(100):
+            wire.produce("t", batch(b"x"), partition=partition)
+    first.kill()
+    seen: list[int] = []
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            try:
+                state = metrics(port)[STATE]
+            except (OSError, KeyError, http.client.HTTPException):
+                continue
+            if seen[-1:] != [state]:
+                seen.append(state)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        again = BrokerProcess(tmp_path, overrides)
+        again.wait_for_event(READY_EVENT)
+        wait_until(lambda: 3 in seen)
+        again.stop()
+    finally:
+        is_over.set()
+        watcher.join()
+    # The very last answer may come from a broker that has ended.
+    lived = seen[:-1] if seen[-1] == 0 else seen
+    assert lived == sorted(lived)
+    assert {1, 2, 3} <= set(lived) <= {1, 2, 3, 6, 7}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, coordinator: Coordinator) -> Iterator[BrokerCluster]:
+    with BrokerCluster(tmp_path, coordinator.address, LISTENER) as made:
+        made.start(1, 2, 3)
+        yield made
+
+
+def test_one_broker_says_that_it_is_controller_and_leaders_say_who_lags(
+    cluster: BrokerCluster,
+) -> None:
+    ports = {each: port_of(broker) for each, broker in cluster.brokers.items()}
+    assert sum(metrics(port)[CONTROLLERS] for port in ports.values()) == 1
+    cluster.create_topic("t", [[1, 2], [2, 1]], unclean_leader_election_enable="true")
+    cluster.until_in_sync("t", {1, 2}, {1, 2})
+    with cluster.wire(1) as wire:
+        wire.produce("t", batch(b"a"))
+    cluster.brokers[2].kill()
+    wait_until(lambda: metrics(ports[1])[UNDER_REPLICATED] == 2)
+    cluster.brokers[1].process.send_signal(signal.SIGKILL)
+    cluster.start(2)
+    wait_until(lambda: cluster.leaders(3, "t") == [2, 2])
+    controller = cluster.controller(3)
+    port = ports[3] if controller == 3 else port_of(cluster.brokers[controller])
+    assert metrics(port)[UNCLEAN] == 2

@@ -147,26 +147,3 @@ class FileLog:
             except OSError as caught:
                 error = caught
             self._loop.call_soon_threadsafe(done, error)
-
-
-class MemoryLog:
-    """A log that forgets, for simulations: a sync takes `sync_s` of the loop's own time."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, sync_s: float = 0.0005) -> None:
-        self.entries: list[Entry] = []
-        self._loop = loop
-        self._sync_s = sync_s
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Keep the entries for the test to look at."""
-        self.entries.extend(entries)
-
-    def sync(self, done: Callable[[OSError | None], None]) -> None:
-        """Call back later."""
-        self._loop.call_later(self._sync_s, done, None)
-
-    def idle(self) -> None:
-        """Nothing to do."""
-
-    def close(self) -> None:
-        """Nothing to do."""

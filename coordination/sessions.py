@@ -85,11 +85,6 @@ class SessionTable:
         for session in self._sessions.values():
             session.deadline_ms += by_ms
 
-    def restart_all(self, now_ms: int) -> None:
-        """Give everybody a full timeout from now on."""
-        for session in self._sessions.values():
-            session.deadline_ms = now_ms + session.timeout_ms
-
     def expired(self, now_ms: int) -> list[Session]:
         """Return the sessions whose deadline has passed; the caller closes them."""
         found = []

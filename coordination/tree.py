@@ -65,11 +65,6 @@ class Node:
         """The last transaction that a reader of this node can see the effect of."""
         return max(self.mzxid, self.pzxid, self.azxid)
 
-    @property
-    def child_count(self) -> int:
-        """How many children there are."""
-        return len(self.children) if self.children else 0
-
     def stat(self) -> Stat:
         """Return the bookkeeping as clients see it.
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from coordination import frames, jute
 from coordination.client import session_file
@@ -19,13 +19,13 @@ from coordination.client.connection import ClientConnection
 from coordination.client.heartbeat import PING_PACKET, Heartbeat
 from coordination.client.hosts import Host, Rotation, parse_connect_string
 from coordination.client.operations import Operations
+from coordination.client.request_queue import Pending, RequestQueue, fail
 from coordination.client.session import Due, SessionClock, SessionState
 from coordination.client.watch_registry import WatchEvent
 from coordination.errors import (
     AuthFailedError,
     ConnectionLossError,
     ErrorCode,
-    JuteError,
     OperationError,
     SessionExpiredError,
 )
@@ -47,25 +47,11 @@ from coordination.messages import (
 T = TypeVar("T")
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6000
-MAX_QUEUED_REQUESTS: Final = 10_000
 MIN_ATTEMPT_S: Final = 0.1
 LINGER_PROTOCOL: Final = 1
 # A timer that is so late waits a little longer, so that sockets are read before any verdict.
 LATE_MS: Final = 50.0
 READ_FIRST_MS: Final = 5.0
-MAX_XID: Final = 0x7FFFFFFF
-
-
-class _Pending(NamedTuple):
-    """A request whose answer is awaited, or that waits to be sent."""
-
-    xid: int
-    op: int
-    body: bytes
-    path: str
-    future: "asyncio.Future[Any]"
-    convert: Callable[[bytes], Any]
-    on_answer: "Callable[[int], None] | None"
 
 
 class Client(Operations):
@@ -108,10 +94,8 @@ class Client(Operations):
         self._has_heartbeat_thread = has_heartbeat_thread
         self._tls = tls
         self._listeners: list[Callable[[SessionState], None]] = []
-        self._sent: deque[_Pending] = deque()
-        self._queued: deque[_Pending] = deque()
+        self._requests = RequestQueue()
         self._auth_futures: deque[asyncio.Future[None]] = deque()
-        self._xid = 0
         self._connection: ClientConnection | None = None
         self._clock: SessionClock
         self._timer: asyncio.TimerHandle | None = None
@@ -212,7 +196,7 @@ class Client(Operations):
         """Stop without ending the session: it lives on for one timeout."""
         if self.state is not SessionState.EXPIRED:
             self._set_state(SessionState.CLOSED)
-        self._fail_all(ConnectionLossError(maybe_applied=False))
+        self._requests.fail_all(ConnectionLossError(maybe_applied=False))
         await self._end_keeper()
         if self._heartbeat is not None:
             self._heartbeat.stop()
@@ -301,8 +285,8 @@ class Client(Operations):
         for scheme, credentials in self._auth:
             self._send_auth(scheme, credentials, None)
         self._rearm()
-        while self._queued:
-            self._transmit(self._queued.popleft())
+        for pending in self._requests.take_held():
+            self._transmit(pending)
         self._set_state(SessionState.CONNECTED)
         self._connected.set()
         self._schedule()
@@ -339,7 +323,7 @@ class Client(Operations):
                 self._connection.abort()
             case Due.SUSPECT:
                 self._set_state(SessionState.SUSPECT)
-                self._fail_queued(ConnectionLossError(maybe_applied=False))
+                self._requests.fail_held(ConnectionLossError(maybe_applied=False))
             case Due.EXPIRE:
                 self._expire()
                 return
@@ -353,7 +337,7 @@ class Client(Operations):
             self._timer = None
         self._watches.clear()
         self._set_state(SessionState.EXPIRED)
-        self._fail_all(SessionExpiredError(ErrorCode.SESSION_EXPIRED))
+        self._requests.fail_all(SessionExpiredError(ErrorCode.SESSION_EXPIRED))
         if self._connection is not None and not self._connection.is_lost:
             self._connection.abort()
         self._lost.set()
@@ -385,23 +369,7 @@ class Client(Operations):
         elif xid == XID_AUTH:
             self._on_auth(err)
         elif xid not in (XID_PING, XID_SET_WATCHES):
-            self._on_answer(xid, err, payload)
-
-    def _on_answer(self, xid: int, err: int, payload: bytes) -> None:
-        if not self._sent or self._sent[0].xid != xid:
-            raise JuteError(f"the server answered {xid} out of turn")
-        pending = self._sent.popleft()
-        if pending.on_answer is not None:
-            pending.on_answer(err)
-        if pending.future.done():
-            return
-        if err:
-            pending.future.set_exception(OperationError.of(err, pending.path))
-            return
-        try:
-            pending.future.set_result(pending.convert(payload))
-        except (OperationError, JuteError) as error:
-            pending.future.set_exception(error)
+            self._requests.answer(xid, err, payload)
 
     def _on_event(self, payload: bytes) -> None:
         event, _ = jute.decode(WatcherEvent, payload, frames.REPLY_HEADER_BYTES)
@@ -421,7 +389,7 @@ class Client(Operations):
             future.set_exception(failure)
         self._failure = failure
         self._set_state(SessionState.CLOSED)
-        self._fail_all(failure)
+        self._requests.fail_all(failure)
         self._connected.set()
 
     def on_lost(self, connection: ClientConnection) -> None:
@@ -434,25 +402,10 @@ class Client(Operations):
         if self.state is SessionState.CONNECTED:
             self._set_state(SessionState.SUSPENDED)
             self._schedule()
-        # Whether they were applied, nobody can tell from here.
-        sent, self._sent = self._sent, deque()
-        for pending in sent:
-            _fail(pending.future, ConnectionLossError(path=pending.path))
+        self._requests.lose_sent()
         while self._auth_futures:
-            _fail(self._auth_futures.popleft(), ConnectionLossError(maybe_applied=False))
+            fail(self._auth_futures.popleft(), ConnectionLossError(maybe_applied=False))
         self._lost.set()
-
-    def _fail_all(self, error: OperationError) -> None:
-        sent, self._sent = self._sent, deque()
-        for pending in sent:
-            lost = ConnectionLossError(path=pending.path)
-            _fail(pending.future, lost if isinstance(error, ConnectionLossError) else error)
-        self._fail_queued(error)
-
-    def _fail_queued(self, error: OperationError) -> None:
-        queued, self._queued = self._queued, deque()
-        for pending in queued:
-            _fail(pending.future, error)
 
     # -- requests
 
@@ -466,8 +419,7 @@ class Client(Operations):
     ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = self._loop.create_future()
         body = request if isinstance(request, bytes) else jute.encode(request) if request else b""
-        self._xid = self._xid % MAX_XID + 1
-        pending = _Pending(self._xid, op, body, path, future, convert, on_answer)
+        pending = Pending(self._requests.next_xid(), op, body, path, future, convert, on_answer)
         if self.state is SessionState.CONNECTED and self._connection is not None:
             self._transmit(pending)
         elif self.state is SessionState.EXPIRED:
@@ -475,17 +427,17 @@ class Client(Operations):
         elif self._failure is not None:
             future.set_exception(self._failure)
         elif self._may_queue():
-            self._queued.append(pending)
+            self._requests.hold(pending)
         else:
             future.set_exception(ConnectionLossError(path=path, maybe_applied=False))
         return future
 
     def _may_queue(self) -> bool:
         waits = self.state in (SessionState.SUSPENDED, SessionState.DISCONNECTED)
-        return waits and len(self._queued) < MAX_QUEUED_REQUESTS
+        return waits and self._requests.has_room
 
-    def _transmit(self, pending: _Pending) -> None:
-        self._sent.append(pending)
+    def _transmit(self, pending: Pending) -> None:
+        self._requests.on_sent(pending)
         self._write(frames.encode_request(pending.xid, pending.op, pending.body))
 
     def add_auth(self, scheme: str, credentials: bytes) -> "asyncio.Future[None]":
@@ -508,10 +460,3 @@ class Client(Operations):
         self._auth_futures.append(future or self._loop.create_future())
         body = jute.encode(AuthRequest(0, scheme, credentials))
         self._write(frames.encode_request(XID_AUTH, OpCode.AUTH, body))
-
-
-def _fail(future: "asyncio.Future[Any]", error: OperationError) -> None:
-    if not future.done():
-        future.set_exception(error)
-        # Somebody who only wanted to send may never look at the answer.
-        future.exception()

@@ -66,11 +66,6 @@ class Joining:
         self._timeout_s = (config.max_poll_interval_ms + JOIN_GRACE_MS) / 1000
         self._shared_counts: Mapping[str, int] = {}
 
-    @property
-    def group_topics(self) -> Iterable[str]:
-        """The topics of all members, if this one is the leader."""
-        return self._shared_counts.keys()
-
     def is_outdated(self) -> bool:
         """Whether, as leader, this member has shared out other partitions than exist now.
 

@@ -32,11 +32,6 @@ class ReadGate:
         """Whether nothing may be handed over."""
         return self._holders > 0
 
-    @property
-    def is_in_hand(self) -> bool:
-        """Whether the reader may be working on records."""
-        return self._is_in_hand
-
     def idle_s(self) -> float:
         """Return how long nobody has asked for records; 0 while somebody waits for them."""
         return 0.0 if self._is_waiting else self._loop.time() - self._came_at_s

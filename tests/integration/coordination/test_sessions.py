@@ -144,7 +144,8 @@ async def test_a_restart_keeps_the_nodes_of_those_who_come_back(
     coordinator: Coordinator, end: str
 ) -> None:
     states: list[SessionState] = []
-    async with Client(coordinator.address, session_timeout_ms=4000) as owner:
+    # Longer than a busy machine takes to start the coordinator again.
+    async with Client(coordinator.address, session_timeout_ms=20_000) as owner:
         owner.on_state_change(states.append)
         await owner.create("/mine", b"1", ephemeral=True)
         session_id, stat = owner.session_id, await owner.exists("/mine")

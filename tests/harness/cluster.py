@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.conftest import READY_EVENT, BrokerProcess
-from tests.integration.coordination.process import Coordinator, free_port
+from tests.integration.coordination.process import Coordinator
+from tests.ports import free_port
 
 SESSION_TIMEOUT_MS: Final = 2_000
 READY_TIMEOUT_S: Final = 60.0

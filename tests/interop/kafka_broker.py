@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.coordination.process import ServerProcess, free_port
+from tests.integration.coordination.process import ServerProcess
 from tests.interop.kafka_jars import kafka_jars
+from tests.ports import free_port
 
 LOG4J = """
 log4j.rootLogger=INFO, A

@@ -1,6 +1,5 @@
 """Several broker processes on one coordinator, and what they say of each other. An edge."""
 
-import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -23,15 +22,9 @@ from kafkawire.messages.metadata import (
 from tests.conftest import READY_EVENT, BrokerProcess
 from tests.integration.broker.wire import Wire
 from tests.integration.coordination.process import wait_until
+from tests.ports import free_port
 
 IDS = (1, 2, 3)
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 class BrokerCluster:

@@ -23,7 +23,6 @@ from tests.unit.broker.network_fakes import request_frame
 HOST: Final = "127.0.0.1"
 DEADLINE_S: Final = 30.0
 CLEAN_UP_S: Final = 10.0
-POLL_S: Final = 0.002
 LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 Test = Callable[..., Coroutine[Any, Any, None]]
@@ -153,12 +152,3 @@ def held_bytes(server: SocketServer) -> int:
     """What half-received and waiting requests hold."""
     memory = server._network.memory
     return memory.reserved_bytes + memory.kept_bytes
-
-
-async def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition that another task brings about."""
-    for _ in range(int(DEADLINE_S / POLL_S)):
-        if condition():
-            return
-        await asyncio.sleep(POLL_S)
-    raise AssertionError(f"in vain: {what}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -67,10 +67,8 @@ TOPIC: Final = "orders"
 TOPIC_ID: Final = TopicId(int=77)
 PARTITION: Final = TopicPartition(TOPIC, 0)
 CONTROLLER: Final = BrokerId(9)
-TIMEOUT_S: Final = 10.0
 MAX_SESSIONS: Final = 100
 MAX_BYTES: Final = 1 << 30
-POLL_S: Final = 0.005
 PRODUCE_VERSION: Final = 9
 LEADER_AND_ISR_VERSION: Final = 7
 
@@ -371,10 +369,3 @@ def batch(*values: bytes) -> bytes:
     for value in values:
         builder.append(now_ms(), b"key", value)
     return bytes(builder.build())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition` holds."""
-    async with asyncio.timeout(TIMEOUT_S):
-        while not condition():  # noqa: ASYNC110 - what is waited for is not a thing of the loop's
-            await asyncio.sleep(POLL_S)

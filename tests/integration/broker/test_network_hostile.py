@@ -26,9 +26,9 @@ from tests.integration.broker.network_support import (
     held_bytes,
     on_every_loop,
     serving,
-    wait_until,
 )
 from tests.unit.broker.network_fakes import request_frame
+from tests.waiting import until
 
 MIB = 1024 * 1024
 RANDOM_STREAMS = 60
@@ -58,7 +58,7 @@ async def test_requests_that_come_byte_by_byte_are_answered() -> None:
         frames = b"".join(request_frame(number, b"slow") for number in range(3))
         for number, byte in enumerate(frames):
             client.send_raw(bytes([byte]))
-            await wait_until(partial(has_read, served, number + 1), "a byte")
+            await until(partial(has_read, served, number + 1), "a byte")
         assert [await client.receive() for _ in range(3)] == [(n, b"slow") for n in range(3)]
 
 
@@ -83,9 +83,9 @@ async def test_half_a_frame_and_then_the_end_leaves_nothing() -> None:
         for size in (10, 10_000, 10 * MIB):
             client = await served.connect()
             client.send_raw(request_frame(1, bytes(size))[: size // 2])
-            await wait_until(lambda: held_bytes(served.server) > 0, "half a frame")
+            await until(lambda: held_bytes(served.server) > 0, "half a frame")
             await client.close()
-            await wait_until(lambda: held_bytes(served.server) == 0, "the end")
+            await until(lambda: held_bytes(served.server) == 0, "the end")
 
 
 @on_every_loop
@@ -109,9 +109,7 @@ async def test_promising_large_frames_costs_no_memory() -> None:
             for _ in range(100):
                 client = await served.connect()
                 client.send_raw(struct.pack(">i", 100 * MIB) + bytes(5000))
-            await wait_until(
-                lambda: served.server.metrics.bytes_in >= 100 * 5004, "all the promises"
-            )
+            await until(lambda: served.server.metrics.bytes_in >= 100 * 5004, "all the promises")
             assert await good.ask(1, b"small") == b"small"
             assert tracemalloc.get_traced_memory()[1] < 40 * MIB
         finally:
@@ -126,7 +124,7 @@ async def test_large_requests_wait_for_memory_and_small_ones_pass_them() -> None
     async with serving(limits=limits) as served:
         slow = await served.connect()
         slow.send_raw(large[:1000])
-        await wait_until(lambda: held_bytes(served.server) >= MIB - 100, "a reservation")
+        await until(lambda: held_bytes(served.server) >= MIB - 100, "a reservation")
         waiting = [await served.connect() for _ in range(5)]
         for client in waiting:
             client.send_raw(large)
@@ -148,7 +146,7 @@ async def test_a_client_that_never_reads_costs_a_bounded_amount() -> None:
         stop_reading(greedy)
         for number in range(5_000):
             greedy.send((number, b""))
-        await wait_until(
+        await until(
             lambda: any(each._sender.is_blocked for each in served.server._connections),
             "a full socket",
         )
@@ -169,7 +167,7 @@ async def test_a_client_that_reads_late_gets_everything() -> None:
         client = await served.connect()
         paused = stop_reading(client)
         client.send(*((number, b"") for number in range(300)))
-        await wait_until(
+        await until(
             lambda: any(each._sender.is_blocked for each in served.server._connections),
             "a full socket",
         )
@@ -220,10 +218,10 @@ async def test_a_client_that_vanishes_while_its_fetch_is_parked_touches_nobody()
             for number, is_reset in enumerate([True, False] * 10):
                 fetcher = await served.connect()
                 fetcher.send_raw(request_frame(number, api_key=ApiKey.FETCH))
-                await wait_until(lambda: bool(parking.replies), "a parked fetch")
+                await until(lambda: bool(parking.replies), "a parked fetch")
                 vanish(fetcher, is_reset=is_reset)
                 assert await producer.ask(number, b"record") == b"record"
-        await wait_until(lambda: served.server.connection_count == 1, "the others are gone")
+        await until(lambda: served.server.connection_count == 1, "the others are gone")
         assert events(logs) == []
 
 
@@ -251,10 +249,10 @@ async def test_a_cancelled_fetch_is_forgotten_by_those_who_would_wake_it() -> No
         clients = [await served.connect() for _ in range(50)]
         for number, client in enumerate(clients):
             client.send((number, b""))
-        await wait_until(lambda: len(waiting) == 50, "parked fetches")
+        await until(lambda: len(waiting) == 50, "parked fetches")
         for client in clients:
             client.writer.transport.abort()
-        await wait_until(lambda: not waiting, "cancelled fetches")
+        await until(lambda: not waiting, "cancelled fetches")
 
 
 @pytest.mark.parametrize("body_bytes", [0, 3_000, 300_000])

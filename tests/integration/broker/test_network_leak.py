@@ -20,9 +20,9 @@ from tests.integration.broker.network_support import (
     held_bytes,
     on_every_loop,
     serving,
-    wait_until,
 )
 from tests.unit.broker.network_fakes import request_frame
+from tests.waiting import until
 
 CONNECTIONS: Final = 5_000
 WARM_UP: Final = 500
@@ -73,7 +73,7 @@ async def run(served: Served, count: int) -> None:
             for start in range(0, count, step)
         )
     )
-    await wait_until(
+    await until(
         lambda: (
             served.server.metrics.connections_accepted == accepted + count
             and served.server.connection_count == 0

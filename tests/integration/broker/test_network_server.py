@@ -27,8 +27,8 @@ from tests.integration.broker.network_support import (
     echo,
     on_every_loop,
     serving,
-    wait_until,
 )
+from tests.waiting import until
 
 REGION_BYTES = 3 * 1024 * 1024
 CONTENT = bytes(range(251)) * (REGION_BYTES // 251 + 1)
@@ -92,7 +92,7 @@ async def test_replies_that_are_late_leave_in_request_order() -> None:
     async with serving(parking.handle) as served:
         client = await served.connect()
         client.send(*((number, b"") for number in range(3)))
-        await wait_until(lambda: len(parking.replies) == 3, "three parked requests")
+        await until(lambda: len(parking.replies) == 3, "three parked requests")
         for number in (2, 0, 1):
             parking.replies[number].complete(EncodedMessage(bytes([number])))
         assert [await client.receive() for _ in range(3)] == [(n, bytes([n])) for n in range(3)]
@@ -152,7 +152,7 @@ async def test_a_deleted_file_is_sent_to_its_end(log_file: Path) -> None:
     async with serving(lambda _request: fetch_answer(regions.pop())) as served:
         client = await served.connect()
         client.send((1, b""))
-        await wait_until(lambda: not regions, "the fetch is handled")
+        await until(lambda: not regions, "the fetch is handled")
         os.unlink(log_file)  # noqa: PTH108
         _, answer = await client.receive()
         assert CONTENT[:REGION_BYTES] in answer
@@ -178,12 +178,12 @@ async def test_a_truncated_file_ends_the_connection_instead_of_the_response(
 async def test_one_connection_too_many_is_closed_and_the_others_stay() -> None:
     async with serving(limits=NetworkLimits(max_connections=2)) as served:
         first, second = await served.connect(), await served.connect()
-        await wait_until(lambda: served.server.connection_count == 2, "two connections")
+        await until(lambda: served.server.connection_count == 2, "two connections")
         third = await served.connect()
         assert await third.is_closed_by_broker()
         assert await first.ask(1) == b""
         await second.close()
-        await wait_until(lambda: served.server.connection_count == 1, "one has left")
+        await until(lambda: served.server.connection_count == 1, "one has left")
         assert await (await served.connect()).ask(2) == b""
         assert served.server.metrics.connections_refused == 1
 
@@ -243,7 +243,7 @@ async def test_draining_answers_what_was_read_and_then_closes() -> None:
         busy, quiet = await served.connect(), await served.connect()
         port = served.port()
         busy.send((1, b""))
-        await wait_until(lambda: bool(parking.replies), "a parked request")
+        await until(lambda: bool(parking.replies), "a parked request")
         served.server.stop_accepting()
         drained = asyncio.create_task(served.server.drain(timeout_s=20))
         assert await quiet.is_closed_by_broker()
@@ -264,7 +264,7 @@ async def test_draining_gives_up_and_closing_cancels() -> None:
     async with serving(parking.handle) as served:
         client = await served.connect()
         client.send((1, b""))
-        await wait_until(lambda: bool(parking.replies), "a parked request")
+        await until(lambda: bool(parking.replies), "a parked request")
         served.server.stop_accepting()
         assert not await served.server.drain(timeout_s=0.05)
         await served.server.close()

@@ -12,7 +12,8 @@ from typing import Final
 
 from broker.network.reply import EncodedMessage, Reply
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from tests.integration.broker.network_support import Served, on_every_loop, serving, wait_until
+from tests.integration.broker.network_support import Served, on_every_loop, serving
+from tests.waiting import until
 
 FOLDER: Final = Path(__file__).parent / "tls"
 REGION_BYTES: Final = 2 * 1024 * 1024
@@ -92,11 +93,11 @@ async def test_a_tls_client_that_never_reads_costs_a_bounded_amount() -> None:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for number in range(1_000):
             client.send((number, b""))
-        await wait_until(lambda: is_stuck(served), "a full socket")
+        await until(lambda: is_stuck(served), "a full socket")
         (connection,) = served.server._connections
         assert connection._transport.get_write_buffer_size() < 1024 * 1024
         client.writer.transport.abort()
-        await wait_until(lambda: served.server.connection_count == 0, "the end")
+        await until(lambda: served.server.connection_count == 0, "the end")
 
 
 @on_every_loop

@@ -10,7 +10,8 @@ from broker.config_keys.replication import ReplicationKeys
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
-from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig, until
+from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig
+from tests.waiting import until
 
 KEYS = ReplicationKeys(replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100)
 OTHER_ID = TopicId(int=78)

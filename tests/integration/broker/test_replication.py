@@ -19,7 +19,8 @@ from kafkawire.messages.fetch import (
     PartitionData,
 )
 from storage.config import LogConfig
-from tests.integration.broker.replica_rig import TOPIC_ID, Rig, until
+from tests.integration.broker.replica_rig import TOPIC_ID, Rig
+from tests.waiting import until
 
 KEYS = ReplicationKeys(
     replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100, replica_fetch_backoff_ms=50

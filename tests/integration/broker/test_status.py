@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
-from tests.integration.broker.broker_cluster import BrokerCluster, free_port
+from tests.integration.broker.broker_cluster import BrokerCluster
 from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator, wait_until
+from tests.ports import free_port
 
 LISTENER = {"metrics.listener": "127.0.0.1:0"}
 KAFKAS_TASKS = {

@@ -1,14 +1,12 @@
-"""What the client tests share: leak checks and waiting for conditions."""
+"""What the client tests share: quick retries and leak checks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypedDict
 
 from tests.integration.client.fake_broker import FakeCluster
-
-DEADLINE_S = 10.0
-TICK_S = 0.002
+from tests.waiting import until
 
 
 class Backoff(TypedDict):
@@ -19,20 +17,6 @@ class Backoff(TypedDict):
 
 
 FAST: Backoff = {"retry_backoff_ms": 5, "retry_backoff_max_ms": 20}
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until `condition` holds.
-
-    Raises:
-        AssertionError: it does not within the deadline.
-    """
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(TICK_S)
-    except TimeoutError:
-        raise AssertionError(f"in vain waited for {what}") from None
 
 
 def other_tasks() -> set[asyncio.Task[Any]]:

@@ -13,9 +13,10 @@ from ottla import Admin, Consumer, NewTopic, Producer, TopicPartition
 from ottla.client import producer as producer_module
 from ottla.client.errors import ClientClosedError
 from ottla.client.producer_batch import Delivery
-from tests.integration.client.client_support import cancel_after, until
+from tests.integration.client.client_support import cancel_after
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import Hold, Never
+from tests.waiting import until
 
 LONG_ENOUGH = 1_000_000
 STEPS = (*range(60), LONG_ENOUGH)

@@ -23,9 +23,10 @@ from ottla.client.errors import (
     RequestTimedOutError,
 )
 from ottla.client.handshake import open_connection
-from tests.integration.client.client_support import FAST, other_tasks, until
+from tests.integration.client.client_support import FAST, other_tasks
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import Garbage, HangUp, Hold, Never, Omit, Refuse
+from tests.waiting import until
 
 NOWHERE = "127.0.0.1:1"
 

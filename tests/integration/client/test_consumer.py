@@ -34,7 +34,7 @@ from ottla.client.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
-from tests.integration.client.client_support import FAST, until
+from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import (
     Fault,
@@ -47,6 +47,7 @@ from tests.integration.client.fake_fault import (
     RefuseWhole,
 )
 from tests.integration.client.fake_log import FakePartition
+from tests.waiting import until
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)

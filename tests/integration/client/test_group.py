@@ -20,7 +20,7 @@ from ottla.client.errors import (
 from ottla.client.group.committed_offset import CommittedOffset
 from ottla.client.group.config import ASSIGNORS, AssignorName
 from tests.conftest import BrokerProcess, StartBroker
-from tests.integration.client.client_support import until
+from tests.waiting import until
 
 PARTITIONS = 6
 AT_ONCE = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}

@@ -24,7 +24,7 @@ from ottla.client.errors import (
     UnknownTopicError,
     UnsupportedVersionError,
 )
-from tests.integration.client.client_support import FAST, until
+from tests.integration.client.client_support import FAST
 from tests.integration.client.fake_broker import FakeCluster
 from tests.integration.client.fake_fault import (
     Fault,
@@ -36,6 +36,7 @@ from tests.integration.client.fake_fault import (
     Omit,
     Refuse,
 )
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])

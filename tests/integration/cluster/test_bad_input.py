@@ -12,7 +12,7 @@ from ottla.client.errors import BrokerError
 from tests.conftest import BrokerProcess
 from tests.harness.cluster import ClusterProcesses
 from tests.harness.observer import Observer
-from tests.integration.coordination.process import free_port
+from tests.ports import free_port
 
 
 @pytest.fixture(scope="module")

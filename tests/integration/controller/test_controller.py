@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaRespo
 from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from kafkawire.schema import decode, encode
 from tests.integration.coordination.process import Coordinator, kill_all
+from tests.waiting import until
 
 DEADLINE_S = 10.0
 T0 = TopicPartition("orders", 0)
@@ -134,13 +135,6 @@ async def turn() -> None:
     moment = loop.create_future()
     loop.call_later(0.005, moment.set_result, None)
     await moment
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        await turn()
 
 
 @asynccontextmanager

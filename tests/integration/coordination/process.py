@@ -1,7 +1,6 @@
 """A coordinator, or a real ZooKeeper, in a process of its own, and raw connections to it."""
 
 import os
-import random
 import shutil
 import signal
 import socket
@@ -18,12 +17,12 @@ from typing import Self
 from coordination import frames, jute
 from coordination.frames import Handshake
 from coordination.messages import NO_PASSWORD, ConnectRequest, ConnectResponse, ReplyHeader
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 60.0
 DEADLINE_S = 20.0
 POLL_INTERVAL_S = 0.02
-SERVER_PORTS = (15_000, 32_000)
 _PAUSE = threading.Event()
 CLASSPATH = "/usr/share/java/zookeeper.jar"
 
@@ -160,18 +159,6 @@ class ZooKeeper(ServerProcess):
 
 def has_zookeeper() -> bool:
     return shutil.which("java") is not None and Path("/usr/share/java/zookeeper.jar").exists()
-
-
-def free_port() -> int:
-    """Return a port that is free now, below those that outgoing connections get."""
-    while True:
-        port = random.randrange(*SERVER_PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def ensemble(

@@ -11,7 +11,7 @@ import pytest
 from coordination.client import Client
 from coordination.errors import ConnectionLossError
 from tests.integration.coordination.conftest import StartCoordinator
-from tests.integration.coordination.process import free_port
+from tests.ports import free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 

@@ -17,6 +17,7 @@ from tests.analytics.audited import NOW_MS, RULES
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.conftest import needs_java
 from tests.analytics.log_model import compact, make_log
+from tests.ports import free_port
 
 pytestmark = needs_java
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
@@ -42,12 +43,6 @@ def daemon(kind: str, *arguments: str) -> Iterator[None]:
     finally:
         process.terminate()
         process.wait(timeout=30)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def wait_for(port: int) -> None:

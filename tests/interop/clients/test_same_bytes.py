@@ -7,7 +7,6 @@ Fetch then brings them back. Only the base offset and the leader epoch may diffe
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -24,6 +23,7 @@ from kafkawire.schema import decode
 from tests.conftest import StartBroker
 from tests.interop.clients.drivers import WRITERS
 from tests.interop.clients.sample import samples
+from tests.ports import free_port
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS: Final = 300
@@ -122,14 +122,6 @@ async def fetch_everything(port: int, topic: str) -> bytes:
 def without_broker_fields(batch: bytes | memoryview) -> bytes:
     """Blank the two fields that the broker assigns: base offset and leader epoch."""
     return bytes(8) + bytes(batch[8:12]) + bytes(4) + bytes(batch[16:])
-
-
-def free_port() -> int:
-    """Return a port that nothing listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -15,10 +15,10 @@ import pytest
 import ottla
 from tests.conftest import BrokerProcess
 from tests.harness.cluster import ClusterProcesses
-from tests.integration.coordination.process import free_port
 from tests.interop.duplicates.lossy_proxy import LossyProxy
 from tests.interop.duplicates.once import check_once, progress, read_values
 from tests.interop.duplicates.writers import PARTITIONS, WRITERS
+from tests.ports import free_port
 
 TOPIC = "once"
 LOSS_SHARE = 0.1

@@ -4,7 +4,6 @@ A record's value names its producer and its number there: each producer counts p
 0 and sends in that order, so that order and completeness can be judged from the values alone.
 """
 
-import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,21 +32,12 @@ class Seen(NamedTuple):
     value: bytes
 
 
-class Promise(enum.Flag):
-    """What a producer promises of its records in a partition, whatever happens to brokers."""
-
-    ORDER = enum.auto()
-    """They stand in the order of sending."""
-    ONCE = enum.auto()
-    """Each is there once at most."""
-
-
 @dataclass(slots=True)
 class History:
     """Everything that was observed. Who writes to it appends; nothing is ever taken back."""
 
-    promises: dict[str, Promise] = field(default_factory=dict)
-    """By producer; who says nothing promises order."""
+    unordered: set[str] = field(default_factory=set)
+    """Producers that do not promise to keep the order of what they send to a partition."""
     sent: set[Item] = field(default_factory=set)
     acknowledged: dict[Item, int] = field(default_factory=dict)
     """The offset that the cluster promised for each."""

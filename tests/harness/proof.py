@@ -16,7 +16,8 @@ from tests.harness.checker import Logs, check, duplicate_count
 from tests.harness.cluster import ClusterProcesses
 from tests.harness.history import History
 from tests.harness.observer import Observer
-from tests.harness.replica_files import differences
+from tests.harness.replica_files import committed_batches, differences
+from tests.harness.sequences import sequence_faults
 from tests.harness.workload import ConfluentProducer, OurProducer, Reader, read_logs
 
 PARTITION_COUNT: Final = 3
@@ -82,6 +83,8 @@ async def prove(cluster: ClusterProcesses, scenario: Scenario) -> Outcome:
     for where, end in ends.items():
         directories = {number: cluster.log_directory(number) for number in replicas[where]}
         outcome.anomalies += differences(directories, where, end)
+        leading = committed_batches(directories[replicas[where][0]], where, end)
+        outcome.anomalies += [f"{where}: {fault}" for fault in sequence_faults(leading)]
     sys.stderr.write(f"{outcome}\n")
     return outcome
 

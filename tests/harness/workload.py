@@ -18,7 +18,7 @@ import confluent_kafka
 import ottla
 from kafkawire.ids import TopicPartition
 from ottla.client.errors import OttlaError
-from tests.harness.history import History, Item, Promise, Seen
+from tests.harness.history import History, Item, Seen
 
 BURST: Final = 5
 """Records per partition and turn."""
@@ -85,7 +85,6 @@ class OurProducer(Worker):
         self, bootstrap: str, history: History, partitions: Sequence[TopicPartition]
     ) -> None:
         super().__init__("ours")
-        history.promises[self.name] = Promise.ORDER
         self._bootstrap = bootstrap
         self._history = history
         self._partitions = partitions
@@ -139,7 +138,8 @@ class ConfluentProducer(Worker):
         settings: Mapping[str, str | int] | None = None,
     ) -> None:
         super().__init__("librdkafka, idempotent" if is_idempotent else "librdkafka")
-        history.promises[self.name] = Promise.ORDER | Promise.ONCE if is_idempotent else Promise(0)
+        if not is_idempotent:
+            history.unordered.add(self.name)
         self._history = history
         self._partitions = partitions
         self._producer = confluent_kafka.Producer(

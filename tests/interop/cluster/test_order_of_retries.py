@@ -22,7 +22,7 @@ from kafkawire.ids import TopicPartition
 from ottla.client.admin_model import OffsetSpec
 from tests.harness.checker import Kind, Logs, check
 from tests.harness.cluster import ClusterProcesses
-from tests.harness.history import History, Promise
+from tests.harness.history import History
 from tests.harness.observer import Observer
 from tests.harness.workload import ConfluentProducer, OurProducer, Worker, read_logs
 from tests.integration.coordination.process import Coordinator, wait_until
@@ -148,8 +148,7 @@ async def test_a_new_leader_while_the_old_one_hangs(
                 await acknowledge_some(history)
             await observer.wait_until_whole(len(BROKERS), SETTLE_TIMEOUT_S)
         logs = await asyncio.to_thread(read_all, cluster.bootstrap)
-    (producer,) = history.promises
-    history.promises[producer] = Promise.ORDER
+    history.unordered.clear()
     found = {(anomaly.kind, anomaly.partition) for anomaly in check(history, logs)}
     assert found == (set() if keeps_order else {(Kind.DISORDERED, HERE)})
 

@@ -4,7 +4,7 @@ import pytest
 
 from kafkawire.ids import TopicPartition
 from tests.harness.checker import Kind, check, duplicate_count
-from tests.harness.history import History, Item, Promise, Seen, decode
+from tests.harness.history import History, Item, Seen, decode
 
 HERE = TopicPartition("orders", 0)
 THERE = TopicPartition("orders", 1)
@@ -77,15 +77,9 @@ def test_a_repeated_batch_is_counted_and_no_anomaly() -> None:
     assert duplicate_count({HERE: records}) == 3
 
 
-def test_who_promises_each_record_once_is_held_to_it() -> None:
-    observed = history({})
-    observed.promises["p"] = Promise.ORDER | Promise.ONCE
-    assert kinds(observed, log(ITEMS[0], ITEMS[1], ITEMS[0])) == [Kind.REPEATED]
-
-
 def test_who_promises_no_order_is_not_held_to_it() -> None:
     observed = history({0: 1, 1: 0})
-    observed.promises["p"] = Promise(0)
+    observed.unordered.add("p")
     assert kinds(observed, log(ITEMS[1], ITEMS[0])) == []
     assert kinds(observed, log(ITEMS[1])) == [Kind.LOST]
 

@@ -1,0 +1,44 @@
+"""What a log tells of idempotent producers: each batch once, in order. Pure.
+
+This is the brokers' part of idempotence. A client that begins a new producer epoch may send again
+what it has no answer for, and the log then holds records twice: that is the client's choice.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+_ATTRIBUTES: Final = struct.Struct(">h")
+_ATTRIBUTES_POSITION: Final = 21
+_CONTROL_BIT: Final = 0x20
+_PRODUCER: Final = struct.Struct(">qhii")
+"""Producer id and epoch, base sequence, number of records."""
+_PRODUCER_POSITION: Final = 43
+_SEQUENCE_COUNT: Final = 2**31
+
+
+class _Place(NamedTuple):
+    """Where a producer has come to."""
+
+    epoch: int
+    next_sequence: int
+
+
+def sequence_faults(batches: Mapping[int, bytes]) -> list[str]:
+    """Return a sentence for each batch that repeats, skips or comes too late, by base offset."""
+    faults = []
+    places: dict[int, _Place] = {}
+    for offset, batch in sorted(batches.items()):
+        (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_POSITION)
+        producer, epoch, sequence, count = _PRODUCER.unpack_from(batch, _PRODUCER_POSITION)
+        if producer < 0 or attributes & _CONTROL_BIT:
+            continue
+        place = places.get(producer, _Place(-1, 0))
+        expected = _Place(epoch, place.next_sequence if epoch == place.epoch else 0)
+        if epoch < place.epoch or sequence != expected.next_sequence:
+            faults.append(
+                f"producer {producer} has sequence {sequence} of epoch {epoch} at {offset}, "
+                f"where {expected.next_sequence} of epoch {max(epoch, place.epoch)} comes next"
+            )
+        places[producer] = _Place(epoch, (sequence + count) % _SEQUENCE_COUNT)
+    return faults

@@ -151,6 +151,12 @@ class CoordinatorSession:
             ):
                 returning = self._return(broker_id, encode, candidate, on_failure)
                 self._returning = asyncio.create_task(returning, name="session-return")
+                self._returning.add_done_callback(on_returned)
+
+        def on_returned(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                # A bug: without a session this broker serves nobody, so its process must end.
+                on_failure(f"the session was not renewed: {error!r}")
 
         self.client.on_state_change(on_state)
 

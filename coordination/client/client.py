@@ -52,6 +52,7 @@ LINGER_PROTOCOL: Final = 1
 # A timer that is so late waits a little longer, so that sockets are read before any verdict.
 LATE_MS: Final = 50.0
 READ_FIRST_MS: Final = 5.0
+_OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
 
 
 class Client(Operations):
@@ -161,6 +162,8 @@ class Client(Operations):
 
     def _reset_session(self) -> None:
         self.session_id, self.password = 0, NO_PASSWORD
+        # What a session has seen binds that session only.
+        self.last_zxid = 0
         self._failure = None
         self._watches.clear()
         self._connected.clear()
@@ -221,7 +224,7 @@ class Client(Operations):
     # -- connecting
 
     async def _keep_connected(self) -> None:
-        while self.state not in (SessionState.EXPIRED, SessionState.CLOSED):
+        while self.state not in _OVER:
             attempt = self._rotation.next()
             if attempt.delay_ms:
                 await asyncio.sleep(attempt.delay_ms / 1000)
@@ -234,17 +237,21 @@ class Client(Operations):
         # All servers within a third of the timeout.
         budget_s = max(MIN_ATTEMPT_S, self.negotiated_timeout_ms / 3000 / self._rotation.host_count)
         connection: ClientConnection | None = None
+        is_adopted = False
         try:
             async with asyncio.timeout(budget_s):
                 _, connection = await self._loop.create_connection(
                     self._new_connection, host.name, host.port, ssl=self._tls
                 )
                 response = await connection.handshake
+            is_adopted = await self._adopt(connection, response)
         except (OSError, TimeoutError):
-            if connection is not None:
-                connection.abort()
             return None
-        return connection if await self._adopt(connection, response) else None
+        finally:
+            # Also when this attempt is cancelled: what comes from it must not be heard any more.
+            if connection is not None and not is_adopted:
+                connection.abort()
+        return connection if is_adopted else None
 
     def _new_connection(self) -> ClientConnection:
         request = ConnectRequest(
@@ -257,8 +264,10 @@ class Client(Operations):
         return ClientConnection(self, request, self.negotiated_timeout_ms)
 
     async def _adopt(self, connection: ClientConnection, response: ConnectResponse) -> bool:
+        if self.state in _OVER:
+            # Whoever heard that the session is gone acts on it already.
+            return False
         if response.session_id == 0:
-            connection.abort()
             if self.session_id:
                 self._expire()
             return False
@@ -270,7 +279,7 @@ class Client(Operations):
                 self.connect_string, self.session_id, self.password
             )
             await session_file.save(self._session_file_path, record)
-        if connection.is_lost:
+        if connection.is_lost or self.state in _OVER:
             return False
         self._enter_connected(connection, response.time_out)
         return True

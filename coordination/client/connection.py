@@ -75,10 +75,10 @@ class ClientConnection(asyncio.Protocol):
         try:
             payloads = self._splitter.feed(data)
             for payload in payloads:
-                if self.handshake.done():
-                    self._on_packet(payload)
-                else:
+                if not self.handshake.done():
                     self._on_handshake(payload)
+                elif not self.handshake.cancelled():
+                    self._on_packet(payload)
         except (JuteError, struct.error):
             # Not a server that speaks our protocol; the owner tries another one.
             self.abort()

@@ -133,10 +133,6 @@ class Tree:
         self._link(path)
         self._index(path, node.owner)
 
-    def find(self, path: str) -> Node | None:
-        """Return the node at `path`."""
-        return self.nodes.get(path)
-
     def apply(self, txn: NodeTxn, zxid: int, time_ms: int, undo: Undo | None = None) -> None:
         """Make the change that `txn` records; append to `undo` how to take it back."""
         if isinstance(txn, SetDataTxn):

@@ -30,7 +30,8 @@ from tests.unit.storage.logs import (
     split,
 )
 
-CONFIG = LogConfig(segment_bytes=1_200, index_interval_bytes=150)
+# Indexes have room for what is there: those of the active segment are copied in each round.
+CONFIG = LogConfig(segment_bytes=1_200, index_interval_bytes=150, segment_index_bytes=4_096)
 TORN_BATCHES = 3
 
 Damage = Callable[[bytes, int], bytes]

@@ -69,3 +69,8 @@ def test_an_unreadable_node_can_be_seen_to_exist_but_not_read() -> None:
     assert client.ask(OpCode.GET_CHILDREN, ReadRequest("/locked", False)) == ErrorCode.NO_AUTH
     assert client.ask(OpCode.GET_ACL, PathRequest("/locked")) == ErrorCode.NO_AUTH
     assert client.ask(OpCode.EXISTS, ReadRequest("/locked", False)).stat.data_length == 1
+
+
+def test_a_client_without_an_address_is_in_no_network() -> None:
+    nowhere = Identity("ip", "unix socket")
+    assert not acl.allows((Acl(31, "ip", "10.0.0.0/8"),), Permission.READ, (nowhere,))

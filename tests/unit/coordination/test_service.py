@@ -4,7 +4,7 @@ import pytest
 
 from coordination import jute, multi
 from coordination.acl import SUPER, digest_identity
-from coordination.errors import ErrorCode
+from coordination.errors import ErrorCode, OperationError
 from coordination.messages import (
     OPEN_ACL,
     AddWatchRequest,
@@ -24,7 +24,9 @@ from coordination.messages import (
 from coordination.multi import Op
 from coordination.service import Service
 from coordination.state import State
-from coordination.txns import CloseTxn, MultiTxn
+from coordination.tree import Tree, Undo
+from coordination.txns import CloseTxn, CreateTxn, MultiTxn, SetAclTxn
+from coordination.writes import prepare
 from tests.unit.coordination.fakes import WALL_MS, FakePeer, peer, service
 
 
@@ -290,3 +292,47 @@ def test_recovered_sessions_get_a_full_timeout_from_now() -> None:
     assert len(recovered.sessions.expired(51_000)) == 1
     other = recovered.open_session(1000, now_ms=0, wall_ms=WALL_MS)
     assert other.session_id == (1 << 56) + 1, "an id that lives is never given away"
+
+
+def test_a_sync_and_a_ping_are_answered() -> None:
+    client = peer(service())
+    assert client.ask(OpCode.SYNC, PathRequest("/a")).path == "/a"
+    assert client.ask(OpCode.PING, None) is None
+
+
+def test_what_was_logged_makes_the_same_state_again() -> None:
+    client = peer(service())
+    client.create("/kept", b"1")
+    client.create("/mine", b"", CreateFlag.EPHEMERAL)
+    client.multi(set_op("/kept"), create_op("/kept/child"))
+    client.raw(OpCode.CLOSE_SESSION, b"")
+    again = State()
+    for entry in client.service.entries:
+        again.apply(entry)
+    assert snapshot(client) == {
+        path: (node.data, node.acl, node.stat()) for path, node in again.tree.nodes.items()
+    }
+    assert (again.timeouts_ms, again.zxid) == ({}, client.service.state.zxid)
+
+
+def test_a_time_to_live_needs_a_node_that_can_have_one() -> None:
+    request = CreateTtlRequest("/t", b"", OPEN_ACL, CreateFlag.PERSISTENT, 1000)
+    assert peer(service()).ask(OpCode.CREATE_TTL, request) == ErrorCode.BAD_ARGUMENTS
+
+
+def test_a_request_without_a_transaction_is_not_written() -> None:
+    client = peer(service())
+    with pytest.raises(OperationError, match="unimplemented"):
+        prepare(client.service.state.tree, client, OpCode.SYNC, ReadRequest("/a", False))
+
+
+def test_a_changed_acl_can_be_taken_back() -> None:
+    tree = Tree()
+    undo: Undo = []
+    tree.apply(CreateTxn("/a", b"", OPEN_ACL, 0, 1), 1, WALL_MS)
+    before = tree.nodes["/a"].stat()
+    tree.apply(SetAclTxn("/a", (), 1), 2, WALL_MS, undo)
+    assert (tree.nodes["/a"].acl, tree.nodes["/a"].aversion) == ((), 1)
+    for take_back in reversed(undo):
+        take_back()
+    assert (tree.nodes["/a"].acl, tree.nodes["/a"].stat()) == (OPEN_ACL, before)

@@ -95,3 +95,14 @@ def test_session_ids_begin_with_the_server_and_the_time(server_id: int) -> None:
     assert first >> 56 == server_id
     assert first & 0xFFFF == 0
     assert first_session_id(server_id, 1_795_217_680_001) - first == 1 << 16
+
+
+def test_time_in_which_nobody_could_be_heard_is_given_back() -> None:
+    table = SessionTable()
+    assert table.next_check_ms() is None
+    table.add(1, 100, 0)
+    table.add(2, 300, 0)
+    assert table.next_check_ms() == 100
+    table.extend_all(50)
+    assert table.expired(149) == []
+    assert [session.session_id for session in table.expired(150)] == [1]

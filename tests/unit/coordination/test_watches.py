@@ -4,6 +4,7 @@ from coordination.acl import digest_identity
 from coordination.errors import ErrorCode
 from coordination.messages import (
     Acl,
+    AddWatchMode,
     AddWatchRequest,
     CreateFlag,
     DeleteRequest,
@@ -201,3 +202,27 @@ def test_who_may_not_read_a_node_hears_nothing_of_it() -> None:
     watcher.identities = ()
     writer.ask(OpCode.DELETE, DeleteRequest("/a", -1))
     assert watcher.seen == [(CREATED, "/b")]
+
+
+def test_a_one_shot_watch_is_used_up_and_the_persistent_one_beside_it_stays() -> None:
+    writer, watcher = two_peers()
+    writer.create("/a")
+    watcher.ask(OpCode.ADD_WATCH, AddWatchRequest("/a", AddWatchMode.PERSISTENT))
+    watcher.ask(OpCode.GET_DATA, ReadRequest("/a", True))
+    for value in (b"1", b"2"):
+        writer.ask(OpCode.SET_DATA, SetDataRequest("/a", value, -1))
+    assert watcher.seen == [(CHANGED, "/a")] * 2
+
+
+def test_watches_are_asked_for_and_removed_by_kind() -> None:
+    writer, watcher = two_peers()
+    writer.create("/a")
+    watcher.ask(OpCode.GET_DATA, ReadRequest("/a", True))
+    watcher.ask(OpCode.GET_CHILDREN, ReadRequest("/a", True))
+    data = WatchesRequest("/a", WatcherType.DATA)
+    children = WatchesRequest("/a", WatcherType.CHILDREN)
+    assert watcher.ask(OpCode.REMOVE_WATCHES, data) is None
+    assert watcher.ask(OpCode.CHECK_WATCHES, data) == ErrorCode.NO_WATCHER
+    assert watcher.ask(OpCode.CHECK_WATCHES, children) is None
+    assert watcher.ask(OpCode.REMOVE_WATCHES, children) is None
+    assert watcher.ask(OpCode.REMOVE_WATCHES, children) == ErrorCode.NO_WATCHER

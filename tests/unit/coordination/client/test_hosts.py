@@ -52,3 +52,7 @@ def test_clients_spread_over_the_servers() -> None:
     hosts = [Host(name, 1) for name in "abc"]
     chosen = {Rotation(hosts, Random(seed)).next().host for seed in range(20)}
     assert chosen == set(hosts)
+
+
+def test_a_rotation_knows_how_many_servers_there_are() -> None:
+    assert Rotation([Host("a", 1), Host("b", 1)], Random(1)).host_count == 2

@@ -73,3 +73,13 @@ def test_nothing_is_armed_after_an_expiry() -> None:
     registry.add(Kind.RECURSIVE, "/a", first)
     registry.clear()
     assert list(registry.rearm(1)) == []
+
+
+def test_what_is_removed_hears_nothing_more() -> None:
+    registry = WatchRegistry()
+    for path in ("/a", "/b"):
+        registry.add(Kind.DATA, path, first)
+        registry.add(Kind.PERSISTENT, path, second)
+    registry.remove("/a")
+    assert registry.hit(EventType.NODE_DATA_CHANGED, "/a") == []
+    assert registry.hit(EventType.NODE_DATA_CHANGED, "/b") == [first, second]

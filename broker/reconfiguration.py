@@ -66,7 +66,7 @@ class Reconfiguration:
 
     def _set_rates(self) -> None:
         config = self._config
-        self._replicas.leader_throttle.set_rate(config.rate(LEADER_RATE))
+        self._replicas.followers.throttle.set_rate(config.rate(LEADER_RATE))
         self._replicas.follower_throttle.set_rate(config.rate(FOLLOWER_RATE))
         before, self._moves_rate = self._moves_rate, config.rate(LOG_DIRS_RATE)
         if self._moves_rate != before:

@@ -28,7 +28,7 @@ from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkawire.messages.produce import (
     PartitionProduceData,
@@ -40,6 +40,7 @@ from kafkawire.records import BatchBuilder
 from kafkawire.schema import decode, encode
 from storage.config import LogConfig
 from storage.directory import Logs
+from tests.unit.broker.replicas import lead_alone
 
 ROUNDS: Final = 7
 REQUESTS: Final = 10_000
@@ -70,7 +71,7 @@ class Bench:
         )
         topic_id = uuid.uuid4()
         log = logs.create(PARTITION, LogConfig(), topic_id, now_ms=NOW_MS)
-        self.replicas.lead_alone(log, topic_id, LeaderEpoch(0), Offset(0))
+        lead_alone(self.replicas, log)
         self.produce_handler = ProduceHandler(self.replicas, purgatory, lambda: NOW_MS)
         followers = FollowerFetchHandler(
             self.replicas,

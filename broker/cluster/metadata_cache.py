@@ -7,8 +7,8 @@ whole, so that one answer is made from one image.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from kafkawire.errors import ApiError, ErrorCode
@@ -109,22 +109,3 @@ class MetadataCache:
         self.image = image
         for listener in self._listeners:
             listener()
-
-    def set_brokers(self, brokers: Iterable[LiveBroker], controller_id: BrokerId) -> None:
-        """Adopt the brokers that are alive, and the one that is controller."""
-        by_id = {broker.broker_id: broker for broker in brokers}
-        self.adopt(replace(self.image, brokers=by_id, controller_id=controller_id))
-
-    def put_topics(self, topics: Iterable[TopicState]) -> None:
-        """Add topics, or replace those of the same name."""
-        self._set_topics({**self.image.topics, **{topic.name: topic for topic in topics}})
-
-    def remove_topics(self, names: Iterable[str]) -> None:
-        """Forget topics; unknown names are no error."""
-        removed = set(names)
-        topics = self.image.topics
-        self._set_topics({name: topics[name] for name in topics if name not in removed})
-
-    def _set_topics(self, topics: Mapping[str, TopicState]) -> None:
-        names = {topic.topic_id: topic.name for topic in topics.values()}
-        self.adopt(replace(self.image, topics=topics, topic_names=names))

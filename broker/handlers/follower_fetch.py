@@ -104,7 +104,7 @@ class FollowerFetchHandler:
             if key in session.active:
                 continue
             follower = session.follower
-            marks = self.replicas.on_follower_idle(
+            marks = self.replicas.followers.on_idle(
                 key, follower.broker_id, now_ms, broker_epoch=follower.broker_epoch
             )
             if marks != session.sent.get(key):
@@ -199,7 +199,7 @@ class FollowerFetch:
         wanted = self._session.partitions.get(key)
         if wanted is None:
             return False
-        end_offset = self._replicas.end_offset_in(key, wanted.current_leader_epoch)
+        end_offset = self._replicas.followers.end_offset_in(key, wanted.current_leader_epoch)
         if end_offset is None:
             return True
         if end_offset <= wanted.fetch_offset or self._is_held_back(key):
@@ -215,7 +215,7 @@ class FollowerFetch:
         for key, data, is_complete in self._found or self._read_active():
             marks = (data.high_watermark, data.log_start_offset)
             if size_bytes := self._sizes.get(key):
-                self._replicas.on_sent_to_follower(key, size_bytes, self._handler.now_ms())
+                self._replicas.followers.on_sent(key, size_bytes, self._handler.now_ms())
             if not self._is_empty(key) or session.is_news(key, marks):
                 topics.setdefault(key[0], []).append(data)
             session.on_sent(key, marks, is_complete=is_complete)
@@ -253,7 +253,7 @@ class FollowerFetch:
         self._sizes.pop(key, None)
         follower = self._session.follower
         try:
-            result = self._replicas.read_for_follower(
+            result = self._replicas.followers.read(
                 key,
                 follower.broker_id,
                 wanted.fetch_offset,
@@ -270,7 +270,7 @@ class FollowerFetch:
             return _answered(wanted, result, result.high_watermark), False
         high_watermark = result.high_watermark
         if now_ms is not None:
-            high_watermark = self._replicas.on_follower_fetch(
+            high_watermark = self._replicas.followers.on_fetch(
                 key,
                 follower.broker_id,
                 wanted.fetch_offset,
@@ -288,7 +288,7 @@ class FollowerFetch:
 
     def _is_held_back(self, key: Key) -> bool:
         follower = self._session.follower.broker_id
-        return self._replicas.is_held_back(key, follower, self._handler.now_ms())
+        return self._replicas.followers.is_held_back(key, follower, self._handler.now_ms())
 
     def _is_empty(self, key: Key) -> bool:
         """Whether the last read of a partition found neither records nor trouble."""

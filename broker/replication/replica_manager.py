@@ -20,15 +20,16 @@ from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.config_keys.replication import ReplicationKeys
 from broker.errors import as_api_error
 from broker.purgatory import Purgatory
+from broker.replication.follower_service import FollowerService
 from broker.replication.isr_changes import IsrChanges, IsrRecorder
 from broker.replication.leadership import Limits
 from broker.replication.replica import NO_EPOCH, ReadResult, Replica
 from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_roles import LeadershipListener, ReplicaRoles
 from broker.replication.replica_table import Key, ReplicaTable
-from broker.replication.throttle import follower_throttle, leader_throttle
+from broker.replication.throttle import follower_throttle
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.ids import BrokerId, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from storage.config import LogConfig
@@ -74,13 +75,12 @@ class ReplicaManager:
         self._loop = loop
         self._now_ms = now_ms
         self._change_listeners: tuple[Callable[[TopicPartition], None], ...] = ()
-        self._table = ReplicaTable()
-        self._by_key = self._table.by_key
-        self.leader_throttle = leader_throttle(broker_id)
+        self.table = ReplicaTable()
+        self._by_key = self.table.by_key
         self.follower_throttle = follower_throttle(broker_id)
         self._fetchers = ReplicaFetchers(
             broker_id,
-            table=self._table,
+            table=self.table,
             logs=logs,
             endpoint_of=endpoint_of,
             broker_epoch=lambda: self.roles.fence.broker_epoch,
@@ -91,18 +91,22 @@ class ReplicaManager:
         )
         self._isr_changes = IsrChanges(
             isr_recorder,
-            table=self._table,
-            on_high_watermark=self._changed,
+            table=self.table,
+            on_high_watermark=self.changed,
             loop=loop,
             now_ms=now_ms,
         )
+        self.followers = FollowerService(
+            broker_id, self, table=self.table, isr_changes=self._isr_changes
+        )
+        """Serves those who copy what is led here."""
         self.roles = ReplicaRoles(
             broker_id,
-            table=self._table,
+            table=self.table,
             logs=logs,
             metadata=metadata,
             fetchers=self._fetchers,
-            on_change=self._changed,
+            on_change=self.changed,
             log_config_of=log_config_of,
             config=self.config,
             loop=loop,
@@ -113,7 +117,7 @@ class ReplicaManager:
         self._tick_timer: asyncio.TimerHandle | None = None
 
     def __iter__(self) -> Iterator[Replica]:
-        return iter(self._table)
+        return iter(self.table)
 
     @property
     def isr_change_counts(self) -> tuple[int, int]:
@@ -123,7 +127,7 @@ class ReplicaManager:
     @property
     def partition_count(self) -> int:
         """How many partitions this broker holds."""
-        return len(self._table)
+        return len(self.table)
 
     # Life
 
@@ -161,12 +165,6 @@ class ReplicaManager:
         """Obey a controller, one order at a time: handlers go through `control_queue`."""
         return await self.roles.stop_replicas(request, version, connection)
 
-    def lead_alone(
-        self, each: Log, topic_id: TopicId, leader_epoch: LeaderEpoch, high_watermark: Offset
-    ) -> None:
-        """Lead a partition of which this broker has the only replica, without a controller."""
-        self.roles.lead_alone(each, topic_id, leader_epoch, high_watermark)
-
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stop serving a partition; those who wait for it are told so."""
         self.roles.remove(topic_partition)
@@ -184,7 +182,7 @@ class ReplicaManager:
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
         """Apply a topic's changed configs to its partitions here."""
         now_ms = self._now_ms()
-        for replica in self._table:
+        for replica in self.table:
             if replica.topic_partition.topic != topic:
                 continue
             replica.update_config(config)
@@ -194,7 +192,7 @@ class ReplicaManager:
                     max_lag_ms=self.config.replica_lag_time_max_ms,
                 )
                 replica.leadership.on_limits(limits, now_ms)
-                self._changed(replica.topic_partition)
+                self.changed(replica.topic_partition)
 
     def on_directory_failed(self, path: Path) -> set[TopicPartition]:
         """Give up the partitions in a log dir that has failed, and return them."""
@@ -208,7 +206,7 @@ class ReplicaManager:
 
     def is_offline(self, key: Key) -> bool:
         """Whether the partition is lost with its log dir."""
-        return self._table.is_offline(key)
+        return self.table.is_offline(key)
 
     def replace_log(self, moved: Log) -> None:
         """Serve a partition from `moved` from now on, which holds what its log held."""
@@ -243,8 +241,8 @@ class ReplicaManager:
         try:
             info = replica.append(batch, acks, now_ms)
         except (StorageError, OSError) as error:
-            raise self._failed(key, error) from error
-        self._changed(replica.topic_partition)
+            raise self.failed(key, error) from error
+        self.changed(replica.topic_partition)
         return info
 
     def read(
@@ -271,108 +269,7 @@ class ReplicaManager:
                 min_one_batch=min_one_batch,
             )
         except (StorageError, OSError) as error:
-            raise self._failed(key, error) from error
-
-    def read_for_follower(
-        self,
-        key: Key,
-        follower: BrokerId,
-        offset: int,
-        max_bytes: int,
-        *,
-        leader_epoch: int,
-        last_fetched_epoch: int,
-        min_one_batch: bool,
-    ) -> ReadResult:
-        """Read up to the log's end for a broker that copies the partition.
-
-        Raises:
-            ApiError: as for `read`; or `follower` is none of the partition's replicas here (yet).
-        """
-        replica = self.leader(key, leader_epoch)
-        if replica.leadership is None or not replica.leadership.is_follower(follower):
-            raise ApiError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if leader_epoch == NO_EPOCH
-                else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"broker {follower} is no replica",
-            )
-        try:
-            return replica.read(
-                offset,
-                max_bytes,
-                last_fetched_epoch=last_fetched_epoch,
-                only_committed=False,
-                min_one_batch=min_one_batch,
-            )
-        except (StorageError, OSError) as error:
-            raise self._failed(key, error) from error
-
-    def is_held_back(self, key: Key, follower: BrokerId, now_ms: int) -> bool:
-        """Whether a follower that is not in sync gets nothing now, because of the rate."""
-        replica = self._by_key.get(key)
-        leadership = None if replica is None else replica.leadership
-        if replica is None or leadership is None or not self.leader_throttle.covers(replica):
-            return False
-        is_in_sync = follower in leadership.state.isr
-        return not is_in_sync and self.leader_throttle.pause_ms(now_ms) > 0
-
-    def on_sent_to_follower(self, key: Key, size_bytes: int, now_ms: int) -> None:
-        """Count what a follower gets, if its partition is to be copied slowly."""
-        replica = self._by_key.get(key)
-        if replica is not None and self.leader_throttle.covers(replica):
-            self.leader_throttle.record(size_bytes, now_ms)
-
-    def on_follower_fetch(
-        self,
-        key: Key,
-        follower: BrokerId,
-        offset: int,
-        *,
-        broker_epoch: int,
-        log_start_offset: int,
-        now_ms: int,
-    ) -> Offset:
-        """Note how far a follower has come that was just read for; return the high watermark.
-
-        Only for a fetch at an offset that is in this log, and whose history is this log's.
-        """
-        replica = self._by_key[key]
-        leadership = replica.leadership
-        assert leadership is not None, "the partition was read in this very turn"
-        before = (leadership.high_watermark, leadership.log_start_of(follower))
-        wants_change = leadership.on_fetch(
-            follower, Offset(offset), now_ms, broker_epoch, Offset(log_start_offset)
-        )
-        if (leadership.high_watermark, Offset(log_start_offset)) != before:
-            self._changed(replica.topic_partition)
-        if wants_change:
-            self._isr_changes.put(replica)
-        return leadership.high_watermark
-
-    def end_offset_in(self, key: Key, leader_epoch: int) -> Offset | None:
-        """Return where the log of a partition ends that is led in this epoch, else None."""
-        replica = self._by_key.get(key)
-        if replica is None or replica.leadership is None:
-            return None
-        if leader_epoch not in (NO_EPOCH, replica.leader_epoch):
-            return None
-        return replica.log.log_end_offset
-
-    def on_follower_idle(
-        self, key: Key, follower: BrokerId, now_ms: int, *, broker_epoch: int
-    ) -> tuple[Offset, Offset] | None:
-        """Note that a follower that lacked nothing still fetches.
-
-        Returns the high watermark and the log's start; None if this broker does not lead any more.
-        """
-        replica = self._by_key.get(key)
-        leadership = None if replica is None else replica.leadership
-        if replica is None or leadership is None:
-            return None
-        if leadership.on_idle_fetch(follower, now_ms, broker_epoch):
-            self._isr_changes.put(replica)
-        return leadership.high_watermark, replica.log.log_start_offset
+            raise self.failed(key, error) from error
 
     def delete_records(self, key: Key, offset: int) -> Offset:
         """Delete the records below `offset`; return the first offset that is left.
@@ -384,8 +281,8 @@ class ReplicaManager:
         try:
             log_start_offset = replica.delete_records(offset)
         except (StorageError, OSError) as error:
-            raise self._failed(key, error) from error
-        self._changed(replica.topic_partition)
+            raise self.failed(key, error) from error
+        self.changed(replica.topic_partition)
         return log_start_offset
 
     def is_committed(self, key: Key, offset: Offset) -> bool:
@@ -396,7 +293,7 @@ class ReplicaManager:
 
     def high_watermarks(self) -> dict[TopicPartition, Offset]:
         """Return the high watermark of every partition; any thread may call this."""
-        return {each.topic_partition: each.high_watermark for each in self._table}
+        return {each.topic_partition: each.high_watermark for each in self.table}
 
     def high_watermark(self, key: Key) -> Offset | None:
         """Return the high watermark of a partition; None if this broker does not serve it."""
@@ -405,18 +302,19 @@ class ReplicaManager:
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Return the name of a topic of which this broker has a replica, or knows."""
-        name = self._table.topic_names.get(topic_id)
+        name = self.table.topic_names.get(topic_id)
         return self._metadata.image.topic_names.get(topic_id) if name is None else name
 
     # Inside
 
-    def _changed(self, topic_partition: TopicPartition) -> None:
+    def changed(self, topic_partition: TopicPartition) -> None:
+        """Tell those who wait for a partition that its log, marks or role have changed."""
         self._purgatory.on_change(topic_partition)
         for listener in self._change_listeners:
             listener(topic_partition)
 
     def _missing(self, key: Key) -> ApiError:
-        if self._table.is_offline(key):
+        if self.table.is_offline(key):
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         state = self._metadata.image.partition(TopicPartition(*key))
         if state is None:
@@ -425,7 +323,8 @@ class ReplicaManager:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _failed(self, key: Key, error: Exception) -> ApiError:
+    def failed(self, key: Key, error: Exception) -> ApiError:
+        """Return what a client is told of a failure of the storage; log it, once if it stays."""
         told = as_api_error(error)
         is_disk = told.code is ErrorCode.KAFKA_STORAGE_ERROR
         if is_disk and not isinstance(error, ALREADY_REPORTED):
@@ -439,7 +338,7 @@ class ReplicaManager:
 
     def _tick(self) -> None:
         now_ms = self._now_ms()
-        for replica in self._table:
+        for replica in self.table:
             leadership = replica.leadership
             if leadership is None:
                 continue
@@ -447,7 +346,7 @@ class ReplicaManager:
             if leadership.on_tick(now_ms):
                 log.info("isr.lagging", partition=str(replica.topic_partition))
             if leadership.high_watermark != before:
-                self._changed(replica.topic_partition)
+                self.changed(replica.topic_partition)
             if leadership.question is not None:
                 self._isr_changes.put(replica)
         self._set_tick_timer()

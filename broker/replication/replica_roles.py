@@ -38,13 +38,12 @@ from broker.replication.replica_fetchers import ReplicaFetchers
 from broker.replication.replica_opening import ReplicaOpening
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from storage.config import LogConfig
 from storage.directory import Logs
 from storage.errors import StorageError
-from storage.log import Log
 
 log = structlog.get_logger(__name__)
 
@@ -141,16 +140,6 @@ class ReplicaRoles:
         ]
         codes.update(dict.fromkeys(gone, self._delete(gone)))
         return stop_answer(codes)
-
-    def lead_alone(
-        self, each: Log, topic_id: TopicId, leader_epoch: LeaderEpoch, high_watermark: Offset
-    ) -> None:
-        """Lead `each` from now on, as its only replica."""
-        replica = Replica(each.topic_partition, topic_id, each, high_watermark)
-        self._table.add(replica)
-        alone = frozenset({self._broker_id})
-        recorded = Recorded(isr=alone, leader_epoch=leader_epoch, partition_epoch=0)
-        self._lead(replica, recorded, alone)
 
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stop serving a partition, whatever its role; its log stays."""

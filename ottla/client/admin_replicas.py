@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.ids import BrokerId, TopicPartition, by_topic
 from kafkawire.messages.reassignment import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -32,7 +32,7 @@ async def elect_leaders(
     if partitions is not None:
         wanted = [
             TopicPartitions(topic=topic, partitions=numbers)
-            for topic, numbers in _by_topic(partitions).items()
+            for topic, numbers in by_topic(partitions).items()
         ]
     request = ElectLeadersRequest(
         election_type=kind, topic_partitions=wanted, timeout_ms=timeout_ms
@@ -76,7 +76,7 @@ async def alter_reassignments(
                     for number in numbers
                 ],
             )
-            for topic, numbers in _by_topic(moves).items()
+            for topic, numbers in by_topic(moves).items()
         ],
     )
 
@@ -110,7 +110,7 @@ async def list_reassignments(
     if partitions is not None:
         wanted = [
             ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
-            for topic, numbers in _by_topic(partitions).items()
+            for topic, numbers in by_topic(partitions).items()
         ]
     request = ListPartitionReassignmentsRequest(timeout_ms=timeout_ms, topics=wanted)
 
@@ -136,10 +136,3 @@ def _moves(
                     removing=tuple(map(BrokerId, each.removing_replicas)),
                 ),
             )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    numbers: dict[str, list[int]] = {}
-    for where in partitions:
-        numbers.setdefault(where.topic, []).append(where.partition)
-    return numbers

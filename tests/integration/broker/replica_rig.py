@@ -61,6 +61,7 @@ from kafkawire.messages.stop_replica import (
 from kafkawire.records import BatchBuilder
 from storage.config import LogConfig
 from storage.directory import Logs
+from tests.unit.broker.metadata import set_brokers
 
 LISTENER: Final = "PLAINTEXT"
 TOPIC: Final = "orders"
@@ -297,7 +298,7 @@ class Rig:
             for one in self._endpoints
         ]
         for broker in self.brokers.values():
-            broker.metadata.set_brokers(live, CONTROLLER)
+            set_brokers(broker.metadata, live, CONTROLLER)
             broker.replicas.on_metadata_changed()
 
     async def order(

@@ -11,6 +11,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
 from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig
+from tests.unit.broker.metadata import put_topics
 from tests.waiting import until
 
 KEYS = ReplicationKeys(replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100)
@@ -75,7 +76,7 @@ async def test_another_topic_of_the_same_name_is_refused_while_this_one_is_serve
 ) -> None:
     await rig.order(1, isr=[1], to=[1])
     served = TopicState(name=TOPIC, topic_id=rig.topic_id, partitions={})
-    rig.brokers[1].metadata.put_topics([served])
+    put_topics(rig.brokers[1].metadata, [served])
     rig.topic_id = OTHER_ID
     assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.INCONSISTENT_TOPIC_ID]
     assert rig.brokers[1].replica.topic_id == TOPIC_ID
@@ -113,7 +114,7 @@ async def test_what_the_first_order_of_a_registration_leaves_out_is_a_stray(rig:
         index=1, leader=B1, leader_epoch=LeaderEpoch(1), replicas=(B1,), isr=(B1,)
     )
     topic = TopicState(name=TOPIC, topic_id=TOPIC_ID, partitions={1: known})
-    rig.brokers[1].metadata.put_topics([topic])
+    put_topics(rig.brokers[1].metadata, [topic])
     rig.brokers[1].replicas.on_registered(50)
     await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
     held = {each.topic_partition.partition for each in rig.brokers[1].replicas}

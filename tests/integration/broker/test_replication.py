@@ -302,7 +302,7 @@ async def test_who_lags_is_copied_to_no_faster_than_the_rate(tmp_path: Path, sid
     rig = Rig(tmp_path, STEPS, SLOW)
     await rig.start(1, 2)
     leader, follower = rig.brokers[1], rig.brokers[2]
-    throttled = leader.replicas.leader_throttle
+    throttled = leader.replicas.followers.throttle
     if side == "follower":
         throttled = follower.replicas.follower_throttle
     throttled.set_rate(100)
@@ -324,7 +324,7 @@ async def test_who_keeps_up_is_not_held_back(tmp_path: Path) -> None:
     rig = Rig(tmp_path, STEPS, SLOW)
     await rig.start(1, 2)
     for broker in rig.brokers.values():
-        broker.replicas.leader_throttle.set_rate(100)
+        broker.replicas.followers.throttle.set_rate(100)
         broker.replicas.follower_throttle.set_rate(100)
     await rig.order(1, isr=[1, 2], replicas=[1, 2])
     for number in range(20):

@@ -7,16 +7,19 @@ from pathlib import Path
 from broker.cluster.metadata_cache import MetadataCache
 from broker.purgatory import Purgatory
 from broker.replication.leadership import Leadership, Limits, Recorded
+from broker.replication.replica import Replica
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import BatchBuilder
 from storage.config import LogConfig
 from storage.directory import Logs
+from storage.log import Log
 
 B1, B2, B3 = BrokerId(1), BrokerId(2), BrokerId(3)
 PARTITION = TopicPartition("t", 0)
 NOW_MS = 1_700_000_000_000
 MAX_LAG_MS = 1000
+E0 = LeaderEpoch(0)
 
 
 def make_manager(
@@ -34,6 +37,28 @@ def make_manager(
     )
 
 
+def lead_alone(replicas: ReplicaManager, local: Log, leader_epoch: LeaderEpoch = E0) -> Replica:
+    """Let broker 1 lead `local` as its only replica, without a controller's order."""
+    assert local.topic_id is not None
+    replica = Replica(local.topic_partition, local.topic_id, local, Offset(0))
+    replicas.table.add(replica)
+    replica.lead(
+        Leadership(
+            B1,
+            Recorded(isr=frozenset({B1}), leader_epoch=leader_epoch, partition_epoch=0),
+            replicas={B1},
+            log_end_offset=local.log_end_offset,
+            high_watermark=Offset(0),
+            limits=Limits(
+                min_insync_replicas=local.config.min_insync_replicas, max_lag_ms=MAX_LAG_MS
+            ),
+            live_epoch=lambda _broker_id: -1,
+            now_ms=NOW_MS,
+        )
+    )
+    return replica
+
+
 class World:
     """One partition, its replica, and all that finds and wakes it."""
 
@@ -44,8 +69,7 @@ class World:
         self.replicas = make_manager(logs, self.metadata, self.purgatory)
         topic_id = uuid.uuid4()
         self.log = logs.create(PARTITION, config or LogConfig(), topic_id, now_ms=NOW_MS)
-        self.replicas.lead_alone(self.log, topic_id, LeaderEpoch(0), Offset(0))
-        self.replica = self.replicas.leader(PARTITION)
+        self.replica = lead_alone(self.replicas, self.log)
 
     def replicate_to(self, *isr: BrokerId, min_insync_replicas: int = 1) -> Leadership:
         """Give the partition three replicas, of which B1 and `isr` are in sync."""
@@ -64,7 +88,7 @@ class World:
 
     def follower_fetches(self, follower: BrokerId, offset: int) -> None:
         """Let a follower say that it holds all below `offset`."""
-        self.replicas.on_follower_fetch(
+        self.replicas.followers.on_fetch(
             PARTITION, follower, offset, broker_epoch=-1, log_start_offset=0, now_ms=NOW_MS
         )
 

@@ -17,6 +17,7 @@ from kafkawire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
+from tests.unit.broker.metadata import set_brokers
 
 R = TypeVar("R")
 ME, OTHER = BrokerId(1), BrokerId(2)
@@ -39,7 +40,7 @@ class World:
 
     def set_alive(self, *brokers: BrokerId) -> None:
         live = [LiveBroker(broker_id=broker, endpoints={}) for broker in brokers]
-        self.cache.set_brokers(live, OTHER)
+        set_brokers(self.cache, live, OTHER)
 
     async def ask(self, message: object, response_type: type[R]) -> R:
         assert isinstance(message, ControlledShutdownRequest)

@@ -13,6 +13,7 @@ from broker.cluster.metadata_cache import (
 )
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
+from tests.unit.broker.metadata import put_topics, remove_topics, set_brokers
 
 B1 = BrokerId(1)
 PARTITION = PartitionState(
@@ -26,7 +27,7 @@ def topic(name: str) -> TopicState:
 
 def test_topics_are_found_by_name_and_by_id() -> None:
     cache, added = MetadataCache(), topic("t")
-    cache.put_topics([added])
+    put_topics(cache, [added])
     assert cache.image.topics == {"t": added}
     assert cache.image.topic_names == {added.topic_id: "t"}
     assert cache.image.partition(TopicPartition("t", 0)) is PARTITION
@@ -36,16 +37,16 @@ def test_topics_are_found_by_name_and_by_id() -> None:
 
 def test_a_topic_that_is_made_again_has_only_its_new_id() -> None:
     cache = MetadataCache()
-    cache.put_topics([topic("t"), topic("u")])
-    cache.put_topics([again := topic("t")])
+    put_topics(cache, [topic("t"), topic("u")])
+    put_topics(cache, [again := topic("t")])
     assert cache.image.topics["t"] is again
     assert len(cache.image.topic_names) == 2
 
 
 def test_removed_topics_are_gone_by_name_and_by_id() -> None:
     cache = MetadataCache()
-    cache.put_topics([topic("t"), kept := topic("u")])
-    cache.remove_topics(["t", "never there"])
+    put_topics(cache, [topic("t"), kept := topic("u")])
+    remove_topics(cache, "t", "never there")
     assert cache.image.topics == {"u": kept}
     assert cache.image.topic_names == {kept.topic_id: "u"}
 
@@ -53,15 +54,15 @@ def test_removed_topics_are_gone_by_name_and_by_id() -> None:
 def test_an_image_never_changes() -> None:
     cache = MetadataCache()
     before = cache.image
-    cache.put_topics([topic("t")])
-    cache.set_brokers([LiveBroker(broker_id=B1, endpoints={})], B1)
+    put_topics(cache, [topic("t")])
+    set_brokers(cache, [LiveBroker(broker_id=B1, endpoints={})], B1)
     assert (before.topics, before.brokers) == ({}, {})
 
 
 def test_a_broker_is_reached_by_the_listeners_that_it_has() -> None:
     cache = MetadataCache()
     endpoint = Endpoint("h", 9092)
-    cache.set_brokers([LiveBroker(broker_id=B1, endpoints={"A": endpoint})], B1)
+    set_brokers(cache, [LiveBroker(broker_id=B1, endpoints={"A": endpoint})], B1)
     assert cache.image.endpoint(B1, "A") == endpoint
     assert cache.image.endpoint(B1, "B") is None
     assert cache.image.endpoint(BrokerId(2), "A") is None
@@ -79,7 +80,7 @@ def test_internal_topics_are_known_by_name() -> None:
 )
 def test_a_topic_that_is_not_there_is_refused(name: str, code: ErrorCode) -> None:
     cache = MetadataCache()
-    cache.put_topics([topic("t")])
+    put_topics(cache, [topic("t")])
     cache.image.check_topic("t")
     with pytest.raises(ApiError) as caught:
         cache.image.check_topic(name)

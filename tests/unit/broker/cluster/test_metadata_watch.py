@@ -7,6 +7,7 @@ from dataclasses import replace
 from broker.cluster.metadata_cache import ClusterImage, MetadataCache, PartitionState, TopicState
 from broker.cluster.metadata_watch import LONGEST_WAIT_MS, MetadataWatch, has_leaders
 from kafkawire.ids import BrokerId, LeaderEpoch
+from tests.unit.broker.metadata import put_topics
 
 TIMEOUT_S = 10
 
@@ -40,7 +41,7 @@ async def test_a_wait_ends_when_its_condition_is_met() -> None:
     cache.adopt(replace(cache.image, controller_id=BrokerId(1)))
     await asyncio.sleep(0)
     assert not waiting.done()
-    cache.put_topics([topic(1)])
+    put_topics(cache, [topic(1)])
     assert await asyncio.wait_for(waiting, TIMEOUT_S)
     assert await watch.wait_for(has_topic, 0)
     assert has_topic(watch.image)

@@ -11,7 +11,7 @@ from kafkawire.group_records import OFFSETS_TOPIC
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import read_records
 from tests.unit.broker import replicas
-from tests.unit.broker.replicas import B2, NOW_MS, World, turn
+from tests.unit.broker.replicas import B2, NOW_MS, World, lead_alone, turn
 
 KEY = TopicPartition(OFFSETS_TOPIC, 0)
 E0, E1 = LeaderEpoch(0), LeaderEpoch(1)
@@ -74,8 +74,7 @@ async def test_a_write_is_not_told_to_have_worked_in_a_later_epoch(world: World)
     told.append()
     world.replicas.remove(KEY)
     world.log.truncate_to(Offset(0))
-    assert world.log.topic_id is not None
-    world.replicas.lead_alone(world.log, world.log.topic_id, E1, Offset(0))
+    lead_alone(world.replicas, world.log, E1)
     again = Told(world)
     again.append(E1)
     await turn()

@@ -24,6 +24,7 @@ from storage.errors import (
     LogDirOfflineError,
     OffsetOutOfRangeError,
 )
+from tests.unit.broker.metadata import put_topics
 from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, batch
 from tests.unit.broker.requests import request
 
@@ -109,7 +110,7 @@ async def test_a_partition_that_is_not_here_is_told_apart(
 ) -> None:
     partitions = {1: state(is_offline=is_offline)}
     topic_id = world.replica.topic_id
-    world.metadata.put_topics([TopicState(name="t", topic_id=topic_id, partitions=partitions)])
+    put_topics(world.metadata, [TopicState(name="t", topic_id=topic_id, partitions=partitions)])
     with pytest.raises(ApiError) as caught:
         world.replicas.leader(TopicPartition("t", 1))
     assert caught.value.code is code

@@ -1,0 +1,149 @@
+"""What followers get from the partitions that this broker leads, and what that tells (edge).
+
+A follower's offset says what it holds, so that serving it moves the high watermark and may change
+the in-sync set. Every method is called in the loop's thread.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker.replication.isr_changes import IsrChanges
+from broker.replication.replica import NO_EPOCH, ReadResult, Replica
+from broker.replication.replica_table import Key, ReplicaTable
+from broker.replication.throttle import leader_throttle
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import BrokerId, Offset, TopicPartition
+from storage.errors import StorageError
+
+
+class ReplicaAccess(Protocol):
+    """The replica manager, as this uses it."""
+
+    def leader(self, key: Key, epoch: int = NO_EPOCH) -> Replica:
+        """Return the replica that leads the partition in `epoch`; raises an ApiError."""
+
+    def failed(self, key: Key, error: Exception) -> ApiError:
+        """Return what is told of a failure of the disk, and log it."""
+
+    def changed(self, topic_partition: TopicPartition) -> None:
+        """Wake those who wait for a partition."""
+
+
+class FollowerService:
+    """Serves followers."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        access: ReplicaAccess,
+        *,
+        table: ReplicaTable,
+        isr_changes: IsrChanges,
+    ) -> None:
+        self.throttle = leader_throttle(broker_id)
+        """How fast followers are served that an operator wants copied slowly."""
+        self._access = access
+        self._by_key = table.by_key
+        self._isr_changes = isr_changes
+
+    def read(
+        self,
+        key: Key,
+        follower: BrokerId,
+        offset: int,
+        max_bytes: int,
+        *,
+        leader_epoch: int,
+        last_fetched_epoch: int,
+        min_one_batch: bool,
+    ) -> ReadResult:
+        """Read up to the log's end for a broker that copies the partition.
+
+        Raises:
+            ApiError: as for a consumer; or `follower` is no replica of the partition here (yet).
+        """
+        replica = self._access.leader(key, leader_epoch)
+        if replica.leadership is None or not replica.leadership.is_follower(follower):
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if leader_epoch == NO_EPOCH
+                else ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {follower} is no replica",
+            )
+        try:
+            return replica.read(
+                offset,
+                max_bytes,
+                last_fetched_epoch=last_fetched_epoch,
+                only_committed=False,
+                min_one_batch=min_one_batch,
+            )
+        except (StorageError, OSError) as error:
+            raise self._access.failed(key, error) from error
+
+    def is_held_back(self, key: Key, follower: BrokerId, now_ms: int) -> bool:
+        """Whether a follower that is not in sync gets nothing now, because of the rate."""
+        replica = self._by_key.get(key)
+        leadership = None if replica is None else replica.leadership
+        if replica is None or leadership is None or not self.throttle.covers(replica):
+            return False
+        is_in_sync = follower in leadership.state.isr
+        return not is_in_sync and self.throttle.pause_ms(now_ms) > 0
+
+    def on_sent(self, key: Key, size_bytes: int, now_ms: int) -> None:
+        """Count what a follower gets, if its partition is to be copied slowly."""
+        replica = self._by_key.get(key)
+        if replica is not None and self.throttle.covers(replica):
+            self.throttle.record(size_bytes, now_ms)
+
+    def on_fetch(
+        self,
+        key: Key,
+        follower: BrokerId,
+        offset: int,
+        *,
+        broker_epoch: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> Offset:
+        """Note how far a follower has come that was just read for; return the high watermark.
+
+        Only for a fetch at an offset that is in this log, and whose history is this log's.
+        """
+        replica = self._by_key[key]
+        leadership = replica.leadership
+        assert leadership is not None, "the partition was read in this very turn"
+        before = (leadership.high_watermark, leadership.log_start_of(follower))
+        wants_change = leadership.on_fetch(
+            follower, Offset(offset), now_ms, broker_epoch, Offset(log_start_offset)
+        )
+        if (leadership.high_watermark, Offset(log_start_offset)) != before:
+            self._access.changed(replica.topic_partition)
+        if wants_change:
+            self._isr_changes.put(replica)
+        return leadership.high_watermark
+
+    def end_offset_in(self, key: Key, leader_epoch: int) -> Offset | None:
+        """Return where the log of a partition ends that is led in this epoch, else None."""
+        replica = self._by_key.get(key)
+        if replica is None or replica.leadership is None:
+            return None
+        if leader_epoch not in (NO_EPOCH, replica.leader_epoch):
+            return None
+        return replica.log.log_end_offset
+
+    def on_idle(
+        self, key: Key, follower: BrokerId, now_ms: int, *, broker_epoch: int
+    ) -> tuple[Offset, Offset] | None:
+        """Note that a follower that lacked nothing still fetches.
+
+        Returns the high watermark and the log's start; None if this broker does not lead any more.
+        """
+        replica = self._by_key.get(key)
+        leadership = None if replica is None else replica.leadership
+        if replica is None or leadership is None:
+            return None
+        if leadership.on_idle_fetch(follower, now_ms, broker_epoch):
+            self._isr_changes.put(replica)
+        return leadership.high_watermark, replica.log.log_start_offset

@@ -1,10 +1,14 @@
-"""Reads the input of `ottla produce` in chunks. Edge: a file or standard input, through aiofiles.
+"""Reads the input of `ottla produce` in chunks. Edge: a file through aiofiles, or standard input.
 
 Chunks and not lines: a hop to a thread per line would cost more than sending it. A pipe's chunk is
 what has arrived, so that what a person types is sent when the line ends.
 """
 
+import asyncio
+import contextlib
+import os
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
@@ -16,7 +20,38 @@ CHUNK_BYTES: Final = 1024 * 1024
 
 async def read_chunks(path: Path | None) -> AsyncIterator[bytes]:
     """Yield the bytes of the file, or of standard input, until its end."""
-    source = sys.stdin.fileno() if path is None else path
-    async with aiofiles.open(source, "rb", closefd=path is not None) as file:
+    if path is None:
+        while chunk := await _next_of_standard_input():
+            yield chunk
+        return
+    async with aiofiles.open(path, "rb") as file:
         while chunk := await file.read1(CHUNK_BYTES):
             yield chunk
+
+
+async def _next_of_standard_input() -> bytes:
+    # Not the loop's executor: at the end it waits for its threads, and this one may read until
+    # somebody types a line, long after Ctrl-C.
+    loop = asyncio.get_running_loop()
+    chunk: asyncio.Future[bytes] = loop.create_future()
+
+    def settle(data: bytes, error: OSError | None) -> None:
+        if chunk.done():
+            return
+        if error is None:
+            chunk.set_result(data)
+        else:
+            chunk.set_exception(error)
+
+    def read() -> None:
+        data, failure = b"", None
+        try:
+            data = os.read(sys.stdin.fileno(), CHUNK_BYTES)
+        except OSError as error:
+            failure = error
+        # The loop is closed when the command has ended meanwhile.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, data, failure)
+
+    threading.Thread(target=read, name="standard input", daemon=True).start()
+    return await chunk

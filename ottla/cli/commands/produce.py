@@ -1,5 +1,6 @@
 """`ottla produce`: send the lines of a file or of standard input. Composition."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -79,6 +80,8 @@ def produce(
         usage_error("--json-lines and --key-separator exclude each other: choose one.")
     if key_separator == "":
         usage_error("--key-separator is empty: say what stands between key and value.")
+    if file is None and sys.stdin is None:
+        usage_error("standard input is closed: name a file.")
     if file is not None and not file.is_file():
         usage_error(f"{file} is no file: name one that exists, or pipe the lines in.")
     options = ProduceOptions(

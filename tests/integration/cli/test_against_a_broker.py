@@ -217,6 +217,27 @@ def test_a_following_consumer_prints_what_comes_until_ctrl_c(
         assert consumer.stderr.read().startswith("received 2 records, ")
 
 
+def test_a_producer_that_waits_for_input_can_be_stopped(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
+    """With Ctrl-C alone: nobody has to type another line, or to close the pipe."""
+    run_ottla("topics", "create", topic, *at)
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla.cli", "produce", topic, *at],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as producer:
+        assert producer.stdin is not None
+        assert producer.stderr is not None
+        producer.stdin.write(b"first\n")
+        producer.stdin.flush()
+        read = run_ottla("consume", topic, "--max-records", "1", *at)
+        assert read.stdout == "first\n"
+        producer.send_signal(signal.SIGINT)
+        assert producer.wait(TIMEOUT_S) == 130
+        assert producer.stderr.read() == b""
+
+
 def test_a_reader_that_has_enough_ends_the_consumer_quietly(
     run_ottla: RunOttla, at: At, topic: str, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ import scala.runtime.BoxedUnit;
 /**
  * One round of Kafka's own cleaner over a log: directory, time of the cleaning, first dirty offset,
  * high watermark, bytes of the map, then topic configs as name=value. Prints where the round ended.
+ * Without a map the log is opened and closed, as after a crash; that prints where the log ends.
  */
 public class CleanLog {
     /** Stands still, so that producers of a log of long ago have not expired. */
@@ -59,6 +60,11 @@ public class CleanLog {
             900_000, new ProducerStateManagerConfig(Integer.MAX_VALUE, false), 600_000,
             new LogDirFailureChannel(1), false, Option.empty(), true, new ConcurrentHashMap<>(), false,
             LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
+        if (mapBytes == 0) {
+            System.out.println("end=" + log.logEndOffset());
+            log.close();
+            System.exit(0);
+        }
         log.updateHighWatermark(highWatermark);
         Cleaner cleaner = new Cleaner(
             0, new SkimpyOffsetMap(mapBytes), 65_536, 65_536, 1.0,

@@ -1,37 +1,32 @@
-"""One log dir: whose it is, how it was left, its checkpoints, its partitions' directories (edge).
+"""One log dir: whose it is, how it was left, its partitions' directories (edge).
 
-Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, four offset checkpoints, and a
-directory per partition. What an OSError in here means is that the log dir goes offline.
+Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, the checkpoints of
+`directory_checkpoints`, and a directory per partition.
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 
 import structlog
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
-from storage.checkpoint import read_offsets_or_none, sync_directory, write_offsets
+from storage.checkpoint import sync_directory
 from storage.clean_shutdown import take_marker, write_marker
 from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles
-from storage.directory_health import DirectoryHealth, offline_on_failure
+from storage.directory_checkpoints import DirectoryCheckpoints
+from storage.directory_health import DirectoryHealth
 from storage.directory_lock import DirectoryLock
 from storage.errors import CorruptCheckpointError, CorruptLogError
 from storage.layout import (
     CLEAN_SHUTDOWN,
-    CLEANER_CHECKPOINT,
     FOREIGN_DIRECTORIES,
-    HIGH_WATERMARK_CHECKPOINT,
     LOCK,
-    LOG_START_CHECKPOINT,
     META_PROPERTIES,
     MOVED_HERE,
     PARTITION_METADATA,
-    RECOVERY_POINT_CHECKPOINT,
     DirectoryState,
     PartitionDirectory,
     parse_partition_directory,
@@ -47,7 +42,7 @@ from storage.space_reserve import SpaceReserve
 log = structlog.get_logger()
 
 
-class LogDirectory:
+class LogDirectory(DirectoryCheckpoints):
     """The log dir at `path`, locked by this object.
 
     Raises:
@@ -61,16 +56,13 @@ class LogDirectory:
         on_offline: Callable[[Path], None] = lambda _path: None,
         reserve_bytes: int = 0,
     ) -> None:
-        self.path = path
         self._reserve = SpaceReserve(path, reserve_bytes)
-        self.health = DirectoryHealth(path, on_offline, self._reserve.release)
+        super().__init__(path, DirectoryHealth(path, on_offline, self._reserve.release))
         self.is_loaded = False
         """Whether every log in it has been opened, so that an orderly stop may say so."""
         self.loaded_futures: list[Log] = []
         """Copies that were on their way here when the broker stopped."""
         self._deleted = DeletedFiles()
-        # Checkpoints are written by the owner and by a thread that does so now and then.
-        self._checkpoint_lock = Lock()
         with self._io():
             if not path.is_dir():
                 path.mkdir(parents=True)
@@ -81,11 +73,7 @@ class LogDirectory:
                 self._reserve.release()
             self.meta = read_meta_properties(path / META_PROPERTIES)
             self.last_shutdown = take_marker(path / CLEAN_SHUTDOWN)
-            self._recovery_points = read_offsets_or_none(path / RECOVERY_POINT_CHECKPOINT)
-            self._log_starts = read_offsets_or_none(path / LOG_START_CHECKPOINT)
-            self.high_watermarks = read_offsets_or_none(path / HIGH_WATERMARK_CHECKPOINT)
-            self.cleaner_offsets = read_offsets_or_none(path / CLEANER_CHECKPOINT)
-            """Up to where each compacted log is clean; to be changed by the owner only."""
+            self._read_checkpoints()
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Say that the log dir belongs to this broker; durable when this returns.
@@ -285,39 +273,6 @@ class LogDirectory:
         with self._io():
             sync_directory(self.path)
 
-    def write_recovery_points(self, logs: Iterable[Log]) -> None:
-        """Write how far each log is known to be on disk."""
-        with self._io(), self._checkpoint_lock:
-            # Read under the lock: a truncation lowers the point and then comes here.
-            points = {each.topic_partition: each.recovery_point for each in logs}
-            write_offsets(self.path / RECOVERY_POINT_CHECKPOINT, points)
-
-    def write_log_starts(self, logs: Iterable[Log]) -> None:
-        """Write where logs start that do not start with their first segment."""
-        with self._io(), self._checkpoint_lock:
-            starts = {
-                each.topic_partition: each.log_start_offset
-                for each in logs
-                if each.log_start_offset > each.segments[0].base_offset
-            }
-            write_offsets(self.path / LOG_START_CHECKPOINT, starts)
-
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Write the high watermarks of the logs in this directory."""
-        with self._io(), self._checkpoint_lock:
-            write_offsets(self.path / HIGH_WATERMARK_CHECKPOINT, offsets)
-
-    def write_cleaner_offsets(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write up to where logs are clean, of these only; any thread may call this."""
-        held = set(partitions)
-        with self._io(), self._checkpoint_lock:
-            offsets = {
-                partition: offset
-                for partition, offset in self.cleaner_offsets.copy().items()
-                if partition in held
-            }
-            write_offsets(self.path / CLEANER_CHECKPOINT, offsets)
-
     def close(self, logs: Iterable[Log], broker_epoch: int) -> None:
         """Close the logs; the next start needs no recovery if all went well, now and at the start.
 
@@ -338,8 +293,3 @@ class LogDirectory:
     def unlock(self) -> None:
         """Give the directory free for another process."""
         self._lock.release()
-
-    @contextmanager
-    def _io(self) -> Iterator[None]:
-        with offline_on_failure(self.health):
-            yield

@@ -1,0 +1,83 @@
+"""The four offset checkpoints of one log dir, and what a failure of its disk means (edge).
+
+Bytes on disk: `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
+`replication-offset-checkpoint` (high watermarks) and `cleaner-offset-checkpoint`, each written as a
+whole (`checkpoint`). An OSError in here, or in what is derived, takes the log dir offline.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from kafkawire.ids import Offset, TopicPartition
+from storage.checkpoint import read_offsets_or_none, write_offsets
+from storage.directory_health import DirectoryHealth, offline_on_failure
+from storage.layout import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from storage.log import Log
+
+
+class DirectoryCheckpoints:
+    """What the log dir at `path` remembers of its logs; `LogDirectory` is one of these."""
+
+    def __init__(self, path: Path, health: DirectoryHealth) -> None:
+        self.path = path
+        self.health = health
+        self.high_watermarks: dict[TopicPartition, Offset] = {}
+        """As they were at the start."""
+        self.cleaner_offsets: dict[TopicPartition, Offset] = {}
+        """Up to where each compacted log is clean; to be changed by the owner only."""
+        self._recovery_points: dict[TopicPartition, Offset] = {}
+        self._log_starts: dict[TopicPartition, Offset] = {}
+        # Checkpoints are written by the owner and by a thread that does so now and then.
+        self._checkpoint_lock = Lock()
+
+    def _read_checkpoints(self) -> None:
+        """Learn what an earlier process has left; an unreadable checkpoint counts as absent."""
+        self._recovery_points = read_offsets_or_none(self.path / RECOVERY_POINT_CHECKPOINT)
+        self._log_starts = read_offsets_or_none(self.path / LOG_START_CHECKPOINT)
+        self.high_watermarks = read_offsets_or_none(self.path / HIGH_WATERMARK_CHECKPOINT)
+        self.cleaner_offsets = read_offsets_or_none(self.path / CLEANER_CHECKPOINT)
+
+    def write_recovery_points(self, logs: Iterable[Log]) -> None:
+        """Write how far each log is known to be on disk."""
+        with self._io(), self._checkpoint_lock:
+            # Read under the lock: a truncation lowers the point and then comes here.
+            points = {each.topic_partition: each.recovery_point for each in logs}
+            write_offsets(self.path / RECOVERY_POINT_CHECKPOINT, points)
+
+    def write_log_starts(self, logs: Iterable[Log]) -> None:
+        """Write where logs start that do not start with their first segment."""
+        with self._io(), self._checkpoint_lock:
+            starts = {
+                each.topic_partition: each.log_start_offset
+                for each in logs
+                if each.log_start_offset > each.segments[0].base_offset
+            }
+            write_offsets(self.path / LOG_START_CHECKPOINT, starts)
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Write the high watermarks of the logs in this directory."""
+        with self._io(), self._checkpoint_lock:
+            write_offsets(self.path / HIGH_WATERMARK_CHECKPOINT, offsets)
+
+    def write_cleaner_offsets(self, partitions: Iterable[TopicPartition]) -> None:
+        """Write up to where logs are clean, of these only; any thread may call this."""
+        held = set(partitions)
+        with self._io(), self._checkpoint_lock:
+            offsets = {
+                partition: offset
+                for partition, offset in self.cleaner_offsets.copy().items()
+                if partition in held
+            }
+            write_offsets(self.path / CLEANER_CHECKPOINT, offsets)
+
+    @contextmanager
+    def _io(self) -> Iterator[None]:
+        with offline_on_failure(self.health):
+            yield

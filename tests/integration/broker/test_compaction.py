@@ -119,12 +119,12 @@ def test_no_cleaner_and_no_file_of_one_outlives_the_broker(start_broker: StartBr
         put(wire, "t", 60)
         broker.wait_for_event("cleaning.started")
         put(wire, "t", 3)
-        before = fetch_all(wire, "t")
-        assert len(before) == 63
+    # In the middle of it, or behind it where the broker is slower than its cleaner.
     assert broker.stop() == 0
     again = start_broker(broker.data_dir, slow | {"log.cleaner.enable": "false"})
     with Wire(again.port) as wire:
-        assert fetch_all(wire, "t") == before
+        values = {key: value for _, key, value in fetch_all(wire, "t")}
+    assert values == {b"key-%d" % number: b"%d" % number for number in range(3)}
     assert not list((broker.data_dir / "t-0").glob("*.cleaned"))
 
 

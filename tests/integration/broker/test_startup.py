@@ -1,0 +1,70 @@
+"""What a broker finds when it starts, and what it makes of it."""
+
+import asyncio
+from pathlib import Path
+
+from controller.znodes import paths
+from coordination.client import Client
+from kafkawire.errors import ErrorCode
+from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
+from tests.integration.broker.wire import Wire, batch
+from tests.integration.coordination.process import Coordinator
+
+
+def test_a_log_dir_that_cannot_be_used_leaves_the_others(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    good = tmp_path / "good"
+    broker = start_broker(good, {"log.dirs": f"{good},{tmp_path / 'file'}"})
+    with Wire(broker.port) as wire:
+        wire.create_topic("t")
+        assert wire.produce("t", batch(b"a")).error_code == ErrorCode.NONE
+    assert (good / "t-0").is_dir()
+
+
+def test_brokers_without_numbers_that_start_at_once_agree(
+    tmp_path: Path, coordinator: Coordinator
+) -> None:
+    """Below a chroot, which nobody has made before."""
+    overrides = {"zookeeper.connect": f"{coordinator.address}/ottla/one"}
+    brokers = [BrokerProcess(tmp_path / f"broker-{number}", overrides) for number in range(3)]
+    try:
+        identities = [broker.wait_for_event("broker.identified") for broker in brokers]
+        assert sorted(int(str(each["broker_id"])) for each in identities) == [1001, 1002, 1003]
+        assert len({each["cluster_id"] for each in identities}) == 1
+        for broker, identity in zip(brokers, identities, strict=True):
+            broker.wait_for_event(READY_EVENT)
+            written = (broker.data_dir / "meta.properties").read_text().splitlines()
+            assert f"broker.id={identity['broker_id']}" in written
+            assert f"cluster.id={identity['cluster_id']}" in written
+        created, owners = asyncio.run(look(coordinator.address))
+        assert created == {"/ottla/one" + path for path in paths.PERSISTENT}
+        assert {path: owner != 0 for path, owner in owners.items()} == {
+            paths.broker(1001): True,
+            paths.CONTROLLER: True,
+            paths.CONTROLLER_EPOCH: False,
+            paths.CLUSTER_ID: False,
+        }
+    finally:
+        for broker in brokers:
+            broker.kill()
+
+
+async def look(address: str) -> tuple[set[str], dict[str, int]]:
+    """Return which of Kafka's nodes are there, and to whose session some of them belong."""
+    async with Client(address, has_heartbeat_thread=False) as outside:
+        wanted = ["/ottla/one" + path for path in paths.PERSISTENT]
+        created = {path for path in wanted if await outside.exists(path) is not None}
+    async with Client(f"{address}/ottla/one", has_heartbeat_thread=False) as client:
+        owners = {}
+        for path in (
+            paths.broker(1001),
+            paths.CONTROLLER,
+            paths.CONTROLLER_EPOCH,
+            paths.CLUSTER_ID,
+        ):
+            stat = await client.exists(path)
+            assert stat is not None, path
+            owners[path] = stat.ephemeral_owner
+    return created, owners

@@ -43,7 +43,7 @@ class DataDir:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise DataError(f"cannot use {path} as data directory: {error}") from error
+            raise DataError(f"cannot use {path} as data directory: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -66,7 +66,7 @@ def parse_plan(text: str) -> dict[TopicPartition, tuple[int, ...]]:
         }
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            'no reassignment plan: {"version":1,"partitions":'
+            'that is no reassignment plan, such as {"version":1,"partitions":'
             '[{"topic":"orders","partition":0,"replicas":[1,2,3]}]}'
         ) from error
 

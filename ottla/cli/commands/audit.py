@@ -64,7 +64,9 @@ def audit(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Prove from the files alone that a log is what it has to be, at any scale.
+    """Prove from the files that a log is what it has to be.
+
+    At any scale, and without a broker.
 
     Works on the files of any Kafka; take a copy by hard links of a live broker's. Needs Java 17
     and the extra `analytics`. Exit code 0: clean, 1: failed, 2: wrong usage, 3: something found.

@@ -26,7 +26,7 @@ Places = Annotated[
 @app.command()
 @guarded
 def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """Print the brokers, the controller, and how partitions are spread.
+    """Print brokers, controller, and how partitions spread.
 
     \b
     Example:
@@ -53,9 +53,10 @@ def elect(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Give partitions back to their preferred leaders; prints where the leader changed.
+    """Give partitions back to their preferred leaders.
 
-    An unclean election can lose records: it needs the partitions' names.
+    Prints where the leader changed. An unclean election can lose records: it needs the partitions'
+    names.
 
     \b
     Examples:
@@ -119,7 +120,7 @@ def reassign(
         usage_error("say what to move: TOPIC:PARTITION=BROKER,... or --plan FILE.")
     if sum((plan is not None, brokers is not None, cancel)) > 1:
         usage_error("--plan, --brokers and --cancel exclude each other: choose one.")
-    text = None if plan is None else plan.read_text(encoding="utf-8")
+    text = None if plan is None else plan.read_text(encoding="utf-8", errors="replace")
     wish = Wish(tuple(moves or ()), brokers, text, cancel)
     moved = run_client(move(bootstrap, wish, is_waiting=wait))
     verb = "cancelled" if cancel else "moved" if wait else "moving"

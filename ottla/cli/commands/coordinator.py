@@ -101,10 +101,10 @@ def export_zookeeper(
     ],
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Write the state as a native ZooKeeper snapshot; the coordinator must be stopped.
+    """Write the state as a native ZooKeeper snapshot.
 
-    Versions, sequence counters and ephemeral nodes stay as they are. Sessions re-attach if the
-    coordinator ran with --passwords zookeeper before.
+    The coordinator must be stopped. Versions, sequence counters and ephemeral nodes stay as they
+    are. Sessions re-attach if the coordinator ran with --passwords zookeeper before.
 
     \b
     Example:

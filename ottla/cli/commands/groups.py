@@ -53,7 +53,9 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) ->
 @app.command()
 @guarded
 def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """Print a group's partitions: committed offset, end of the log, lag, and who reads it.
+    """Print how far a group has read, and who reads what.
+
+    For each partition: committed offset, end of the log, lag, member.
 
     \b
     Example:
@@ -98,7 +100,7 @@ def reset_offsets(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Set where a group goes on reading; it must have no members meanwhile.
+    """Set where a group without members goes on reading.
 
     \b
     Example:

@@ -36,11 +36,11 @@ def verify(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Check segments, indexes and checkpoints of all partitions, one line each.
+    """Check the segments, indexes and checkpoints in directories.
 
-    Replicas of a partition in several directories are compared with each other. Works also while
-    a broker runs. A torn end beyond the recovery point is what a crash leaves and is no
-    inconsistency. Exit code 3 when something is inconsistent.
+    Prints a line per partition. Replicas of a partition in several directories are compared with
+    each other. Works also while a broker runs. A torn end beyond the recovery point is what a crash
+    leaves and is no inconsistency. Exit code 3 when something is inconsistent.
 
     \b
     Examples:
@@ -79,7 +79,7 @@ def dump(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Print what is in the files of a partition, and name every inconsistency.
+    """Print what is in files, and what is wrong with them.
 
     Reads the files of any Kafka, also while a broker writes them. Exit code 3 when something is
     inconsistent.

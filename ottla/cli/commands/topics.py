@@ -125,7 +125,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Print the partitions of topics: leader, replicas, in-sync replicas, offsets.
+    """Print partitions: leader, replicas, in sync, offsets.
 
     \b
     Examples:

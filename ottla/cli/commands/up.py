@@ -39,12 +39,12 @@ def up(
     ] = True,
     json: Json = False,
 ) -> None:
-    """Run a coordinator and brokers until Ctrl-C or SIGTERM, which stops them in order.
+    """Run a coordinator and brokers on this machine.
 
-    Prints `ready HOST:PORT,...` when all brokers are registered and know each other. A broker
-    that dies is declared dead at once, and started again. Logs and process ids are in the files
-    log.jsonl and pid of each one's directory. With --override zookeeper.connect=... brokers use
-    the coordinator, or ZooKeeper, that is there.
+    Ctrl-C or SIGTERM stops them in order. Prints `ready HOST:PORT,...` when all brokers are
+    registered and know each other. A broker that dies is declared dead at once, and started again.
+    Logs and process ids are in the files log.jsonl and pid of each one's directory. With --override
+    zookeeper.connect=... brokers use the coordinator, or ZooKeeper, that is there.
 
     \b
     Examples:

@@ -48,6 +48,14 @@ def test_every_command_explains_itself_with_an_example(
     assert re.search(r"Examples?:\n +(\S.*)?ottla " + " ".join(path), told.stdout), told.stdout
 
 
+@pytest.mark.parametrize("group", ["", "topics", "groups", "cluster", "logs", "coordinator"])
+def test_lists_of_commands_cut_no_sentence(run_ottla: RunOttla, group: str) -> None:
+    told = run_ottla(*group.split(), "--help").stdout
+    _, _, listed = told.partition("Commands:")
+    assert listed
+    assert "..." not in listed
+
+
 def test_all_commands_of_the_contract_are_there() -> None:
     assert set(command_paths()) >= {
         ("broker",), ("coordinator",), ("coordinator", "export-zookeeper"),

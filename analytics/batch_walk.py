@@ -205,6 +205,11 @@ class Walk:
             self._find("bad_header", position, offset, "values that a batch can have", str(error))
             return
         codec = header.attributes & _CODEC_MASK
+        if codec < _CODEC_COUNT:
+            expected, severity = f"{length} bytes behind the length", Severity.WARNING
+            found = "a file that became shorter while it was read"
+            self._find("file_shortened", position, offset, expected, found, severity)
+            return
         self._find("unknown_codec", position, offset, "codec 0 to 4", f"codec {codec}")
 
     def _is_zero_from(self, position: int) -> bool:

@@ -75,3 +75,35 @@ FINDING_SCHEMA: Final = (
 
 Report = Callable[[Finding], None]
 """Where a check leaves what it found."""
+
+
+class Finder:
+    """Reports the findings of one check."""
+
+    def __init__(self, check: Check, report: Report) -> None:
+        self._check = check
+        self._report = report
+
+    def find(
+        self,
+        what: str,
+        file: str,
+        position: int | None,
+        offset: int | None,
+        expected: str,
+        found: str,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Report one thing that is not as it has to be."""
+        self._report(
+            Finding(
+                check=self._check,
+                what=what,
+                file=file,
+                position=position,
+                offset=offset,
+                expected=expected,
+                found=found,
+                severity=severity,
+            )
+        )

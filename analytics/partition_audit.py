@@ -7,7 +7,7 @@ was cleaned, every batch is the same, byte by byte.
 
 from typing import Any
 
-from analytics.checks.batch_digest import BatchDigest, compare_digests
+from analytics.checks.batch_digest import BatchDigest, IsDamaged, compare_digests
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
 from analytics.finding import Check, Finding
 from analytics.finding_list import FindingList
@@ -67,7 +67,7 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
         if task.shard == 0:
             report = other.findings.report
             what = "replica_differs"
-            pair = first.digest, other.digest, other.scan.is_damaged
+            pair = first.digest, other.digest, _is_damaged_in(first, other)
             compare_digests(Check.REPLICAS, what, *pair, start, end, report)
         if cleaned_until > 0:
             _compare_keys(task, first, other, cleaned_until, end)
@@ -76,6 +76,11 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
         (replica.findings.rows(), summarize(task, replica.files, replica.scan))
         for replica in replicas
     ]
+
+
+def _is_damaged_in(*replicas: _Replica) -> IsDamaged:
+    """Whether an offset may stand in what could not be read of some replica, which is told."""
+    return lambda offset: any(replica.scan.is_damaged(offset) for replica in replicas)
 
 
 def _compare_keys(
@@ -99,6 +104,7 @@ def _compare_keys(
         task.rules.finding_limit,
         found.findings.report,
         expected.scan.read_record,
+        is_reference_damaged=expected.scan.is_damaged,
         only_missing=True,
     )
     found_scan = LogScan(found.files, lambda _: None)

@@ -46,7 +46,10 @@ class Reference:
             tombstones_after_ms=self._rules.now_ms - self._rules.delete_retention_ms,
         )
         limit = self._rules.finding_limit
-        return PreservationCheck(self.table, bounds, limit, report, self.scan.read_record)
+        read, is_damaged = self.scan.read_record, self.scan.is_damaged
+        return PreservationCheck(
+            self.table, bounds, limit, report, read, is_reference_damaged=is_damaged
+        )
 
     def compare_uncleaned(self, digest: BatchDigest, log: LogView, report: Report) -> bool:
         """Hold the part that no cleaning has reached against the reference, batch by batch.
@@ -56,7 +59,11 @@ class Reference:
         start = max(self._log.cleaner_point or 0, self.scan.first_offset, log.first_offset)
         bound = max(start, uncleanable_from(self._log))
         end = min(self.scan.log_end_offset, log.log_end_offset)
-        place = self.digest, digest, log.is_damaged
+
+        def is_damaged(offset: int) -> bool:
+            return log.is_damaged(offset) or self.scan.is_damaged(offset)
+
+        place = self.digest, digest, is_damaged
         compare_digests(Check.UNCLEANABLE, "rewritten_batch", *place, bound, end, report)
         return compare_dirty(*place, start, min(bound, end), report)
 

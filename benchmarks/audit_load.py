@@ -1,47 +1,65 @@
 """Audits of 10, 20 and 40 million records, beside a plain read and the check in one process.
 
 Composition. Logs of 2.5 million records per segment file are written once with our own builder:
-four partitions, uncompacted, and the same compacted. `OTTLA_BENCH_RECORDS` lowers the size of one
-partition (10 million), for a machine with less room.
+four partitions, uncompacted, and the same compacted; then two of them in lz4 and zstd.
+`OTTLA_BENCH_RECORDS` lowers the size of one partition (10 million), for a machine with less room.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from benchmarks.audit_logs import write_pair
+from benchmarks.audit_logs import recompress, write_pair
 from benchmarks.loads.result import Figure
+from kafkawire.compression import Codec
 
 RECORDS: Final = int(os.environ.get("OTTLA_BENCH_RECORDS", "10_000_000"))
 PARTITIONS: Final = (1, 2, 4)
+CODECS: Final = (Codec.LZ4, Codec.ZSTD)
+COMPRESSED_PARTITIONS: Final = 2
 GOAL_RECORDS_PER_S: Final = 8_000_000
 GOAL_SQL_PER_S: Final = 800_000
 GOAL_START_S: Final = 7.0
-MASTER: Final = "local[2]"
+# Four times the records may not cost the driver a fifth more.
+GOAL_MEMORY_RATIO: Final = 1.2
 _MIB: Final = 1 << 20
 
 
 def measure(directory: Path) -> Iterator[Figure]:
-    """Write the logs, then audit one, two and four partitions of them."""
+    """Write the logs, then audit one, two and four partitions of them, and compressed ones."""
     raw, clean = directory / "raw", directory / "clean"
     write_pair(raw, clean, RECORDS)
     for partition in range(1, max(PARTITIONS)):
         _copy_partition(raw, partition)
         _copy_partition(clean, partition)
     yield from _start(clean)
+    driver_mib = []
     for count in PARTITIONS:
         chosen = directory / f"first-{count}"
         _choose(raw, chosen / "raw", count)
         _choose(clean, chosen / "clean", count)
-        yield _audit(chosen, count)
+        told = _run("audit_run", chosen / "clean", chosen / "raw")
+        driver_mib.append(told["python_mib"] + told["jvm_mib"])
+        yield _audit(chosen, count, told["seconds"])
+    yield _memory(driver_mib)
     yield _sql(directory / "first-2", 2)
+    for codec in CODECS:
+        chosen = directory / codec.name.lower()
+        for name in ("raw", "clean"):
+            recompress(directory / name, chosen / "whole" / name, codec)
+            for partition in range(1, COMPRESSED_PARTITIONS):
+                _copy_partition(chosen / "whole" / name, partition)
+            _choose(chosen / "whole" / name, chosen / name, COMPRESSED_PARTITIONS)
+        told = _run("audit_run", chosen / "clean", chosen / "raw")
+        yield _audit(chosen, COMPRESSED_PARTITIONS, told["seconds"], codec)
 
 
 def _start(clean: Path) -> Iterator[Figure]:
@@ -69,49 +87,59 @@ def _start(clean: Path) -> Iterator[Figure]:
     )
 
 
-def _audit(chosen: Path, count: int) -> Figure:
-    from analytics.plan import Audit
-    from analytics.run import Request, run_audit
+def _audit(chosen: Path, count: int, seconds: float, codec: Codec = Codec.NONE) -> Figure:
     from ottla.cli.logs.verify import verify_directory
 
-    request = Request(
-        audit=Audit.COMPACTION,
-        directories=[str(chosen / "clean")],
-        against=str(chosen / "raw"),
-        master=MASTER,
-    )
-    run_audit(request)
-    result = run_audit(request)
-    assert result.verdict.is_clean, result.verdict.line()
     records = RECORDS * count
     plain_s = _timed(lambda: _read_all(chosen))
-    verify_s = _timed(lambda: verify_directory(chosen / "raw", with_records=False))
+    # One process, one core: the same for each partition, so one is enough.
+    one = chosen / "raw" / "orders-0"
+    verify_s = _timed(lambda: verify_directory(one, with_records=True))
+    kind = "" if codec is Codec.NONE else f", {codec.name.lower()}"
     return Figure(
-        name=f"audit compaction, {records / 1e6:g} M records in {count} partitions",
+        name=f"audit compaction, {records / 1e6:g} M records in {count} partitions{kind}",
         unit="M records/s",
-        value=records / result.verdict.duration_s / 1e6,
+        value=records / seconds / 1e6,
         better="higher",
         goal=GOAL_RECORDS_PER_S / 1e6 if count == max(PARTITIONS) else None,
         note=(
             f"plain read of the same bytes {records / plain_s / 1e6:.1f}, "
-            f"ottla logs verify (structure only) {records / verify_s / 1e6:.2f}"
+            f"ottla logs verify {RECORDS / verify_s / 1e6:.2f}"
         ),
+    )
+
+
+def _memory(driver_mib: Sequence[float]) -> Figure:
+    return Figure(
+        name=f"driver of an audit, Python and JVM, {RECORDS * max(PARTITIONS) / 1e6:g} M records",
+        unit="MiB",
+        value=driver_mib[-1],
+        reference_name=f"{RECORDS * min(PARTITIONS) / 1e6:g} M records",
+        reference=driver_mib[0],
+        better="lower",
+        goal=GOAL_MEMORY_RATIO,
     )
 
 
 def _sql(chosen: Path, count: int) -> Figure:
     until = str(next(_cleaner_points(chosen / "clean")))
-    places = str(chosen / "clean"), str(chosen / "raw"), until
-    command = [sys.executable, "-m", "benchmarks.audit_sql", *places]
-    told = subprocess.run(command, capture_output=True, check=True, text=True)
-    seconds = float(told.stdout.split()[-1])
+    told = _run("audit_sql", chosen / "clean", chosen / "raw", until)
     return Figure(
-        name=f"audit by SQL, {RECORDS * count / 1e6:g} M records",
+        name=f"audit by SQL, {RECORDS * count / 1e6:g} M records, 2 GiB",
         unit="M records/s",
-        value=RECORDS * count / seconds / 1e6,
+        value=RECORDS * count / told["seconds"] / 1e6,
         better="higher",
         goal=GOAL_SQL_PER_S / 1e6,
+        note=f"{told['spilled_bytes']} bytes spilled",
     )
+
+
+def _run(module: str, *arguments: Path | str) -> dict[str, Any]:
+    """What a process of its own measures."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, check=True, text=True)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
 
 
 def _cleaner_points(root: Path) -> Iterator[int]:
@@ -137,7 +165,7 @@ def _choose(root: Path, target: Path, count: int) -> None:
 
 def _read_all(root: Path) -> None:
     buffer = bytearray(_MIB)
-    for path in root.rglob("*.log"):
+    for path in [*root.glob("raw/*/*.log"), *root.glob("clean/*/*.log")]:
         with path.open("rb", buffering=0) as file:
             while file.readinto(buffer):
                 pass

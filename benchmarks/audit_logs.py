@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from kafkawire.compression import Codec, compress
-from kafkawire.records import BATCH_HEADER_BYTES, MAGIC, BatchBuilder, BatchHeader, write_header
+from kafkawire.records import (
+    BATCH_HEADER_BYTES,
+    MAGIC,
+    BatchBuilder,
+    BatchHeader,
+    read_header,
+    write_header,
+)
+from kafkawire.records_loops import encode_varint
 
 PER_BATCH: Final = 155
 PER_SEGMENT: Final = 155 * 16_000
@@ -54,6 +62,31 @@ def write_pair(raw: Path, clean: Path, record_count: int, codec: Codec = Codec.N
         else:
             batches = _clean_batches(base, end, last, start_ms, codec)
         _write_segment(clean / "orders-0", base, batches, is_active=base == until)
+
+
+def recompress(source: Path, target: Path, codec: Codec) -> None:
+    """Write partition 0 of an uncompressed log directory again, compressed, with checkpoints."""
+    (target / "orders-0").mkdir(parents=True)
+    for checkpoint in source.glob("*-checkpoint"):
+        (target / checkpoint.name).write_bytes(checkpoint.read_bytes())
+    segments = sorted((source / "orders-0").glob("*.log"))
+    for segment in segments:
+        batches = _recompressed(segment.read_bytes(), codec)
+        is_active = segment is segments[-1]
+        _write_segment(target / "orders-0", int(segment.stem), batches, is_active=is_active)
+
+
+def _recompressed(data: bytes, codec: Codec) -> Iterator[bytes]:
+    position = 0
+    while position < len(data):
+        header = read_header(memoryview(data)[position:])
+        end = position + 12 + header.batch_length
+        section = compress(codec, data[position + BATCH_HEADER_BYTES : end])
+        batch = bytearray(BATCH_HEADER_BYTES) + section
+        attributes = header.attributes | codec
+        write_header(batch, header._replace(batch_length=len(batch) - 12, attributes=attributes))
+        yield bytes(batch)
+        position = end
 
 
 def _record(offset: int, key_count: int) -> tuple[bytes, bytes | None]:
@@ -114,19 +147,15 @@ def _thin_batch(
 
 
 def _encode(offset_delta: int, timestamp_delta: int, key: bytes, value: bytes | None) -> bytes:
-    body = b"\0" + _varint(timestamp_delta) + _varint(offset_delta) + _varint(len(key)) + key
-    body += _varint(-1) if value is None else _varint(len(value)) + value
-    return _varint(len(body) + 1) + body + b"\0"
-
-
-def _varint(value: int) -> bytes:
-    number = value << 1 ^ value >> 63
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    body = (
+        b"\0"
+        + encode_varint(timestamp_delta)
+        + encode_varint(offset_delta)
+        + encode_varint(len(key))
+        + key
+    )
+    body += encode_varint(-1) if value is None else encode_varint(len(value)) + value
+    return encode_varint(len(body) + 1) + body + b"\0"
 
 
 def _write_segment(

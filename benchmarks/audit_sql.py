@@ -1,23 +1,28 @@
 """The SQL audit of two log directories, timed in a process (and a JVM) of its own. Kind: edge.
 
-`python -m benchmarks.audit_sql CLEAN RAW POINT` prints the seconds of the second run.
+`python -m benchmarks.audit_sql CLEAN RAW POINT` prints JSON: the seconds of the second run, and how
+many bytes were spilled to disk.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import time
+from typing import Any
 
 MASTER = "local[2]"
 HEAP = "2g"
 
 
-def main(clean: str, raw: str, cleaned_until: int) -> float:
-    """Seconds of the audit, once the JVM is warm."""
+def main(clean: str, raw: str, cleaned_until: int) -> dict[str, float]:
+    """Seconds of the audit once the JVM is warm, and what memory did not hold."""
     from analytics.data_source import KafkaSegments
     from analytics.spark_session import start_session
     from analytics.sql_audit import COLUMNS, changed_keys
 
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
     session = start_session(MASTER, {"spark.driver.memory": HEAP}, is_long=True)
     session.dataSource.register(KafkaSegments)
     seconds = 0.0
@@ -29,8 +34,19 @@ def main(clean: str, raw: str, cleaned_until: int) -> float:
         ]
         assert changed_keys(logs[0], logs[1], cleaned_until).count() == 0
         seconds = time.perf_counter() - started
-    return seconds
+    return {"seconds": seconds, "spilled_bytes": spilled_bytes(session)}
+
+
+def spilled_bytes(session: Any) -> int:
+    """What all stages of the session have spilled to disk."""
+    context = session.sparkContext
+    store = context._jsc.sc().statusStore()  # noqa: SLF001 - Spark's Python has no such question
+    quantiles = context._gateway.new_array(context._jvm.double, 0)  # noqa: SLF001
+    none = context._jvm.java.util.ArrayList()  # noqa: SLF001
+    stages = store.stageList(none, False, False, quantiles, none)
+    return sum(stages.apply(index).diskBytesSpilled() for index in range(stages.size()))
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{main(sys.argv[1], sys.argv[2], int(sys.argv[3]))}\n")
+    told = main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    sys.stdout.write(json.dumps(told) + "\n")

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kafkawire.errors import CorruptBatchError
 from kafkawire.key_hash import hash_key
-from kafkawire.records_loops import MIN_RECORD_BYTES, BytesLike
+from kafkawire.records_loops import MIN_RECORD_BYTES, BytesLike, read_varint
 
 # Raised with every change of this interface, so that a stale compiled twin is not used.
 COLUMNS_VERSION: Final = 2
@@ -248,16 +248,5 @@ def _read_span(section: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def _read_number(section: bytes, position: int, bits: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = section[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift >= bits:
-            raise CorruptBatchError(f"a varint does not end within {bits} bits")
-    if number >> bits:
-        raise CorruptBatchError(f"a varint exceeds {bits} bits")
+    number, position = read_varint(section, position, bits)
     return number >> 1 ^ -(number & 1), position

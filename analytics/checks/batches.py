@@ -1,7 +1,7 @@
 """Decision: S1, the records of each batch against what its header says of them."""
 
 from analytics.batch_walk import Batch, SoundBatch
-from analytics.finding import Check, Finding, Report
+from analytics.finding import Check, Finder, Report
 from kafkawire.columns_scanner import SectionSurvey, survey_section
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES
 from kafkawire.errors import CorruptBatchError
@@ -15,7 +15,7 @@ class BatchCheck:
 
     def __init__(self, file: str, report: Report) -> None:
         self._file = file
-        self._report = report
+        self._finder = Finder(Check.BATCHES, report)
 
     def open(self, batch: Batch) -> SoundBatch | None:
         """The batch with its records, decompressed; None if they cannot be trusted."""
@@ -63,14 +63,5 @@ class BatchCheck:
             self._find("record_timestamp", batch, expected, f"{survey.newest_timestamp_ms} ms")
 
     def _find(self, what: str, batch: Batch, expected: str, found: str) -> None:
-        self._report(
-            Finding(
-                check=Check.BATCHES,
-                what=what,
-                file=self._file,
-                position=batch.position,
-                offset=batch.header.base_offset,
-                expected=expected,
-                found=found,
-            )
-        )
+        place = self._file, batch.position, batch.header.base_offset
+        self._finder.find(what, *place, expected, found)

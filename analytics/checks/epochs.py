@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analytics.finding import Check, Finding, Report
+from analytics.finding import Check, Finder, Report
 from kafkawire.records import BatchHeader
 
 
@@ -27,7 +27,7 @@ class EpochCheck:
     """The batches of one log in the order of its files."""
 
     def __init__(self, report: Report) -> None:
-        self._report = report
+        self._finder = Finder(Check.EPOCHS, report)
         self._runs: list[_Run] = []
 
     def add(self, file: str, position: int, header: BatchHeader) -> None:
@@ -54,34 +54,19 @@ class EpochCheck:
             found = f"epoch {run.epoch}"
             place = run.file, run.position, run.first_offset
             if run.epoch < epoch_so_far:
-                self._find("epoch_back", *place, f"epoch {epoch_so_far} or later", found)
+                self._finder.find("epoch_back", *place, f"epoch {epoch_so_far} or later", found)
             elif first >= 0 and checkpoint[first][1] != run.epoch:
                 expected = f"epoch {checkpoint[first][1]}, by the checkpoint"
-                self._find("epoch_start", *place, expected, found)
+                self._finder.find("epoch_start", *place, expected, found)
             else:
                 epoch_so_far = run.epoch
                 if last > first >= 0:
                     line, epoch, start = checkpoint[first + 1]
                     expected = f"a start behind {run.last_offset}, where epoch {run.epoch} ends"
                     found = f"epoch {epoch} from {start}"
-                    self._find("epoch_start", file, line, start, expected, found)
+                    self._finder.find("epoch_start", file, line, start, expected, found)
         for line, epoch, start in checkpoint:
             if start > log_end_offset:
                 expected = f"a start up to the log's end {log_end_offset}"
                 found = f"epoch {epoch} from {start}"
-                self._find("epoch_beyond", file, line, start, expected, found)
-
-    def _find(
-        self, what: str, file: str, position: int, offset: int, expected: str, found: str
-    ) -> None:
-        self._report(
-            Finding(
-                check=Check.EPOCHS,
-                what=what,
-                file=file,
-                position=position,
-                offset=offset,
-                expected=expected,
-                found=found,
-            )
-        )
+                self._finder.find("epoch_beyond", file, line, start, expected, found)

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from analytics.checks.index_bytes import read_entries
-from analytics.finding import Check, Finding, Report
+from analytics.finding import Check, Finder, Report
 from analytics.segment_columns import SegmentColumns
 
 ENTRY: Final = Struct(">ii")
@@ -31,18 +31,10 @@ def check_offset_index(
 ) -> str:
     """Report the entries that lead astray, from `first_slot` on; return the shape of the others."""
 
+    finder = Finder(Check.OFFSET_INDEX, report)
+
     def find(what: str, slot: int, offset: int, expected: str, found: str) -> None:
-        report(
-            Finding(
-                check=Check.OFFSET_INDEX,
-                what=what,
-                file=file,
-                position=slot * ENTRY.size,
-                offset=offset,
-                expected=expected,
-                found=found,
-            )
-        )
+        finder.find(what, file, slot * ENTRY.size, offset, expected, found)
 
     shape = PER_BATCH
     entries = read_entries(data, ENTRY, file, Check.OFFSET_INDEX, report)

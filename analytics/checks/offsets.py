@@ -6,7 +6,7 @@ one says.
 
 from typing import Final
 
-from analytics.finding import Check, Finding, Report
+from analytics.finding import Check, Finder, Report
 from kafkawire.records import BatchHeader
 
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -17,7 +17,7 @@ class OffsetCheck:
 
     def __init__(self, report: Report, cleaned_until: int | None) -> None:
         """`cleaned_until` ends the part where gaps may be; None if that is not known."""
-        self._report = report
+        self._finder = Finder(Check.OFFSETS, report)
         self._cleaned_until = cleaned_until
         self._file = ""
         self._segment_base = 0
@@ -35,7 +35,8 @@ class OffsetCheck:
             self._find("segment_overlap", 0, base_offset, f"{reached} or more", str(base_offset))
         elif reached is not None:
             self._check_gap(0, reached, base_offset)
-            self._is_gap_excused = self._is_gap_excused and base_offset == reached
+            # What is damaged before has no offset from here on.
+            self._is_gap_excused = False
         if reached is None or base_offset > reached:
             self.next_offset = base_offset
 
@@ -93,14 +94,4 @@ class OffsetCheck:
             self._find("offset_gap", position, first, f"offset {reached}", f"offset {first}")
 
     def _find(self, what: str, position: int, offset: int, expected: str, found: str) -> None:
-        self._report(
-            Finding(
-                check=Check.OFFSETS,
-                what=what,
-                file=self._file,
-                position=position,
-                offset=offset,
-                expected=expected,
-                found=found,
-            )
-        )
+        self._finder.find(what, self._file, position, offset, expected, found)

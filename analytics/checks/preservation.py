@@ -6,7 +6,7 @@ a tombstone may be gone once its time is over; below the cleaner's point no reco
 key has a later one there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -94,9 +94,11 @@ class PreservationCheck:
         report: Report,
         read_reference: ReadRecord,
         *,
+        is_reference_damaged: Callable[[int], bool] = lambda _: False,
         only_missing: bool = False,
     ) -> None:
         """`only_missing` says nothing of records that the reference does not have."""
+        self._is_reference_damaged = is_reference_damaged
         self._only_missing = only_missing
         self._read_reference = read_reference
         self._table = table
@@ -164,6 +166,10 @@ class PreservationCheck:
         lost: dict[int, bool],
         log: LogView,
     ) -> None:
+        if kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY) and self._is_reference_damaged(offset):
+            # The reference had it where it cannot be read any more.
+            lost.pop(last, None)
+            return
         record = log.read_record(offset)
         key = "its key" if record is None else f"key {show_key(record[0])}"
         is_last_kept = record is not None and self._table.is_seen(record[0])

@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from analytics.batch_walk import SoundBatch
 from analytics.checks.log_view import LogView
-from analytics.finding import Check, Finding, Report
+from analytics.finding import Check, Finder, Report
 from kafkawire.records import NO_PRODUCER_ID
 
 SNAPSHOT_VERSION: Final = 1
@@ -76,7 +76,7 @@ class ProducerCheck:
         """`snapshots` are (offset, file, bytes), by offset."""
         self._snapshots = list(snapshots)
         self._now_ms = now_ms
-        self._report = report
+        self._finder = Finder(Check.PRODUCERS, report)
         self._reference = reference
         self._replay = ProducerReplay()
 
@@ -105,7 +105,7 @@ class ProducerCheck:
             file, position = log.place_of(last.last_offset)
             expected = f"the last batch of producer {producer_id}, up to offset {last.last_offset}"
             found = "none" if own is None else f"its batch up to {own.last_offset}"
-            self._find("producer_lost", file, position, last.last_offset, expected, found)
+            self._finder.find("producer_lost", file, position, last.last_offset, expected, found)
 
     def _compare(self, offset: int, file: str, data: bytes) -> None:
         for producer_id, position, entry in self._read(file, data):
@@ -113,47 +113,42 @@ class ProducerCheck:
             own = self._replay.last.get(producer_id)
             if last_offset >= offset:
                 expected = f"an offset below {offset}, by the file's name"
-                self._find("snapshot_entry", file, position, offset, expected, str(last_offset))
+                self._finder.find(
+                    "snapshot_entry", file, position, offset, expected, str(last_offset)
+                )
             elif own is not None and own.last_offset == last_offset:
                 if own.last_sequence != last_sequence or own.epoch > epoch:
                     expected = f"sequence {own.last_sequence} of epoch {own.epoch}, by the log"
                     found = f"sequence {last_sequence} of epoch {epoch}"
-                    self._find("snapshot_entry", file, position, last_offset, expected, found)
+                    self._finder.find(
+                        "snapshot_entry", file, position, last_offset, expected, found
+                    )
             elif own is not None and own.last_offset > last_offset:
                 expected = f"offset {own.last_offset} of producer {producer_id}, by the log"
-                self._find(
+                self._finder.find(
                     "snapshot_entry", file, position, last_offset, expected, f"{last_offset}"
                 )
 
     def _read(self, file: str, data: bytes) -> list[tuple[int, int, tuple[int, ...]]]:
         """(producer id, position, entry) of each entry; what is no snapshot is reported."""
         if len(data) < HEADER.size:
-            self._find("bad_snapshot", file, 0, None, f"{HEADER.size} bytes", f"{len(data)} bytes")
+            self._finder.find(
+                "bad_snapshot", file, 0, None, f"{HEADER.size} bytes", f"{len(data)} bytes"
+            )
             return []
         version, crc, count = HEADER.unpack_from(data)
         if version != SNAPSHOT_VERSION:
-            self._find("bad_snapshot", file, 0, None, "version 1", f"version {version}")
+            self._finder.find("bad_snapshot", file, 0, None, "version 1", f"version {version}")
             return []
         if crc32c(data[CRC_START:]) != crc:
-            self._find("bad_snapshot", file, 2, None, f"the checksum {crc:#010x}", "other bytes")
+            self._finder.find(
+                "bad_snapshot", file, 2, None, f"the checksum {crc:#010x}", "other bytes"
+            )
             return []
         if len(data) != HEADER.size + count * ENTRY.size:
-            self._find("bad_snapshot", file, CRC_START, None, f"{count} entries", "another size")
+            self._finder.find(
+                "bad_snapshot", file, CRC_START, None, f"{count} entries", "another size"
+            )
             return []
         entries = enumerate(ENTRY.iter_unpack(data[HEADER.size :]))
         return [(entry[0], HEADER.size + slot * ENTRY.size, entry) for slot, entry in entries]
-
-    def _find(
-        self, what: str, file: str, position: int, offset: int | None, expected: str, found: str
-    ) -> None:
-        self._report(
-            Finding(
-                check=Check.PRODUCERS,
-                what=what,
-                file=file,
-                position=position,
-                offset=offset,
-                expected=expected,
-                found=found,
-            )
-        )

@@ -1,7 +1,7 @@
 """Decision: S15, no sealed segment outlives its retention by more than one round of the task."""
 
 from analytics.checks.log_view import LogView
-from analytics.finding import Check, Finding, Report
+from analytics.finding import Check, Finder, Report
 from analytics.task import ReplicaFiles, Rules
 
 
@@ -11,18 +11,7 @@ def check_retention(files: ReplicaFiles, log: LogView, rules: Rules, report: Rep
     total = sum(sizes)
     sealed = list(zip(files.segments, log.segments, sizes, strict=True))[:-1]
 
-    def find(what: str, file: str, offset: int, expected: str, found: str) -> None:
-        report(
-            Finding(
-                check=Check.RETENTION,
-                what=what,
-                file=file,
-                position=0,
-                offset=offset,
-                expected=expected,
-                found=found,
-            )
-        )
+    find = Finder(Check.RETENTION, report).find
 
     is_oldest = True
     for segment, columns, size in sealed:
@@ -33,10 +22,10 @@ def check_retention(files: ReplicaFiles, log: LogView, rules: Rules, report: Rep
             if is_oldest and age_ms > rules.retention_ms + rules.retention_slack_ms:
                 expected = f"nothing older than {rules.retention_ms} ms"
                 found = f"newest record {age_ms} ms old"
-                find("kept_too_long", segment.log, segment.base_offset, expected, found)
+                find("kept_too_long", segment.log, 0, segment.base_offset, expected, found)
         # Kafka deletes the oldest as long as what is left is still at the limit or above.
         if rules.retention_bytes is not None and total - size >= rules.retention_bytes:
             expected = f"{rules.retention_bytes} bytes and at most one segment more"
             found = f"{total} bytes from here on"
-            find("kept_too_much", segment.log, segment.base_offset, expected, found)
+            find("kept_too_much", segment.log, 0, segment.base_offset, expected, found)
         total -= size

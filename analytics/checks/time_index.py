@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from analytics.checks.index_bytes import read_entries
-from analytics.finding import Check, Finding, Report
+from analytics.finding import Check, Finder, Report
 from analytics.segment_columns import SegmentColumns
 
 ENTRY: Final = Struct(">qi")
@@ -25,18 +25,10 @@ def check_time_index(
 ) -> None:
     """Report the entries from `first_slot` on that would lead a search by time astray."""
 
+    finder = Finder(Check.TIME_INDEX, report)
+
     def find(what: str, slot: int, offset: int | None, expected: str, found: str) -> None:
-        report(
-            Finding(
-                check=Check.TIME_INDEX,
-                what=what,
-                file=file,
-                position=slot * ENTRY.size,
-                offset=offset,
-                expected=expected,
-                found=found,
-            )
-        )
+        finder.find(what, file, slot * ENTRY.size, offset, expected, found)
 
     damaged_from = segment.damaged_from
     entries = read_entries(data, ENTRY, file, Check.TIME_INDEX, report)

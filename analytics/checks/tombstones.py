@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from analytics.batch_walk import SoundBatch
 from analytics.checks.log_view import LogView
-from analytics.finding import Check, Finding, Report, Severity
+from analytics.finding import Check, Finder, Report, Severity
 from analytics.task import Rules
 
 # For a picture of their ages; a summary is no place for millions.
@@ -35,7 +35,7 @@ class TombstoneCheck:
     def __init__(self, cleaned_until: int, rules: Rules, report: Report) -> None:
         self._cleaned_until = cleaned_until
         self._rules = rules
-        self._report = report
+        self._finder = Finder(Check.TOMBSTONES, report)
         self._waiting: list[_Waiting] = []
         self._last_cleaning_ms = -1
         self._count = 0
@@ -55,7 +55,9 @@ class TombstoneCheck:
         )
         if horizon_ms > self._rules.now_ms + self._rules.delete_retention_ms:
             latest = self._rules.now_ms + self._rules.delete_retention_ms
-            self._find("horizon_in_future", batch, f"at most {latest} ms", f"{horizon_ms} ms")
+            place = batch.file, batch.position, header.base_offset
+            expected, found = f"at most {latest} ms", f"{horizon_ms} ms"
+            self._finder.find("horizon_in_future", *place, expected, found)
         elif batch.survey.tombstones:
             self._horizons_ms.append(horizon_ms)
             place = batch.file, batch.position, header.base_offset
@@ -78,28 +80,6 @@ class TombstoneCheck:
         }
 
     def _find_late(self, waiting: _Waiting, found: str, severity: Severity) -> None:
-        self._report(
-            Finding(
-                check=Check.TOMBSTONES,
-                what="tombstone_kept_late",
-                file=waiting.file,
-                position=waiting.position,
-                offset=waiting.offset,
-                expected=f"gone with the first cleaning after {waiting.horizon_ms} ms",
-                found=found,
-                severity=severity,
-            )
-        )
-
-    def _find(self, what: str, batch: SoundBatch, expected: str, found: str) -> None:
-        self._report(
-            Finding(
-                check=Check.TOMBSTONES,
-                what=what,
-                file=batch.file,
-                position=batch.position,
-                offset=batch.header.base_offset,
-                expected=expected,
-                found=found,
-            )
-        )
+        place = waiting.file, waiting.position, waiting.offset
+        expected = f"gone with the first cleaning after {waiting.horizon_ms} ms"
+        self._finder.find("tombstone_kept_late", *place, expected, found, severity)

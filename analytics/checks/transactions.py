@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from analytics.batch_walk import SoundBatch
 from analytics.checks.log_view import LogView
-from analytics.finding import Check, Finding, Report
+from analytics.finding import Check, Finder, Report
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import ControlType, read_control_batch
 
@@ -83,16 +83,17 @@ class TransactionLog:
 
 def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Aborted]]:
     """(position, transaction) of each entry; what is no index is reported."""
+    find = Finder(Check.TRANSACTIONS, report).find
     if len(data) % ENTRY.size:
         cut = len(data) - len(data) % ENTRY.size
-        report(_finding("txnindex_cut", file, cut, None, "whole entries", "a part of one"))
+        find("txnindex_cut", file, cut, None, "whole entries", "a part of one")
     entries = []
     whole = data[: len(data) - len(data) % ENTRY.size]
     for slot, (version, producer_id, first, last, _) in enumerate(ENTRY.iter_unpack(whole)):
         position = slot * ENTRY.size
         if version != ENTRY_VERSION or first > last:
             expected, found = "version 0, first <= last", f"version {version}, {first}..{last}"
-            report(_finding("txnindex_entry", file, position, None, expected, found))
+            find("txnindex_entry", file, position, None, expected, found)
             continue
         entries.append((position, (producer_id, first, last)))
     return entries
@@ -114,7 +115,7 @@ class TransactionCheck(TransactionLog):
         self._indexes = [(file, read_txnindex(data, file, report)) for file, data in indexes]
         self._cleaned_until = cleaned_until
         self._deadline_ms = deadline_ms
-        self._report = report
+        self._finder = Finder(Check.TRANSACTIONS, report)
         self._reference = reference
 
     def conclude(self, log: LogView) -> dict[str, Any]:
@@ -132,7 +133,7 @@ class TransactionCheck(TransactionLog):
             # Where the log was cleaned, the entry goes with the data, before the marker does.
             if place not in known and place[1] >= self._cleaned_until:
                 expected = f"an entry of the .txnindex for producer {place[0]}"
-                self._find("txnindex_missing", file, position, place[1], expected, "none")
+                self._finder.find("txnindex_missing", file, position, place[1], expected, "none")
         self._check_aborted_data([*indexed, *(ended[0] for ended in self.ended if ended[1])])
         if self._reference is not None:
             self._check_markers(self._reference.ended, log)
@@ -144,7 +145,7 @@ class TransactionCheck(TransactionLog):
                 expected = f"a marker for the transaction of producer {producer_id}"
                 found = f"open since {start.timestamp_ms} ms"
                 place = start.file, start.position, start.offset
-                self._find("hanging_transaction", *place, expected, found)
+                self._finder.find("hanging_transaction", *place, expected, found)
 
     def _check_entry(
         self,
@@ -159,10 +160,10 @@ class TransactionCheck(TransactionLog):
         if ended is None:
             if last >= self._cleaned_until and not log.is_damaged(last):
                 expected = f"an abort marker of producer {producer_id} at offset {last}"
-                self._find("txnindex_entry", file, position, last, expected, "none")
+                self._finder.find("txnindex_entry", file, position, last, expected, "none")
         elif first != ended[0][1] and ended[0][1] >= self._cleaned_until:
             expected = f"offset {ended[0][1]}, where the transaction begins"
-            self._find("txnindex_range", file, position, last, expected, f"offset {first}")
+            self._finder.find("txnindex_range", file, position, last, expected, f"offset {first}")
 
     def _check_aborted_data(self, aborted: Sequence[Aborted]) -> None:
         for data in self.data:
@@ -172,7 +173,9 @@ class TransactionCheck(TransactionLog):
             ):
                 expected = "no record of an aborted transaction where the log was cleaned"
                 found = f"records of producer {data.producer_id}"
-                self._find("aborted_data", data.file, data.position, data.offset, expected, found)
+                self._finder.find(
+                    "aborted_data", data.file, data.position, data.offset, expected, found
+                )
 
     def _check_markers(self, ended: Iterable[tuple[Aborted, bool, str, int]], log: LogView) -> None:
         own = {(transaction[0], transaction[2]) for transaction, _, _, _ in self.ended}
@@ -186,23 +189,4 @@ class TransactionCheck(TransactionLog):
                 file, position = log.place_of(last)
                 kind = "abort" if is_aborted else "commit"
                 expected = f"the {kind} marker of producer {producer_id}, whose data is there"
-                self._find("marker_lost", file, position, last, expected, "none")
-
-    def _find(
-        self, what: str, file: str, position: int, offset: int, expected: str, found: str
-    ) -> None:
-        self._report(_finding(what, file, position, offset, expected, found))
-
-
-def _finding(
-    what: str, file: str, position: int, offset: int | None, expected: str, found: str
-) -> Finding:
-    return Finding(
-        check=Check.TRANSACTIONS,
-        what=what,
-        file=file,
-        position=position,
-        offset=offset,
-        expected=expected,
-        found=found,
-    )
+                self._finder.find("marker_lost", file, position, last, expected, "none")

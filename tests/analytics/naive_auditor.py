@@ -167,8 +167,8 @@ class NaiveAuditor:
         for segment in self.segments:
             if wanted is not None and segment.base < wanted:
                 self._find("segment_overlap", segment.name, segment.base)
-            elif wanted is not None and segment.base > wanted:
-                if is_next_known and wanted >= cleaned_until:
+            elif wanted is not None:
+                if segment.base > wanted and is_next_known and wanted >= cleaned_until:
                     self._find("offset_gap", segment.name, segment.base)
                 is_next_known = True
             wanted = segment.base if wanted is None else max(wanted, segment.base)
@@ -355,7 +355,11 @@ def compare_replicas(first: NaiveAuditor, other: NaiveAuditor) -> set[Found]:
     here = {batch.base: batch.data for batch in first.accepted if start <= batch.base < bound}
     there = {batch.base: batch.data for batch in other.accepted if start <= batch.base < bound}
     offsets = {each for each in here.keys() | there.keys() if here.get(each) != there.get(each)}
-    return {("replica_differs", "", each) for each in offsets if not is_unreadable(other, each)}
+    return {
+        ("replica_differs", "", each)
+        for each in offsets
+        if not any(is_unreadable(auditor, each) for auditor in (first, other))
+    }
 
 
 def is_unreadable(auditor: NaiveAuditor, offset: int) -> bool:
@@ -365,7 +369,7 @@ def is_unreadable(auditor: NaiveAuditor, offset: int) -> bool:
     for segment in auditor.segments:
         if is_damaged and reached < segment.base and reached <= offset < segment.base:
             return True
-        if segment.base > reached:
+        if segment.base >= reached:
             reached, is_damaged = segment.base, False
         places = [(batch.position, batch) for batch in segment.batches]
         for _, batch in places:

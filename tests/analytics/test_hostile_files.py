@@ -1,0 +1,235 @@
+"""Whatever stands in a directory, an audit ends with findings: no file makes it fall over."""
+
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analytics import log_scan
+from analytics.discovery import find_replicas
+from analytics.file_store import OpenFile
+from analytics.segment_range import cut_replicas
+from analytics.stream_batches import read_batches
+from analytics.stream_progress import LogEnd, LogEnds
+from tests.analytics.audited import NOW_MS, RULES, findings_of
+from tests.analytics.log_model import Log, compact, make_log
+from tests.analytics.planter import Segment
+
+AUDITS = ["integrity", "compaction", "replicas", "retention", "cost"]
+HORIZON_MS = NOW_MS + RULES.delete_retention_ms
+TIMED = replace(RULES, retention_ms=1000, retention_bytes=1000)
+
+
+def small_log() -> Log:
+    return make_log(60, 9, per_batch=3, per_segment=5)
+
+
+def write_all(root: Path) -> list[Path]:
+    """A compacted log with every kind of file; return them."""
+    directory = compact(small_log(), horizon_ms=HORIZON_MS).write(root)
+    (directory / "00000000000000000045.txnindex").write_bytes(
+        struct.pack(">hqqqq", 0, 1, 46, 47, 46)
+    )
+    (directory / "00000000000000000045.snapshot").write_bytes(struct.pack(">hIi", 1, 0, 0))
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+def audit_all(root: Path, raw: Path) -> list[str]:
+    """What every audit, the data source and the stream call what they find."""
+    told = []
+    for audit in AUDITS:
+        against = raw if audit == "compaction" else None
+        roots = (root, raw) if audit == "replicas" else (root,)
+        told += [each.what for each in findings_of(audit, *roots, against=against, rules=TIMED)]
+    told += decode_all(root)
+    for name, end in LogEnds().find(str(root)).items():
+        told += [str(row[10]) for row in read_batches(str(root), name, LogEnd(), end) if row[10]]
+    return told
+
+
+def decode_all(root: Path) -> list[str]:
+    from analytics.decode import decode
+
+    ranges = cut_replicas(find_replicas(str(root), lambda _: None), 300)
+    columns = ["offset", "timestamp_ms", "key", "value", "finding"]
+    rows = [row for place in ranges for each in decode(place, columns) for row in each.to_pylist()]
+    return [row["finding"] for row in rows if row["finding"] is not None]
+
+
+def overwrite(path: Path, at: int, noise: bytes) -> None:
+    data = path.read_bytes()
+    at %= len(data) + 1
+    path.write_bytes(data[:at] + noise + data[at + len(noise) :])
+
+
+def truncate(path: Path, at: int, _: bytes) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: at % (len(data) + 1)])
+
+
+def extend(path: Path, _: int, noise: bytes) -> None:
+    path.write_bytes(path.read_bytes() + noise)
+
+
+def become_directory(path: Path, _at: int, _noise: bytes) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def dangle(path: Path, _at: int, _noise: bytes) -> None:
+    path.unlink()
+    path.symlink_to(path.with_name("nowhere"))
+
+
+def heal_checksum(path: Path, at: int, noise: bytes) -> None:
+    """Noise within a batch whose checksum is right: nothing but the parser stands in its way."""
+    if path.suffix == ".log" and path.stat().st_size:
+        segment = Segment(path)
+        number = at % len(segment.batches)
+        room = len(segment.batches[number]) - 21
+        segment.patch(number, 21 + at % room, noise[: room - at % room], with_crc=True)
+
+
+HARMS = [overwrite, truncate, extend, become_directory, dangle, heal_checksum]
+Harm = Callable[[Path, int, bytes], None]
+harms = st.lists(
+    st.tuples(
+        st.integers(0, 100),
+        st.sampled_from(HARMS),
+        st.integers(0, 100_000),
+        st.binary(min_size=1, max_size=12),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(harms)
+def test_no_file_makes_an_audit_fall_over(chosen: list[tuple[int, Harm, int, bytes]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root, raw = Path(folder) / "clean", Path(folder) / "raw"
+        small_log().write(raw)
+        files = write_all(root)
+        for number, harm, at, noise in chosen:
+            path = files[number % len(files)]
+            if path.is_file() and not path.is_symlink():
+                harm(path, at, noise)
+        told = audit_all(root, raw)
+    assert all(told), "whatever was found has a name"
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"\xff" * 100, b"0\n-1\n", b"0\nx\n", b"99"])
+def test_files_of_one_content_are_findings(tmp_path: Path, content: bytes) -> None:
+    small_log().write(tmp_path / "raw")
+    for path in write_all(tmp_path / "clean"):
+        path.write_bytes(content)
+    assert audit_all(tmp_path / "clean", tmp_path / "raw")
+
+
+def test_an_empty_partition_is_no_crash(tmp_path: Path) -> None:
+    small_log().write(tmp_path / "raw")
+    (tmp_path / "clean" / "orders-0").mkdir(parents=True)
+    assert audit_all(tmp_path / "clean", tmp_path / "raw") == []
+    assert audit_all(tmp_path / "raw", tmp_path / "clean") != ["nothing"]
+
+
+@pytest.mark.parametrize(
+    ("position", "data", "what"),
+    [
+        (16, b"\0", "old_format"),
+        (16, b"\1", "old_format"),
+        (21, b"\0\6", "unknown_codec"),
+        (21, b"\0\7", "unknown_codec"),
+    ],
+)
+def test_old_formats_and_unknown_codecs_are_named_by_every_audit(
+    tmp_path: Path, position: int, data: bytes, what: str
+) -> None:
+    small_log().write(tmp_path / "raw")
+    segment = Segment(small_log().write(tmp_path / "clean") / "00000000000000000015.log")
+    segment.patch(2, position, data, with_crc=position > 20)
+    for audit in AUDITS:
+        against = tmp_path / "raw" if audit == "compaction" else None
+        found = findings_of(audit, tmp_path / "clean", against=against)
+        assert what in {each.what for each in found}, audit
+        assert {Path(each.file).stem for each in found if each.check == "S1"} == {segment.path.stem}
+    assert decode_all(tmp_path / "clean") == [what]
+    [end] = LogEnds().find(str(tmp_path / "clean")).values()
+    rows = list(read_batches(str(tmp_path / "clean"), "orders-0", LogEnd(), end))
+    assert what in {row[10] for row in rows}
+
+
+class ChangingFile(OpenFile):
+    """A file that something happens to when it is read for the first time."""
+
+    change: tuple[str, Callable[[Path], None]] | None = None
+
+    def __init__(self, place: str) -> None:
+        super().__init__(place)
+        self._place = place
+
+    def read_at(self, position: int, size: int) -> memoryview:
+        if ChangingFile.change is not None and ChangingFile.change[0] == self._place:
+            happening, ChangingFile.change = ChangingFile.change[1], None
+            happening(Path(self._place))
+        return super().read_at(position, size)
+
+
+def cut_half(path: Path) -> None:
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.truncate(len(data) // 2)
+
+
+def empty(path: Path) -> None:
+    path.open("wb").close()
+
+
+def take_away(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+def swap(path: Path) -> None:
+    """What a cleaner does: another file of the same name, and what followed it is gone."""
+    other = path.with_suffix(".swap")
+    other.write_bytes(path.read_bytes()[:200])
+    other.rename(path)
+    for following in path.parent.glob("*30.*"):
+        following.unlink()
+
+
+@pytest.mark.parametrize("happening", [cut_half, empty, take_away, swap])
+@pytest.mark.parametrize(
+    ("audit", "where"),
+    [("integrity", "log"), ("compaction", "log"), ("compaction", "raw"), ("replicas", "raw")],
+)
+def test_a_directory_that_changes_while_it_is_read(
+    tmp_path: Path,
+    audit: str,
+    where: str,
+    happening: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("raw", "log"):
+        small_log().write(tmp_path / name)
+    place = str(tmp_path / where / "orders-0" / "00000000000000000015.log")
+    monkeypatch.setattr(log_scan, "OpenFile", ChangingFile)
+    monkeypatch.setattr(ChangingFile, "change", (place, happening))
+    against = tmp_path / "raw" if audit == "compaction" else None
+    others = [tmp_path / "raw"] if audit == "replicas" else []
+    found = findings_of(audit, tmp_path / "log", *others, against=against)
+    assert ChangingFile.change is None, "it did happen"
+    what = {each.what for each in found if each.file.startswith(str(tmp_path / where))}
+    assert what <= {
+        *("file_vanished", "file_shortened", "torn_tail", "offset_gap", "index_position"),
+        *("replica_differs",),
+    }
+    assert what
+    assert len({each.file.startswith(str(tmp_path / where)) for each in found}) == 1

@@ -140,7 +140,7 @@ class IsrChanges:
             leadership.on_recorded(question.proposal, answer, self._now_ms())
             log.info("isr.recorded", partition=str(partition), isr=sorted(answer.isr))
         else:
-            leadership.on_refused(question.proposal, answer)
+            leadership.on_refused(question.proposal, answer, self._now_ms())
             log.info("isr.refused", partition=str(partition), error=answer.name)
         self._on_change(partition)
         return leadership.question is None

@@ -168,10 +168,19 @@ class Leadership:
         progress.on_still_there(self.log_end_offset, now_ms)
         return False
 
+    def reconsider(self, now_ms: int) -> bool:
+        """Look again whom to wait for: one outside the set may lag by now, or have died.
+
+        Returns whether the high watermark has advanced.
+        """
+        before = self.high_watermark
+        if before < self.log_end_offset:
+            self._advance(now_ms)
+        return self.high_watermark != before
+
     def on_tick(self, now_ms: int) -> bool:
         """Propose that followers leave which have lagged too long; return whether any."""
-        # Whoever was waited for although outside the set may have lagged, or died, meanwhile.
-        self._advance(now_ms)
+        self.reconsider(now_ms)
         if not isinstance(self.state, Committed):
             return False
         lagging = {
@@ -195,13 +204,14 @@ class Leadership:
         self.partition_epoch = recorded.partition_epoch
         self._advance(now_ms)
 
-    def on_refused(self, asked: Proposal, code: ErrorCode) -> None:
+    def on_refused(self, asked: Proposal, code: ErrorCode, now_ms: int) -> None:
         """Take a refusal; `question` says whether to ask again."""
         if asked != self.proposal or not isinstance(self.state, PendingExpand | PendingShrink):
             return
         refused = on_refusal(self.state, code)
         self._move_to(refused.state)
         self._waits_for_leadership = not (refused.ask_again or isinstance(self.state, Committed))
+        self.reconsider(now_ms)
 
     def on_limits(self, limits: Limits, now_ms: int) -> None:
         """Adopt changed settings."""

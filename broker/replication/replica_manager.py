@@ -115,6 +115,7 @@ class ReplicaManager:
         self.control_queue = AdminQueue(loop)
         """Where orders of controllers wait: they are obeyed one after the other."""
         self._tick_timer: asyncio.TimerHandle | None = None
+        self._live_brokers: frozenset[BrokerId] = frozenset()
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self.table)
@@ -178,6 +179,10 @@ class ReplicaManager:
         """Go on where a broker, or the controller, was not known or has moved."""
         self._fetchers.on_metadata_changed()
         self._isr_changes.on_metadata_changed()
+        live = frozenset(self._metadata.image.brokers)
+        if self._live_brokers - live:
+            self._reconsider_high_watermarks()
+        self._live_brokers = live
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
         """Apply a topic's changed configs to its partitions here."""
@@ -312,6 +317,13 @@ class ReplicaManager:
         self._purgatory.on_change(topic_partition)
         for listener in self._change_listeners:
             listener(topic_partition)
+
+    def _reconsider_high_watermarks(self) -> None:
+        """Wait no more for brokers that are gone: whoever waits for an answer sends nothing new."""
+        now_ms = self._now_ms()
+        for replica in self.table:
+            if replica.leadership is not None and replica.leadership.reconsider(now_ms):
+                self.changed(replica.topic_partition)
 
     def _missing(self, key: Key) -> ApiError:
         if self.table.is_offline(key):

@@ -189,6 +189,27 @@ async def test_whoever_lags_counts_until_the_controller_has_answered(rig: Rig) -
     assert isr(rig) == {1, 2}
 
 
+async def test_who_stops_outside_the_in_sync_set_holds_nobody_up(tmp_path: Path) -> None:
+    """As a broker does that hands over and stops: the controller lets it join no more."""
+    rig = Rig(tmp_path, replace(KEYS, replica_lag_time_max_ms=60_000))
+    await rig.start(1, 2, 3)
+    try:
+        leader, stopping = rig.brokers[1], rig.brokers[3]
+        leader.recorder.refusals += [ErrorCode.INELIGIBLE_REPLICA] * 1000
+        await rig.order(1, isr=[1, 2])
+        assert await leader.produce(b"a") == (ErrorCode.NONE, 0)
+        await until(lambda: stopping.replica.log.log_end_offset == 1)
+        await rig.brokers.pop(3).stop()
+        produced = asyncio.create_task(leader.produce(b"b"))
+        await until(lambda: rig.brokers[2].replica.log.log_end_offset == 2)
+        assert not produced.done(), "it could be about to join"
+        rig.tell_metadata()
+        async with asyncio.timeout(10):
+            assert await produced == (ErrorCode.NONE, 1)
+    finally:
+        await rig.stop()
+
+
 async def test_too_few_in_sync_replicas_take_no_writes_that_need_them(tmp_path: Path) -> None:
     rig = Rig(tmp_path, KEYS, LogConfig(min_insync_replicas=2))
     await rig.start(1, 2)

@@ -574,7 +574,7 @@ class Process:
             return
         data = response.topics[0].partitions[0]
         if data.error_code != ErrorCode.NONE:
-            leadership.on_refused(asked, ErrorCode(data.error_code))
+            leadership.on_refused(asked, ErrorCode(data.error_code), self.world.clock.now_ms)
         else:
             recorded = Recorded(
                 isr=frozenset(BrokerId(one) for one in data.isr),

@@ -51,7 +51,7 @@ def unclear_refusal_keeps_the_joiner() -> None:
     led.on_fetch(B2, Offset(10), now_ms=1)
     asked = led.proposal
     assert asked is not None
-    led.on_refused(asked, ErrorCode.INVALID_UPDATE_VERSION)
+    led.on_refused(asked, ErrorCode.INVALID_UPDATE_VERSION, now_ms=2)
     # Later than any lag limit, so that nothing but the open proposal holds the watermark.
     led.on_append(Offset(12), now_ms=5000)
     # Broker 2 may be elected any time: what it does not hold is not committed.

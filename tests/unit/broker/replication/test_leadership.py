@@ -111,7 +111,7 @@ def test_old_answers_change_nothing() -> None:
     led.on_recorded(asked, recorded(1, 2, 3, epoch=10, leader_epoch=3), 2)
     assert isinstance(led.state, PendingExpand)
     led.on_recorded(asked, recorded(1, 2, 3, epoch=10), 2)
-    led.on_refused(asked, ErrorCode.INELIGIBLE_REPLICA)
+    led.on_refused(asked, ErrorCode.INELIGIBLE_REPLICA, 3)
     assert led.proposal is None
     assert led.state.isr == {B1, B2, B3}
 
@@ -136,7 +136,7 @@ def test_refusals(code: ErrorCode, is_committed: bool, asks_again: bool) -> None
     led.on_fetch(B3, Offset(10), 1, 13)
     asked = led.question
     assert asked is not None
-    led.on_refused(asked, code)
+    led.on_refused(asked, code, 2)
     assert (led.question is not None) is asks_again
     assert (led.proposal is None) is is_committed
 
@@ -221,8 +221,24 @@ def test_a_replica_that_died_outside_the_set_is_not_waited_for_any_longer() -> N
     led.on_append(Offset(20), 3)
     led.on_fetch(B2, Offset(20), 4, 12)
     assert led.high_watermark == 10
+    assert not led.reconsider(5)
     del alive[B3]
-    led.on_tick(5)
+    assert led.reconsider(5)
+    assert led.high_watermark == 20
+    assert not led.reconsider(6), "all is committed"
+
+
+def test_one_that_may_not_join_is_not_waited_for_any_longer() -> None:
+    alive = {B1: 11, B2: 12, B3: 13}
+    led = lead(1, 2, live=alive, end=10)
+    led.on_fetch(B2, Offset(10), 1, 12)
+    assert led.on_fetch(B3, Offset(10), 1, 13)
+    led.on_append(Offset(20), 2)
+    led.on_fetch(B2, Offset(20), 3, 12)
+    assert led.high_watermark == 10, "it may have been recorded as in sync"
+    del alive[B3]
+    assert led.proposal is not None
+    led.on_refused(led.proposal, ErrorCode.INELIGIBLE_REPLICA, 4)
     assert led.high_watermark == 20
 
 

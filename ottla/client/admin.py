@@ -264,4 +264,5 @@ class Admin:
     def _started(self) -> Cluster:
         if self._cluster is None:
             raise ClientClosedError("the admin client is not running: use `async with Admin(...)`")
+        self._cluster.require_own_loop()
         return self._cluster

@@ -152,7 +152,9 @@ class Cluster:
             BrokerError: the broker refuses to talk about it.
             NoBrokerAvailableError: no broker could be reached within `timeout_s`.
             ConfigurationError: the name is no string.
+            ClientClosedError: the caller runs in another event loop.
         """
+        self.require_own_loop()
         require_text("a topic's name", name)
         deadline_s = self._loop.time() + timeout_s
         patient_until_s = self._loop.time() + patience_s
@@ -180,6 +182,17 @@ class Cluster:
                 self._wanted_topics.discard(name)
                 raise error
             await asyncio.sleep(delay_s)
+
+    def require_own_loop(self) -> None:
+        """Return when the caller runs in the loop that the client was started in.
+
+        Raises:
+            ClientClosedError: it runs in another one, where nothing of this client is alive.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            raise ClientClosedError(
+                "the client belongs to another event loop: start and use it in the same asyncio.run"
+            )
 
     # Requests
 

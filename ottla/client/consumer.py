@@ -462,4 +462,5 @@ class Consumer:
                 "the consumer is not running: use `async with Consumer(...)`, and read before its "
                 "end"
             )
+        self._cluster.require_own_loop()
         return self._cluster

@@ -2,7 +2,7 @@
 
     OttlaError
     ├── ConfigurationError          an argument is out of range (also a ValueError)
-    ├── ClientClosedError           used before `start` or after `close`
+    ├── ClientClosedError           used before `start`, after `close`, or in another loop
     ├── ConnectionLostError         the connection ended before the answer came
     │   ├── BrokerUnreachableError  there was no connection yet: nothing was sent
     │   └── NoBrokerAvailableError  none of the known addresses could be reached
@@ -45,7 +45,7 @@ class ConfigurationError(OttlaError, ValueError):
 
 
 class ClientClosedError(OttlaError):
-    """The client was used before `start` or after `close`."""
+    """The client was used before `start`, after `close`, or in another event loop."""
 
 
 class ConnectionLostError(OttlaError):

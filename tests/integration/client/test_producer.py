@@ -9,7 +9,7 @@ import pytest
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import Offset
-from ottla import Producer, RecordMetadata
+from ottla import Admin, Consumer, Producer, RecordMetadata
 from ottla.client import connection
 from ottla.client.config import Acks
 from ottla.client.errors import (
@@ -594,6 +594,19 @@ async def test_use_outside_of_the_block_is_refused(cluster: FakeCluster) -> None
         pass
     with pytest.raises(ClientClosedError):
         await producer.start()
+
+
+async def test_use_in_another_event_loop_is_refused(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    async with (
+        Producer(cluster.bootstrap) as producer,
+        Consumer(cluster.bootstrap) as consumer,
+        Admin(cluster.bootstrap) as admin,
+    ):
+        for use in (producer.send("t", b"v"), consumer.fetch_batch(), admin.list_topics()):
+            with pytest.raises(ClientClosedError, match="another event loop"):
+                await asyncio.to_thread(asyncio.run, use)
+        assert (await producer.send_and_wait("t", b"v")).offset == 0
 
 
 async def test_no_broker_is_reported_with_its_address() -> None:

@@ -2,8 +2,9 @@
 
 The list is Kafka's, without listeners and their security: those are fixed for a process here, and a
 change is refused as that of any other fixed key. Keys that size a thread pool are taken and checked
-as Kafka does, and have no effect: there are no such pools. A key that no broker knows is kept for
-whoever does, as in Kafka. Source: DynamicBrokerConfig, DynamicConfig, QuotaConfigs of Kafka 3.9.
+as Kafka does; those of replica fetchers and of recovery count from the next start, the others have
+no effect: there are no such pools. A key that no broker knows is kept for whoever does. Source:
+DynamicBrokerConfig, DynamicConfig, QuotaConfigs of Kafka 3.9.
 """
 
 from __future__ import annotations

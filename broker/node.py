@@ -251,7 +251,7 @@ class Node:
                 config_of=self._configs.topics.log_config,
                 now_ms=now_ms(),
                 on_offline=self._directory_failure.on_failed,
-                recovery_threads=self._config.num_recovery_threads_per_data_dir,
+                recovery_threads=self._configs.current.num_recovery_threads_per_data_dir,
                 reserve_bytes=self._config.log_dir_reserve_bytes,
             )
 
@@ -273,7 +273,7 @@ class Node:
             log_config_of=self._configs.topics.log_config,
             endpoint_of=member.endpoint_of,
             isr_recorder=recorder,
-            config=self._config,
+            config=self._configs.current,
         )
         self._running.push_async_callback(recorder.close)
         self._running.push_async_callback(replicas.stop)

@@ -104,8 +104,9 @@ def _dynamic_section() -> str:
         "### While a broker runs\n\n`ottla configs alter broker ID|default` and Kafka's "
         "`kafka-configs.sh` change these keys of one broker, or of all, for good: of one broker "
         "wins over of all over the file over the default. Topics inherit what is named `log.*` "
-        "and its like. Sizes of thread pools are taken, and have no effect: there are no such "
-        "pools.\n\n"
+        "and its like. `num.replica.fetchers` and `num.recovery.threads.per.data.dir` count from "
+        "the next start; other sizes of thread pools are taken, and have no effect: there are no "
+        "such pools.\n\n"
         + ", ".join(_code(name) for name in sorted(DYNAMIC_KEYS))
         + ".\n\nThese exist only so:\n\n"
         + _broker_table(RATE_KEYS.values())

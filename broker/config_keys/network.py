@@ -64,7 +64,9 @@ class NetworkKeys:
         "", "Other limits for some addresses, ADDRESS:LIMIT,..."
     )
     max_connection_creation_rate: int = integer(
-        INT_MAX, "New connections per second at most.", at_least(0)
+        INT_MAX,
+        "Accepted for compatibility; the rate of connections is not limited.",
+        at_least(0),
     )
     connections_max_idle_ms: int = long(
         600_000, "A connection without a request for so long is closed; -1 never."

@@ -24,7 +24,7 @@ class CostCount:
         self._without_key = 0
 
     def on_batch(self, batch: SoundBatch) -> None:
-        """See `analytics.log_scan.Observer`."""
+        """See `log_view.Observer`."""
         header = batch.header
         if self._with_whole and header.base_offset >= self._cleaned_until:
             self._dirty_bytes += header.size_bytes

@@ -51,7 +51,7 @@ class ReferenceTable:
         self._aborted = list(aborted)
 
     def on_batch(self, batch: SoundBatch) -> None:
-        """See `analytics.log_scan.Observer`."""
+        """See `log_view.Observer`."""
         header = batch.header
         if header.is_control or header.base_offset >= self._end_offset:
             return
@@ -109,7 +109,7 @@ class PreservationCheck:
         self._unlisted = 0
 
     def on_batch(self, batch: SoundBatch) -> None:
-        """See `analytics.log_scan.Observer`."""
+        """See `log_view.Observer`."""
         header, bounds = batch.header, self._bounds
         if header.is_control or header.base_offset >= bounds.end:
             return

@@ -42,7 +42,7 @@ class TombstoneCheck:
         self._horizons_ms: list[int] = []
 
     def on_batch(self, batch: SoundBatch) -> None:
-        """See `analytics.log_scan.Observer`."""
+        """See `log_view.Observer`."""
         header = batch.header
         if header.last_offset >= self._cleaned_until:
             return

@@ -24,7 +24,7 @@ class UniquenessCheck:
         self._suspects: list[tuple[int, int]] = []
 
     def on_batch(self, batch: SoundBatch) -> None:
-        """See `analytics.log_scan.Observer`."""
+        """See `log_view.Observer`."""
         header = batch.header
         if header.is_control or header.base_offset >= self._cleaned_until:
             return

@@ -21,7 +21,7 @@ from tests.ports import free_port
 
 pytestmark = needs_java
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 EXIT_FOUND = 3
 
 

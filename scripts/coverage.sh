@@ -1,7 +1,7 @@
 #!/bin/sh
-# Run the quick tests, and each micro-benchmark once, with coverage, in the processes that they start
-# too. Fails below 90 % of all lines, and when a line of a module that decides was not run
-# (scripts/decision_modules.py).
+# Run the quick tests, and each micro-benchmark once, with coverage of those that look closely
+# (tests/conftest.py names the others). Fails below 90 % of all lines, and when a line of a module
+# that decides was not run (scripts/decision_modules.py).
 set -eu
 
 bin=$1
@@ -18,7 +18,7 @@ set -- tests/unit tests/property tests/simulation tests/integration tests/analyt
     tests/interop/test_kio.py tests/interop/test_kio_gaps.py tests/interop/test_record_batches.py \
     tests/interop/clients/test_matrix.py tests/interop/clients/test_same_bytes.py \
     tests/interop/duplicates
-if ! run -n "$workers" "$@"; then
+if ! run -n "$workers" --dist worksteal "$@"; then
     # Where dozens of processes share two cores one may be late; what is wrong fails again.
     echo "What failed is run once more, one by one; a test that passes now deserves a look."
     run --cov-append --last-failed --last-failed-no-failures=none "$@"

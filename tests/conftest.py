@@ -17,6 +17,23 @@ from typing import Protocol
 
 import pytest
 
+# What these run is not counted for coverage: they pass a thousand times over lines that others
+# reach once, and counting takes as long as running. So it is with brokers in processes of their
+# own, except those that the tests of a module share.
+UNCOUNTED = (
+    "benchmarks/",
+    "tests/integration/broker/test_network_leak.py",
+    "tests/integration/storage/",
+    "tests/interop/",
+    "tests/property/broker/",
+    "tests/property/client/",
+    "tests/property/coordination/",
+    "tests/property/kafkawire/test_messages.py",
+    "tests/property/storage/",
+    "tests/simulation/coordination/",
+    "tests/unit/storage/test_swap_crash.py",
+    "tests/unit/test_house.py",
+)
 READY_EVENT = "broker.started"
 # Far more than it takes: other tests and their processes share the machine.
 READY_TIMEOUT_S = 60.0
@@ -32,13 +49,24 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(UNCOUNTED):
+            item.add_marker(pytest.mark.no_cover)
+
+
 class BrokerProcess:
     """A broker in a process of its own; its log is read as it comes, so that it can be waited for.
 
     The broker logs one JSON object per line to its standard error, because that is no terminal.
     """
 
-    def __init__(self, data_dir: Path, overrides: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        overrides: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.data_dir = data_dir
         self.overrides = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -54,7 +82,7 @@ class BrokerProcess:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
         )
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
@@ -156,6 +184,14 @@ class StartBroker(Protocol):
         """Start on `data_dir` (a new directory unless given) with Kafka's keys overridden."""
 
 
+@pytest.fixture(scope="session")
+def counted(pytestconfig: pytest.Config) -> Mapping[str, str]:
+    """The environment of a process whose lines count, where lines are counted at all."""
+    if not pytestconfig.pluginmanager.hasplugin("_cov"):
+        return {}
+    return {"COVERAGE_PROCESS_START": str(pytestconfig.rootpath / "pyproject.toml")}
+
+
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     """A function that starts brokers; those that still run at the end of the test are stopped."""
@@ -176,13 +212,15 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 
 
 @pytest.fixture(scope="module")
-def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def shared_broker(
+    tmp_path_factory: pytest.TempPathFactory, counted: Mapping[str, str]
+) -> Iterator[BrokerProcess]:
     """One running broker for all tests of a module; each of them uses topics of its own.
 
     Its groups begin at once: waiting for more members would only take time.
     """
     overrides = {"group.initial.rebalance.delay.ms": "0"}
-    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), overrides)
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), overrides, counted)
     try:
         broker.wait_for_event(READY_EVENT)
         yield broker

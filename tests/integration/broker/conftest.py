@@ -1,6 +1,6 @@
 """Fixtures of the broker's own tests. An edge: a real process."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,9 +10,11 @@ from tests.integration.coordination.process import Coordinator, kill_all
 
 
 @pytest.fixture(scope="module")
-def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def shared_broker(
+    tmp_path_factory: pytest.TempPathFactory, counted: Mapping[str, str]
+) -> Iterator[BrokerProcess]:
     """One running broker for all tests of a module, which must stop in order after all of them."""
-    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {})
+    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {}, counted)
     try:
         broker.wait_for_event(READY_EVENT)
         yield broker

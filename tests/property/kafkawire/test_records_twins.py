@@ -185,6 +185,19 @@ def test_a_producer_that_has_an_id_counts_its_records(twin: ModuleType) -> None:
         assert (found is not None) is is_plain
 
 
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.__name__)
+@pytest.mark.parametrize(
+    ("changes", "is_plain"),
+    [({}, True), ({"last_offset_delta": 5}, False), ({"max_timestamp_ms": 7}, False)],
+)
+def test_a_header_that_its_records_contradict_is_not_plain(
+    twin: ModuleType, changes: dict[str, int], is_plain: bool
+) -> None:
+    batch = with_header(batch_of((1, b"k", b"v", ())), **changes)
+    found = twin.read_plain_batch(memoryview(batch), len(batch), True, True, 1, 1, 1)
+    assert (found is not None) is is_plain
+
+
 @calmly
 @given(st.binary(max_size=100), rules)
 def test_arbitrary_bytes_are_plain_to_both_or_to_none(data: bytes, asked: Rules) -> None:

@@ -199,3 +199,10 @@ def test_the_inter_broker_protocol_is_two_numbers() -> None:
         {"inter.broker.protocol.version": "2.6-IV0", "zookeeper.connect": "a:1,b:2/kafka"}
     )
     assert older.inter_broker_version == (2, 6)
+
+
+def test_the_status_is_told_nowhere_unless_it_is_asked_for() -> None:
+    assert read().status_listener is None
+    assert read(metrics_listener="127.0.0.1:9").status_listener == Listener(
+        "STATUS", "127.0.0.1", 9
+    )

@@ -861,3 +861,11 @@ def test_a_topic_that_moves_is_deleted_after_that() -> None:
         and message.topic_states[0].partition_states[0].delete_partition
     }
     assert deleted == {1, 2, 3}
+
+
+def test_a_controller_decides_by_what_it_was_told_last() -> None:
+    reign = Reign()
+    assert reign.planner.cluster is not None
+    changed = ControllerConfig(broker_id=B1, delete_topic_enable=False)
+    reign.planner.reconfigure(changed)
+    assert reign.planner.cluster.config is changed

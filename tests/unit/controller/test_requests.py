@@ -10,6 +10,7 @@ from controller.config_requests import (
     change_config,
     read_all_topic_configs,
     read_config,
+    read_entity_paths,
     take_notices,
 )
 from controller.effects import Plan
@@ -309,3 +310,15 @@ def test_features_have_levels_and_an_epoch() -> None:
     found = decode_features(encode_features({"metadata.version": 3}), 5)
     assert (found.levels, found.epoch) == ({"metadata.version": 3}, 5)
     assert decode_features(b'{"features":{"a":{"max_version_level":1}},"status":0}', 1).levels == {}
+
+
+def test_users_and_their_clients_are_listed_and_made_on_the_way() -> None:
+    driver = empty_cluster(1, 2)
+    for entity in ("users/bob/clients/b", "users/bob/clients/a", "clients/c"):
+        driver.run(change_config(entity, lambda _existing: {"x": "1"}))
+    assert driver.run(read_entity_paths(("users", "clients"))) == [
+        "users/bob",
+        "users/bob/clients/a",
+        "users/bob/clients/b",
+        "clients/c",
+    ]

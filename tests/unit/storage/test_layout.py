@@ -7,6 +7,7 @@ import pytest
 from kafkawire.ids import TopicPartition
 from storage.layout import (
     DirectoryState,
+    can_be_copied,
     parse_partition_directory,
     parse_segment_file,
     partition_directory,
@@ -65,3 +66,8 @@ def test_directories_that_were_set_aside_are_taken_apart(topic: str, state: Dire
 )
 def test_other_directories_are_no_partitions(name: str) -> None:
     assert parse_partition_directory(name) is None
+
+
+@pytest.mark.parametrize(("length", "expected"), [(200, True), (249, False)])
+def test_a_topic_may_have_too_long_a_name_for_a_copy(length: int, expected: bool) -> None:
+    assert can_be_copied(TopicPartition("t" * length, 0)) is expected

@@ -234,7 +234,7 @@ def test_a_log_dir_that_is_a_file_is_refused(tmp_path: Path) -> None:
     [
         (["--override", "num.partitions=0"], "broker: num.partitions=0: must be >= 1\n"),
         (["--override", "num.partitions"], "must have the form key=value\n"),
-        (["no/such/file"], "broker: [Errno 2] No such file or directory: 'no/such/file'\n"),
+        (["no/such/file"], "broker: no/such/file: No such file or directory\n"),
         (["--no-such-option"], "unrecognized arguments: --no-such-option\n"),
     ],
 )

@@ -1,5 +1,6 @@
 """What a broker tells over HTTP of itself, from its start to its end."""
 
+import contextlib
 import http.client
 import json
 import signal
@@ -79,9 +80,12 @@ def test_whoever_asks_for_something_else_is_told_so(broker: BrokerProcess) -> No
     port = port_of(broker)
     assert get(port, "/nothing") == (404, "/metrics\n/tasks\n/startup\n")
     assert get(port, "/metrics", "POST")[0] == 405
-    with socket.create_connection(("127.0.0.1", port)) as rude:
+    # How much the broker takes before it hangs up is a race.
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as rude,
+        contextlib.suppress(ConnectionError),
+    ):
         rude.sendall(b"x" * 100_000 + b"\r\n\r\n")
-        rude.settimeout(10)
         rude.recv(1)
     assert get(port, "/metrics")[0] == 200
 

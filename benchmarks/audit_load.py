@@ -74,10 +74,18 @@ def _start(clean: Path) -> Iterator[Figure]:
         "integrity",
         str(tiny / "clean"),
     ]
-    subprocess.run(command, capture_output=True, check=True)
-    seconds = min(
-        _timed(lambda: subprocess.run(command, capture_output=True, check=True)) for _ in range(3)
-    )
+
+    def run() -> None:
+        # The benchmarks keep their own process on one core; an audit has all of them.
+        subprocess.run(
+            command,
+            capture_output=True,
+            check=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, range(os.cpu_count() or 1)),
+        )
+
+    run()
+    seconds = min(_timed(run) for _ in range(3))
     yield Figure(
         name="audit: start to verdict of a tiny log, whole process",
         unit="s",

@@ -29,7 +29,7 @@ test: $(READY)  ## Unit, property and integration tests.
 	$(PYTEST) -n $(WORKERS) tests --ignore=tests/interop --ignore=tests/simulation
 
 # Kazoo's tests mostly wait, so they run beside all others; what they say comes in one piece.
-check: $(READY)  ## Everything that a change must pass: about eight minutes.
+check: $(READY)  ## Everything that a change must pass: about seven minutes.
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target kazoo one-by-one
 
 one-by-one: $(READY)

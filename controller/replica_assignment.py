@@ -46,15 +46,3 @@ class ReplicaAssignment:
             adding=tuple(replica for replica in target if replica not in origin),
             removing=tuple(replica for replica in origin if replica not in target),
         )
-
-    def without(self, replica: BrokerId) -> "ReplicaAssignment":
-        """Return the assignment after `replica` has left it."""
-        return ReplicaAssignment(
-            replicas=_without(self.replicas, replica),
-            adding=_without(self.adding, replica),
-            removing=_without(self.removing, replica),
-        )
-
-
-def _without(replicas: Replicas, gone: BrokerId) -> Replicas:
-    return tuple(replica for replica in replicas if replica != gone)

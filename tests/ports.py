@@ -2,6 +2,7 @@
 
 import random
 import socket
+import time
 
 SERVER_PORTS = (15_000, 32_000)
 
@@ -16,3 +17,20 @@ def free_port() -> int:
             except OSError:
                 continue
             return port
+
+
+def wait_until_listening(port: int, timeout_s: float) -> None:
+    """Return when something on this host accepts connections at `port`.
+
+    Raises:
+        TimeoutError: nothing does in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise TimeoutError(f"nobody listens on port {port}")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from analytics.batch_walk import SoundBatch
 from analytics.checks.log_view import LogView, ReadRecord
 from analytics.checks.uniqueness import show_key
-from analytics.finding import Check, Finding, Report, Severity
+from analytics.finding import Check, Finder, Report, Severity
 from analytics.task import MAX_OFFSET
 from kafkawire.columns_scanner import KeyTable, Mismatch
 from kafkawire.records import BatchHeader, TimestampType
@@ -200,15 +200,4 @@ class PreservationCheck:
         severity: Severity = Severity.ERROR,
     ) -> None:
         file, position = log.place_of(offset)
-        self._report(
-            Finding(
-                check=check,
-                what=what,
-                file=file,
-                position=position,
-                offset=offset,
-                expected=expected,
-                found=found,
-                severity=severity,
-            )
-        )
+        Finder(check, self._report).find(what, file, position, offset, expected, found, severity)

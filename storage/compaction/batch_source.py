@@ -5,7 +5,6 @@ from pathlib import Path
 
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import BATCH_HEADER_BYTES, BatchHeader, crc_matches, read_header
-from storage.batch_scan import walk_headers
 from storage.compaction.job import SourceSegment
 from storage.errors import CorruptLogError
 from storage.layout import LOG_SUFFIX, segment_file
@@ -46,16 +45,6 @@ def read_batches(
         if at == 0:
             raise CorruptLogError(file.path, position, "the last batch is cut short")
         position += at
-
-
-def read_headers(file: LogFile) -> Iterator[BatchHeader]:
-    """Yield the header of each batch of `file`.
-
-    Raises:
-        CorruptLogError: damage; the headers before it were yielded.
-    """
-    for _, header in walk_headers(file, 0, file.size_bytes):
-        yield header
 
 
 def _read_whole(file: LogFile, position: int, buffer_bytes: int) -> memoryview:

@@ -31,3 +31,11 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     started = Coordinator(tmp_path / "coordinator")
     yield started
     kill_all([started])
+
+
+@pytest.fixture(scope="module")
+def shared_coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
+    """One coordinator for all tests of a module."""
+    started = Coordinator(tmp_path_factory.mktemp("shared") / "coordinator")
+    yield started
+    kill_all([started])

@@ -48,17 +48,10 @@ from tests.integration.broker.broker_cluster import IDS, BrokerCluster
 from tests.integration.broker.test_admin import config
 from tests.integration.broker.test_lifecycle import overridden, try_to_start
 from tests.integration.broker.wire import batch
-from tests.integration.coordination.process import Coordinator, kill_all, wait_until
+from tests.integration.coordination.process import Coordinator, wait_until
 
 TOPIC_RESOURCE = 2
 names = (f"cluster-{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def shared_coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
-    started = Coordinator(tmp_path_factory.mktemp("shared") / "coordinator")
-    yield started
-    kill_all([started])
 
 
 @pytest.fixture(scope="module")

@@ -16,18 +16,11 @@ from kafkawire.ids import TopicPartition
 from tests.integration.broker.broker_cluster import IDS, BrokerCluster
 from tests.integration.broker.test_admin import config
 from tests.integration.broker.wire import batch
-from tests.integration.coordination.process import Coordinator, kill_all, wait_until
+from tests.integration.coordination.process import Coordinator, wait_until
 
 T = TypeVar("T")
 ANY_VERSION = -1
 ELECTION_KEYS = {"leader.imbalance.check.interval.seconds": "1"}
-
-
-@pytest.fixture(scope="module")
-def shared_coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
-    started = Coordinator(tmp_path_factory.mktemp("shared") / "coordinator")
-    yield started
-    kill_all([started])
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,14 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.ports import wait_until_listening
 
 VERSIONS = Path(__file__).with_suffix(".txt")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla" / "object-store"
@@ -51,23 +52,11 @@ def object_store() -> Iterator[str]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        _wait_for(port)
+        wait_until_listening(port, TIMEOUT_S)
         yield f"?endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1"
     finally:
         process.terminate()
         process.wait(timeout=TIMEOUT_S)
-
-
-def _wait_for(port: int) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise TimeoutError(f"no object store listens on port {port}")
 
 
 def upload(directory: Path, options: str) -> str:

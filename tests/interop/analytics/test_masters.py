@@ -2,10 +2,8 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from tests.analytics.audited import NOW_MS, RULES
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.conftest import needs_java
 from tests.analytics.log_model import compact, make_log
-from tests.ports import free_port
+from tests.ports import free_port, wait_until_listening
 
 pytestmark = needs_java
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
@@ -45,18 +43,6 @@ def daemon(kind: str, *arguments: str) -> Iterator[None]:
         process.wait(timeout=30)
 
 
-def wait_for(port: int) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    raise TimeoutError(f"nobody listens on port {port}")
-
-
 @pytest.fixture(scope="module")
 def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A master and two workers on loopback."""
@@ -65,7 +51,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     here = ("--host", "127.0.0.1", "--webui-port", "0")
     worker = (*here, "-c", "1", "-m", "1g", "-d", work, url)
     with daemon("master.Master", *here, "--port", str(port)):
-        wait_for(port)
+        wait_until_listening(port, TIMEOUT_S)
         with daemon("worker.Worker", *worker), daemon("worker.Worker", *worker):
             yield url
 

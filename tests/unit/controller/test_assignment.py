@@ -97,4 +97,3 @@ def test_a_move_holds_both_sides_until_it_ends() -> None:
     assert moving.reassign_to(moving.origin).is_moving is False
     again = moving.reassign_to(brokers(5, 2))
     assert (again.adding, set(again.removing)) == (brokers(5), set(brokers(1, 3)))
-    assert moving.without(BrokerId(3)).removing == brokers(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.metrics import Metrics
+from broker.network.metrics import NetworkMetrics
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
 from broker.replication.leadership import Leadership
@@ -24,6 +25,7 @@ def add_gauges(
     metrics.add_gauge("connections", lambda: server.connection_count)
     metrics.add_gauge("partitions", lambda: replicas.partition_count)
     metrics.add_gauge("waiting_requests", lambda: purgatory.waiting.operation_count)
+    metrics.add_gauge("purgatory_size", lambda: purgatory.waiting.watcher_count)
     metrics.add_gauge("leader_count", lambda: sum(1 for _ in _led(replicas)))
     metrics.add_gauge(
         "under_replicated_partitions",
@@ -39,6 +41,20 @@ def add_gauges(
     metrics.add_gauge("controller_state", lambda: int(controller.state))
     metrics.add_gauge("offline_partitions_count", lambda: controller.offline_partition_count)
     metrics.add_gauge("unclean_leader_elections", lambda: controller.unclean_election_count)
+
+
+def add_network_gauges(metrics: Metrics, network: NetworkMetrics) -> None:
+    """Let `metrics` tell what all connections together did."""
+    metrics.add_gauge("request_queue_size", lambda: network.queue_length)
+    metrics.add_gauge("bytes_in_total", lambda: network.bytes_in)
+    metrics.add_gauge("bytes_out_total", lambda: network.bytes_out)
+    metrics.add_gauge("sendfile_bytes_total", lambda: network.sendfile_bytes)
+    metrics.add_gauge("cold_reads_total", lambda: network.cold_reads)
+    metrics.add_gauge("connections_accepted_total", lambda: network.connections_accepted)
+    metrics.add_gauge("connections_refused_total", lambda: network.connections_refused)
+    metrics.add_gauge("connections_dropped_total", lambda: network.connections_dropped)
+    metrics.add_gauge("handler_failures_total", lambda: network.handler_failures)
+    metrics.add_gauge("read_pauses_total", lambda: network.read_pauses)
 
 
 def _led(replicas: ReplicaManager) -> Iterator[Leadership]:

@@ -7,6 +7,9 @@ Kafka does not have begins with `ottla_`.
 from collections.abc import Mapping
 from typing import Final
 
+REQUEST_DURATION: Final = "ottla_request_duration_seconds"
+"""A histogram; Kafka's own (`TotalTimeMs`) has quantiles, which do not add up over brokers."""
+
 KAFKAS_NAMES: Final[Mapping[str, str]] = {
     "broker_state": "kafka_server_KafkaServer_BrokerState",
     "partitions": "kafka_server_ReplicaManager_PartitionCount",
@@ -19,14 +22,11 @@ KAFKAS_NAMES: Final[Mapping[str, str]] = {
     "controller_state": "kafka_controller_KafkaController_ControllerState",
     "offline_partitions_count": "kafka_controller_KafkaController_OfflinePartitionsCount",
     "unclean_leader_elections": "kafka_controller_ControllerStats_UncleanLeaderElections_total",
+    "purgatory_size": "kafka_server_DelayedOperationPurgatory_PurgatorySize",
+    "request_queue_size": "kafka_network_RequestChannel_RequestQueueSize",
 }
 
 
-def exposition(values: Mapping[str, int]) -> str:
-    """Return `values` in the text format that Prometheus reads."""
-    lines = []
-    for name, value in values.items():
-        outside = KAFKAS_NAMES.get(name, f"ottla_{name}")
-        kind = "counter" if outside.endswith("_total") else "gauge"
-        lines += [f"# TYPE {outside} {kind}", f"{outside} {value}"]
-    return "\n".join(lines) + "\n"
+def outside_name(name: str) -> str:
+    """Return what the gauge `name` is called outside."""
+    return KAFKAS_NAMES.get(name, f"ottla_{name}")

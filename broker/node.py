@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from broker.broker_gauges import add_gauges
+from broker.broker_gauges import add_gauges, add_network_gauges
 from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.finalized_features import FinalizedFeatures
@@ -36,6 +36,7 @@ from broker.cluster.topic_plan import topic_defaults_of
 from broker.cluster.topics import ClusterTopics, roll
 from broker.config import BrokerConfig
 from broker.errors import StartupError
+from broker.exposition import exposition
 from broker.groups.coordinator import GroupCoordinator
 from broker.handler_table import HandlerTable
 from broker.live_configs import LiveConfigs
@@ -45,10 +46,10 @@ from broker.logs.cleaning import make_cleaner
 from broker.logs.metrics import add_log_gauges
 from broker.logs.mover import LogMover
 from broker.logs.tasks import log_tasks
-from broker.metric_names import exposition
 from broker.metrics import BrokerState, Metrics
 from broker.network.advertising import advertise, machine_name
 from broker.network.limits import network_limits_of
+from broker.network.metrics import NetworkMetrics
 from broker.network.request_channel import RequestChannel
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
@@ -86,6 +87,8 @@ class Node:
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.metrics = Metrics()
+        self._network_metrics = NetworkMetrics()
+        add_network_gauges(self.metrics, self._network_metrics)
         self.failed: asyncio.Future[str] = loop.create_future()
         self.bound_addresses: list[str] = []
         self._config = config
@@ -181,7 +184,11 @@ class Node:
             router = self._make_router(logs, replicas, features, mover)
         with step("socket server"):
             channel = RequestChannel(
-                self._loop, router.handle, network_limits_of(self._config), is_open=False
+                self._loop,
+                router.handle,
+                network_limits_of(self._config),
+                self._network_metrics,
+                is_open=False,
             )
             endpoints = await self._listen(channel)
         with step("replica fetchers, moves"):
@@ -212,7 +219,9 @@ class Node:
         server = StatusServer(
             listener,
             {
-                "/metrics": lambda: exposition(self.metrics.snapshot()),
+                "/metrics": lambda: exposition(
+                    self.metrics.snapshot(), self._network_metrics.requests
+                ),
                 "/tasks": self._scheduler.described,
                 "/startup": self._steps.described,
             },

@@ -1,8 +1,8 @@
 """Tells over HTTP how a broker is (edge): for Prometheus, and for people.
 
-`/metrics` are all gauges, in Prometheus' format; `/tasks` the periodic work, with its last and next
-runs; `/startup` the steps of the start. It is up before anything else, so that a slow start can be
-watched, and reads only. Where `metrics.listener` is not set there is none.
+`/metrics` is what is counted, as Prometheus reads it; `/tasks` the periodic work, with its last and
+next runs; `/startup` the steps of the start. It is up before anything else, so that a slow start
+can be watched, and reads only. Where `metrics.listener` is not set there is none.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from typing import Final
 MICROSECONDS: Final = 1_000_000
 # Bucket n counts durations of 2^(n-1) to 2^n - 1 microseconds: room for all that there are.
 DURATION_BUCKETS: Final = 64
+# Those that are told apart outside: from 64 us, as long as a produce request takes, to 67 s.
+TOLD_BUCKETS: Final = range(6, 27)
 
 
 @dataclass(slots=True)
@@ -30,12 +32,10 @@ class RequestMetrics:
         self.duration_sum_s += duration_s
         self.duration_buckets[int(duration_s * MICROSECONDS).bit_length()] += 1
 
-    def duration_at_most_s(self, share: float) -> float:
-        """Return a bound below which `share` (0..1) of the durations lie: a power of two us."""
-        wanted = share * self.request_count
-        counts = enumerate(accumulate(self.duration_buckets))
-        bucket = next(number for number, count in counts if count >= wanted)
-        return float(1 << bucket) / MICROSECONDS
+    def durations(self) -> list[tuple[float, int]]:
+        """Return bounds in seconds, rising, and how many requests took less than each."""
+        below = list(accumulate(self.duration_buckets))
+        return [((1 << bucket) / MICROSECONDS, below[bucket]) for bucket in TOLD_BUCKETS]
 
 
 class NetworkMetrics:

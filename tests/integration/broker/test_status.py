@@ -28,6 +28,8 @@ KAFKAS_TASKS = {
 STATE = "kafka_server_KafkaServer_BrokerState"
 CONTROLLERS = "kafka_controller_KafkaController_ActiveControllerCount"
 UNDER_REPLICATED = "kafka_server_ReplicaManager_UnderReplicatedPartitions"
+DURATION = "ottla_request_duration_seconds"
+PRODUCED = 5
 UNCLEAN = "kafka_controller_ControllerStats_UncleanLeaderElections_total"
 
 
@@ -41,10 +43,10 @@ def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
         connection.close()
 
 
-def metrics(port: int) -> dict[str, int]:
+def metrics(port: int) -> dict[str, float]:
     _, text = get(port, "/metrics")
     lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
-    return {name: int(value) for name, value in lines}
+    return {name: float(value) for name, value in lines}
 
 
 def port_of(broker: BrokerProcess) -> int:
@@ -76,6 +78,23 @@ def test_metrics_tasks_and_the_start_are_told(broker: BrokerProcess) -> None:
     assert steps.index("registration, controller") < steps.index("request processing")
 
 
+def test_how_long_requests_take_is_a_histogram_by_api(broker: BrokerProcess) -> None:
+    port = port_of(broker)
+    assert not [name for name in metrics(port) if "Produce" in name], "nobody has asked yet"
+    with Wire(broker.port) as wire:
+        wire.create_topic("t")
+        for _ in range(PRODUCED):
+            wire.produce("t", batch(b"x"))
+    told = metrics(port)
+    assert told[f'{DURATION}_count{{request="Produce"}}'] == PRODUCED
+    assert 0 < told[f'{DURATION}_sum{{request="Produce"}}'] < PRODUCED * 10
+    counts = [count for name, count in told.items() if f'{DURATION}_bucket{{request="Pro' in name]
+    assert counts == sorted(counts)
+    assert counts[-1] == PRODUCED
+    assert told["ottla_bytes_in_total"] > PRODUCED * len(batch(b"x"))
+    assert told["kafka_server_DelayedOperationPurgatory_PurgatorySize"] == 0
+
+
 def test_whoever_asks_for_something_else_is_told_so(broker: BrokerProcess) -> None:
     port = port_of(broker)
     assert get(port, "/nothing") == (404, "/metrics\n/tasks\n/startup\n")
@@ -101,7 +120,7 @@ def test_the_state_of_a_broker_from_its_start_to_its_end(tmp_path: Path) -> None
         for partition in range(100):
             wire.produce("t", batch(b"x"), partition=partition)
     first.kill()
-    seen: list[int] = []
+    seen: list[float] = []
     is_over = threading.Event()
 
     def look() -> None:

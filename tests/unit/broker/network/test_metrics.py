@@ -18,13 +18,17 @@ def test_a_duration_is_counted_in_its_bucket(duration_s: float, bucket: int) -> 
     assert (metrics.request_count, metrics.duration_sum_s) == (1, duration_s)
 
 
-def test_a_percentile_is_the_upper_end_of_its_bucket() -> None:
+def test_durations_are_counted_below_each_bound() -> None:
     metrics = RequestMetrics()
-    for duration_us in [3] * 99 + [1000]:
-        metrics.on_answered(duration_us / 1e6)
-    assert metrics.duration_at_most_s(0.5) == 4e-6
-    assert metrics.duration_at_most_s(1.0) == 1024e-6
+    for duration_s in (0.000001, 0.000063, 0.000064, 0.001, 100.0):
+        metrics.on_answered(duration_s)
+    told = dict(metrics.durations())
+    assert (told[0.000064], told[0.000128], told[0.001024], told[0.002048]) == (2, 3, 4, 4)
+    assert max(told.items()) == (67.108864, 4), "one took longer than all bounds"
 
 
-def test_without_requests_nothing_took_any_time() -> None:
-    assert RequestMetrics().duration_at_most_s(0.99) == 1e-6
+def test_the_bounds_are_the_same_whatever_was_counted() -> None:
+    metrics = RequestMetrics()
+    before = [bound_s for bound_s, _ in metrics.durations()]
+    metrics.on_answered(0.5)
+    assert [bound_s for bound_s, _ in metrics.durations()] == before == sorted(before)

@@ -1,6 +1,6 @@
 """Kafka's wire protocol and record format. Pure: bytes in, values out; no I/O, clock or randomness.
 
-    framing        bytes of a connection -> frames
+    frames_scanner bytes of a connection -> frames
     headers        frame <-> header and message; whole frames, also in uncopied parts
     apis           the table: API keys, what can be read of each, what is served
     schema         encode and decode any declared message; what a declaration is made of

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import DecodeError, ErrorCode
-from kafkawire.framing import FrameSplitter
 from kafkawire.headers import RequestHeader, decode_request_header, encode_response
 from kafkawire.messages.fetch import FetchRequest, FetchResponse
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.schema import decode
+from tests.frames import frames_of
 from tests.integration.client.fake_answer import Answerer, default_versions, has_records
 from tests.integration.client.fake_fault import (
     Fault,
@@ -35,7 +35,6 @@ from tests.integration.client.fake_fault import (
 from tests.integration.client.fake_log import FakeLogs, FakePartition
 
 HOST: Final = "127.0.0.1"
-MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 READ_BYTES: Final = 256 * 1024
 TICK_S: Final = 0.02
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
@@ -97,12 +96,10 @@ class FakeBroker:
         self._writers.add(writer)
         self.connection_count += 1
         self.accepted_count += 1
-        splitter = FrameSplitter(MAX_FRAME_BYTES)
         try:
-            while data := await reader.read(READ_BYTES):
-                for frame in splitter.feed(data):
-                    if not await self._handle(frame, reader, writer):
-                        return
+            async for frame in frames_of(reader):
+                if not await self._handle(frame, reader, writer):
+                    return
         except _SilentError:
             while await reader.read(READ_BYTES):
                 pass

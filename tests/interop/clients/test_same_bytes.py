@@ -14,20 +14,19 @@ from typing import Final
 import pytest
 
 from kafkawire.apis import ApiKey
-from kafkawire.framing import FrameSplitter
 from kafkawire.headers import decode_request_header, decode_response_header, encode_request
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.records import iterate_batches
 from kafkawire.schema import decode
 from tests.conftest import StartBroker
+from tests.frames import SIZE_BYTES, frames_of
 from tests.interop.clients.drivers import WRITERS
 from tests.interop.clients.sample import samples
 from tests.ports import free_port
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS: Final = 300
-MAX_FRAME_BYTES: Final = 8 * 1024 * 1024
 FETCH_VERSION: Final = 12
 FETCH_BYTES: Final = 4 * 1024 * 1024
 READ_BYTES: Final = 65536
@@ -69,11 +68,9 @@ class RecordingProxy:
     async def _pass_requests(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        splitter = FrameSplitter(MAX_FRAME_BYTES)
-        while data := await reader.read(READ_BYTES):
-            for frame in splitter.feed(data):
-                self._record(frame)
-            writer.write(data)
+        async for frame in frames_of(reader):
+            self._record(frame)
+            writer.write(len(frame).to_bytes(SIZE_BYTES, "big") + frame)
             await writer.drain()
         writer.write_eof()
 
@@ -109,7 +106,7 @@ async def fetch_everything(port: int, topic: str) -> bytes:
     )
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(encode_request(ApiKey.FETCH, FETCH_VERSION, 1, "test", request))
-    size = int.from_bytes(await reader.readexactly(4), "big")
+    size = int.from_bytes(await reader.readexactly(SIZE_BYTES), "big")
     frame = memoryview(await reader.readexactly(size))
     writer.close()
     _, start = decode_response_header(ApiKey.FETCH, FETCH_VERSION, frame)

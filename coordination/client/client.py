@@ -7,7 +7,6 @@ a watch survives a reconnect.
 
 import asyncio
 import ssl
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -16,11 +15,14 @@ from typing import Any, Final, TypeVar
 from coordination import frames, jute
 from coordination.client import session_file
 from coordination.client.connection import ClientConnection
+from coordination.client.connector import Connector
+from coordination.client.credentials import Credentials
 from coordination.client.heartbeat import PING_PACKET, Heartbeat
-from coordination.client.hosts import Host, Rotation, parse_connect_string
+from coordination.client.hosts import Rotation, parse_connect_string
 from coordination.client.operations import Operations
-from coordination.client.request_queue import Pending, RequestQueue, fail
+from coordination.client.request_queue import Pending, RequestQueue
 from coordination.client.session import Due, SessionClock, SessionState
+from coordination.client.session_timer import SessionTimer
 from coordination.client.watch_registry import WatchEvent
 from coordination.errors import (
     AuthFailedError,
@@ -35,7 +37,6 @@ from coordination.messages import (
     XID_NOTIFICATION,
     XID_PING,
     XID_SET_WATCHES,
-    AuthRequest,
     ConnectRequest,
     ConnectResponse,
     EventType,
@@ -47,11 +48,7 @@ from coordination.messages import (
 T = TypeVar("T")
 
 DEFAULT_SESSION_TIMEOUT_MS: Final = 6000
-MIN_ATTEMPT_S: Final = 0.1
 LINGER_PROTOCOL: Final = 1
-# A timer that is so late waits a little longer, so that sockets are read before any verdict.
-LATE_MS: Final = 50.0
-READ_FIRST_MS: Final = 5.0
 _OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
 
 
@@ -88,19 +85,16 @@ class Client(Operations):
         self.state = SessionState.DISCONNECTED
         self.negotiated_timeout_ms = session_timeout_ms
         self._wanted_timeout_ms = session_timeout_ms
-        self._rotation = Rotation(parsed.hosts, random or Random())
-        self._auth = list(auth)
+        self._connector = Connector(Rotation(parsed.hosts, random or Random()), tls)
+        self._credentials = Credentials(auth)
         self._session_file_path = session_file_path
         self._has_linger = has_linger
         self._has_heartbeat_thread = has_heartbeat_thread
-        self._tls = tls
         self._listeners: list[Callable[[SessionState], None]] = []
         self._requests = RequestQueue()
-        self._auth_futures: deque[asyncio.Future[None]] = deque()
         self._connection: ClientConnection | None = None
         self._clock: SessionClock
-        self._timer: asyncio.TimerHandle | None = None
-        self._expected_ms = 0.0
+        self._timer: SessionTimer | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
         self._connected = asyncio.Event()
@@ -169,6 +163,7 @@ class Client(Operations):
         self._connected.clear()
         self._lost.clear()
         self._clock = SessionClock(self._wanted_timeout_ms, self._now_ms())
+        self._timer = SessionTimer(self._loop, self._on_due)
         self._set_state(SessionState.DISCONNECTED)
 
     def _start_heartbeat(self) -> None:
@@ -208,7 +203,6 @@ class Client(Operations):
     async def _end_keeper(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.cancel()
@@ -225,33 +219,10 @@ class Client(Operations):
 
     async def _keep_connected(self) -> None:
         while self.state not in _OVER:
-            attempt = self._rotation.next()
-            if attempt.delay_ms:
-                await asyncio.sleep(attempt.delay_ms / 1000)
-            connection = await self._try(attempt.host)
-            if connection is None:
-                continue
-            await self._lost.wait()
-
-    async def _try(self, host: Host) -> ClientConnection | None:
-        # All servers within a third of the timeout.
-        budget_s = max(MIN_ATTEMPT_S, self.negotiated_timeout_ms / 3000 / self._rotation.host_count)
-        connection: ClientConnection | None = None
-        is_adopted = False
-        try:
-            async with asyncio.timeout(budget_s):
-                _, connection = await self._loop.create_connection(
-                    self._new_connection, host.name, host.port, ssl=self._tls
-                )
-                response = await connection.handshake
-            is_adopted = await self._adopt(connection, response)
-        except (OSError, TimeoutError):
-            return None
-        finally:
-            # Also when this attempt is cancelled: what comes from it must not be heard any more.
-            if connection is not None and not is_adopted:
-                connection.abort()
-        return connection if is_adopted else None
+            if await self._connector.attempt(
+                self._new_connection, self._adopt, self.negotiated_timeout_ms
+            ):
+                await self._lost.wait()
 
     def _new_connection(self) -> ClientConnection:
         request = ConnectRequest(
@@ -289,10 +260,10 @@ class Client(Operations):
         self._lost.clear()
         self.negotiated_timeout_ms = timeout_ms
         self._clock = SessionClock(timeout_ms, self._now_ms())
-        self._rotation.on_connected()
+        self._connector.on_connected()
         self._attach_heartbeat()
-        for scheme, credentials in self._auth:
-            self._send_auth(scheme, credentials, None)
+        for packet in self._credentials.prove_all():
+            self._write(packet)
         self._rearm()
         for pending in self._requests.take_held():
             self._transmit(pending)
@@ -311,20 +282,11 @@ class Client(Operations):
     def _now_ms(self) -> float:
         return self._loop.time() * 1000
 
-    def _schedule(self, wait_ms: float | None = None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if wait_ms is None:
-            wait_ms = self._clock.wait_ms(self.state, self._now_ms())
-        self._expected_ms = self._now_ms() + wait_ms
-        self._timer = self._loop.call_later(wait_ms / 1000, self._on_time)
+    def _schedule(self) -> None:
+        assert self._timer is not None, "made with the session"
+        self._timer.set(self._clock.wait_ms(self.state, self._now_ms()))
 
-    def _on_time(self) -> None:
-        self._timer = None
-        if self._now_ms() - self._expected_ms > LATE_MS:
-            # The loop was busy, and what the server said meanwhile may still be unread.
-            self._schedule(READ_FIRST_MS)
-            return
+    def _on_due(self) -> None:
         match self._clock.due(self.state, self._now_ms()):
             case Due.PING:
                 self._write(PING_PACKET)
@@ -343,7 +305,6 @@ class Client(Operations):
     def _expire(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._watches.clear()
         self._set_state(SessionState.EXPIRED)
         self._requests.fail_all(SessionExpiredError(ErrorCode.SESSION_EXPIRED))
@@ -388,18 +349,13 @@ class Client(Operations):
             self._loop.call_soon(callback, seen)
 
     def _on_auth(self, err: int) -> None:
-        future = self._auth_futures.popleft() if self._auth_futures else None
-        if not err:
-            if future is not None and not future.done():
-                future.set_result(None)
-            return
-        failure = AuthFailedError(ErrorCode.AUTH_FAILED)
-        if future is not None and not future.done():
-            future.set_exception(failure)
-        self._failure = failure
-        self._set_state(SessionState.CLOSED)
-        self._requests.fail_all(failure)
-        self._connected.set()
+        failure = AuthFailedError(ErrorCode.AUTH_FAILED) if err else None
+        self._credentials.on_answer(failure)
+        if failure is not None:
+            self._failure = failure
+            self._set_state(SessionState.CLOSED)
+            self._requests.fail_all(failure)
+            self._connected.set()
 
     def on_lost(self, connection: ClientConnection) -> None:
         """The connection is gone; called by it."""
@@ -412,8 +368,7 @@ class Client(Operations):
             self._set_state(SessionState.SUSPENDED)
             self._schedule()
         self._requests.lose_sent()
-        while self._auth_futures:
-            fail(self._auth_futures.popleft(), ConnectionLossError(maybe_applied=False))
+        self._credentials.on_lost()
         self._lost.set()
 
     # -- requests
@@ -455,17 +410,10 @@ class Client(Operations):
         Raises (when awaited):
             AuthFailedError: refused; the server closed the connection.
         """
-        self._auth.append((scheme, credentials))
+        self._credentials.add(scheme, credentials)
         future: asyncio.Future[None] = self._loop.create_future()
         if self.state is SessionState.CONNECTED:
-            self._send_auth(scheme, credentials, future)
+            self._write(self._credentials.prove(scheme, credentials, future))
         else:
             future.set_result(None)
         return future
-
-    def _send_auth(
-        self, scheme: str, credentials: bytes, future: "asyncio.Future[None] | None"
-    ) -> None:
-        self._auth_futures.append(future or self._loop.create_future())
-        body = jute.encode(AuthRequest(0, scheme, credentials))
-        self._write(frames.encode_request(XID_AUTH, OpCode.AUTH, body))

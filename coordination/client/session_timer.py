@@ -1,0 +1,44 @@
+"""The timer of a session (edge): wakes its client when the time demands something.
+
+A loop that was busy runs its timers before it reads what servers said meanwhile. A timer that comes
+late therefore waits a little longer, so that sockets are read before any verdict.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+LATE_MS: Final = 50.0
+READ_FIRST_MS: Final = 5.0
+
+
+class SessionTimer:
+    """Calls `on_due` once per `set`, unless it is set again or cancelled before."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_due: Callable[[], None]) -> None:
+        self._loop = loop
+        self._on_due = on_due
+        self._handle: asyncio.TimerHandle | None = None
+        self._expected_ms = 0.0
+
+    def set(self, wait_ms: float) -> None:
+        """Call in `wait_ms`, instead of when it was to be called before."""
+        self.cancel()
+        self._expected_ms = self._now_ms() + wait_ms
+        self._handle = self._loop.call_later(wait_ms / 1000, self._on_time)
+
+    def cancel(self) -> None:
+        """Do not call."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _now_ms(self) -> float:
+        return self._loop.time() * 1000
+
+    def _on_time(self) -> None:
+        self._handle = None
+        if self._now_ms() - self._expected_ms > LATE_MS:
+            self.set(READ_FIRST_MS)
+        else:
+            self._on_due()

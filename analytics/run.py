@@ -16,6 +16,7 @@ from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
 from analytics.file_store import is_file
 from analytics.finding import Finding
+from analytics.interrupt import InterruptGuard
 from analytics.plan import Audit, plan_tasks, split_task
 from analytics.shipping import ship_modules
 from analytics.snapshot import check_snapshot, convert_ledger, is_ledger, take_snapshot
@@ -56,6 +57,7 @@ def run_audit(request: Request) -> Result:
 
     Raises:
         AuditError: it cannot run at all; the message is one sentence.
+        KeyboardInterrupt: it was interrupted; no process that it has started is left.
     """
     started = time.monotonic()
     found: list[Finding] = []
@@ -71,15 +73,8 @@ def run_audit(request: Request) -> Result:
     now_ms = request.rules.now_ms or int(time.time() * 1000)
     rules = replace(request.rules, now_ms=now_ms)
     tasks = plan_tasks(request.audit, groups, references, rules, snapshot)
-    has_sql = request.audit is Audit.COLLISIONS
-    session = start_session(request.master, request.settings, is_long=has_sql)
-    if not request.master.startswith("local["):
-        ship_modules(session)
-    findings, summaries = _run(session, tasks)
-    if has_sql:
-        places = [*request.directories, *([against] if against is not None else [])]
-        keys = read_keys(session, places)
-        findings += _collect(collisions(keys, rules.hash_bytes, rules.finding_limit))
+    places = [*request.directories, *([against] if against is not None else [])]
+    findings, summaries = _run_on_spark(request, tasks, places, rules)
     findings = [finding.to_row() for finding in found] + findings
     verdict = judge(str(request.audit), findings, summaries, time.monotonic() - started)
     return Result(verdict=verdict, findings=findings, summaries=summaries)
@@ -127,6 +122,23 @@ def _references(against: str | None, found: list[Finding]) -> dict[TopicPartitio
         partition: replicas[0]
         for partition, replicas in group_by_partition(_replicas([against], found)).items()
     }
+
+
+def _run_on_spark(
+    request: Request, tasks: list[AuditTask], places: Sequence[str], rules: Rules
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Start Spark, or take the session that there is; return findings and summaries."""
+    has_sql = request.audit is Audit.COLLISIONS
+    with InterruptGuard() as guard:
+        session = start_session(request.master, request.settings, is_long=has_sql)
+        guard.renew()
+        if not request.master.startswith("local["):
+            ship_modules(session)
+        findings, summaries = _run(session, tasks)
+        if has_sql:
+            keys = read_keys(session, places)
+            findings += _collect(collisions(keys, rules.hash_bytes, rules.finding_limit))
+    return findings, summaries
 
 
 def _run(session: Any, tasks: list[AuditTask]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

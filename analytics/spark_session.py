@@ -37,6 +37,7 @@ _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ALL_COMPILERS: Final = "-XX:+UseSerialGC"
 # An archive that does not fit any more is ignored; nobody needs to read about it.
 _QUIET: Final = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
+_ARCHIVE_MAGIC_BYTES: Final = 4
 _JAVA_TIMEOUT_S: Final = 30
 _LOG_TAIL_LINES: Final = 3
 # What Spark says at every start.
@@ -140,9 +141,18 @@ def _archive(java: str) -> str:
 
     stamp = f"{pyspark.__version__} {java} {Path(java).resolve()}"
     archive = CACHE / f"classes-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
-    if archive.exists():
+    if _is_whole(archive):
         return f"-XX:SharedArchiveFile={archive}"
     return f"-XX:ArchiveClassesAtExit={archive}"
+
+
+def _is_whole(archive: Path) -> bool:
+    """Whether Java has ended writing it: the head, which begins with a number, is written last."""
+    try:
+        with archive.open("rb") as file:
+            return any(file.read(_ARCHIVE_MAGIC_BYTES))
+    except FileNotFoundError:
+        return False
 
 
 def _set_environment(is_local: bool) -> None:

@@ -1,13 +1,16 @@
 """`ottla audit`: Spark jobs over the files of log directories. Composition."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.failure import CommandError, guarded, usage_error
+from ottla.cli.failure import EXIT_INTERRUPTED, CommandError, guarded, usage_error
 from ottla.cli.options import Json
 from ottla.cli.terminal import print_json, print_line
+
+if TYPE_CHECKING:
+    from analytics.run import Result
 
 MIN_SHOWN = 20
 SNAPSHOT = "snapshot"
@@ -75,35 +78,19 @@ def audit(
     Example:
       ottla audit compaction /tmp/ottla --against /backup/uncompacted --out report
     """
-    from analytics.errors import AuditError
-    from analytics.plan import Audit
-    from analytics.rule_texts import parse_rules
-    from analytics.run import Request, run_audit, snapshot_logs, write_result
+    try:
+        if name == SNAPSHOT:
+            _take_snapshot(directories, out, rule or [])
+            return
+        result = _audit(name, directories, master, against, rule or [], is_strict=strict)
+        if out is not None:
+            from analytics.run import write_result
 
-    if name == SNAPSHOT:
-        if out is None:
-            usage_error("a snapshot needs --out FILE")
-        try:
-            count = snapshot_logs(directories, out, parse_rules(rule or []).key_limit)
-        except (AuditError, ValueError) as error:
-            raise CommandError(str(error)) from error
-        print_line(f"snapshot: {count} keys in {out}")
-        return
-    if name not in set(Audit):
-        usage_error(f"{name!r} is no audit; there are {', '.join(Audit)}, {SNAPSHOT}")
-    try:
-        rules = parse_rules(rule or [], is_strict=strict)
-    except ValueError as error:
-        usage_error(str(error))
-    try:
-        request = Request(
-            audit=Audit(name), directories=directories, against=against, master=master, rules=rules
-        )
-        result = run_audit(request)
-    except AuditError as error:
-        raise CommandError(str(error)) from error
-    if out is not None:
-        write_result(result, out)
+            write_result(result, out)
+    except KeyboardInterrupt:
+        raise CommandError(
+            "the audit was interrupted; nothing is proved", EXIT_INTERRUPTED
+        ) from None
     if json:
         print_json(result.verdict.to_json() | {"findings": result.findings})
     else:
@@ -114,6 +101,54 @@ def audit(
         print_line(result.verdict.line())
     if result.verdict.exit_code:
         raise typer.Exit(result.verdict.exit_code)
+
+
+def _take_snapshot(directories: list[str], out: Path | None, rules: list[str]) -> None:
+    from analytics.errors import AuditError
+    from analytics.rule_texts import parse_rules
+    from analytics.run import snapshot_logs
+
+    if out is None:
+        usage_error("a snapshot needs --out FILE")
+    try:
+        count = snapshot_logs(directories, out, parse_rules(rules).key_limit)
+    except (AuditError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    print_line(f"snapshot: {count} keys in {out}")
+
+
+def _audit(
+    name: str,
+    directories: list[str],
+    master: str,
+    against: str | None,
+    rules: list[str],
+    *,
+    is_strict: bool,
+) -> "Result":
+    from analytics.errors import AuditError
+    from analytics.plan import Audit
+    from analytics.rule_texts import parse_rules
+    from analytics.run import Request, run_audit
+
+    if name not in set(Audit):
+        usage_error(f"{name!r} is no audit; there are {', '.join(Audit)}, {SNAPSHOT}")
+    try:
+        parsed = parse_rules(rules, is_strict=is_strict)
+    except ValueError as error:
+        usage_error(str(error))
+    try:
+        return run_audit(
+            Request(
+                audit=Audit(name),
+                directories=directories,
+                against=against,
+                master=master,
+                rules=parsed,
+            )
+        )
+    except AuditError as error:
+        raise CommandError(str(error)) from error
 
 
 def _line(finding: dict[str, str | int | None]) -> str:

@@ -20,14 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
-from broker.broker_gauges import add_gauges, add_network_gauges
+from broker.broker_gauges import add_gauges
 from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.finalized_features import FinalizedFeatures
+from broker.cluster.isr_recording import make_isr_recorder
 from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
@@ -36,8 +37,8 @@ from broker.cluster.topic_plan import topic_defaults_of
 from broker.cluster.topics import ClusterTopics, roll
 from broker.config import BrokerConfig
 from broker.errors import StartupError
-from broker.exposition import exposition
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.tasks import group_tasks
 from broker.handler_table import HandlerTable
 from broker.live_configs import LiveConfigs
 from broker.log_dir_failure import LogDirFailure
@@ -46,28 +47,22 @@ from broker.logs.cleaning import make_cleaner
 from broker.logs.metrics import add_log_gauges
 from broker.logs.mover import LogMover
 from broker.logs.tasks import log_tasks
-from broker.metrics import BrokerState, Metrics
+from broker.metrics import BrokerState
 from broker.network.advertising import advertise, machine_name
 from broker.network.limits import network_limits_of
-from broker.network.metrics import NetworkMetrics
 from broker.network.request_channel import RequestChannel
 from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
 from broker.reconfiguration import Reconfiguration
-from broker.replication.isr_recorder import AlterPartitionRecorder
 from broker.replication.replica_manager import ReplicaManager
-from broker.scheduler import PeriodicTask, Scheduler
-from broker.startup_steps import StartupSteps
-from broker.status_server import StatusServer
+from broker.scheduler import Scheduler
+from broker.status import BrokerStatus
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
 from storage.directory import Logs
 from storage.errors import StorageError
-
-if TYPE_CHECKING:
-    from broker.cluster.node_isr_recorder import NodeIsrRecorder
 
 DRAIN_TIMEOUT_S: Final = 10.0
 """How long clients may take to read their last responses when the broker stops."""
@@ -86,16 +81,14 @@ class Node:
     """One broker. `start` once, then `stop` once; `failed` is done when it cannot go on."""
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
-        self.metrics = Metrics()
-        self._network_metrics = NetworkMetrics()
-        add_network_gauges(self.metrics, self._network_metrics)
         self.failed: asyncio.Future[str] = loop.create_future()
         self.bound_addresses: list[str] = []
         self._config = config
         self._loop = loop
         self._executor = ThreadPoolExecutor(config.background_threads, "kafka-scheduler-")
         self._scheduler = Scheduler(loop, self._executor)
-        self._steps = StartupSteps(loop.time)
+        self._status = BrokerStatus(loop.time, self._scheduler)
+        self.metrics = self._status.metrics
         self._running = AsyncExitStack()
         self._running.callback(self._executor.shutdown)
         self._metadata = MetadataCache()
@@ -164,7 +157,7 @@ class Node:
         )
 
     async def _start(self) -> None:
-        step, member = self._steps.step, self._member
+        step, member = self._status.steps.step, self._member
         await self._show_status()
         with step("coordinator session, cluster id, broker id"):
             await member.join()
@@ -187,7 +180,7 @@ class Node:
                 self._loop,
                 router.handle,
                 network_limits_of(self._config),
-                self._network_metrics,
+                self._status.network_metrics,
                 is_open=False,
             )
             endpoints = await self._listen(channel)
@@ -213,21 +206,9 @@ class Node:
 
     async def _show_status(self) -> None:
         """Let others look, from the first step to the last, if they shall."""
-        listener = self._config.status_listener
-        if listener is None:
-            return
-        server = StatusServer(
-            listener,
-            {
-                "/metrics": lambda: exposition(
-                    self.metrics.snapshot(), self._network_metrics.requests
-                ),
-                "/tasks": self._scheduler.described,
-                "/startup": self._steps.described,
-            },
-        )
-        await server.start()
-        self._running.push_async_callback(server.stop)
+        if (listener := self._config.status_listener) is not None:
+            server = await self._status.show(listener)
+            self._running.push_async_callback(server.stop)
 
     async def _load_configs(self) -> LiveConfigs:
         session, broker_id = self._member.session, self._member.identity.broker_id
@@ -271,7 +252,7 @@ class Node:
 
     def _make_replicas(self, logs: Logs) -> ReplicaManager:
         member = self._member
-        recorder = self._make_recorder()
+        recorder = make_isr_recorder(member, self._known_controller_epoch)
         replicas = self._replicas = ReplicaManager(
             broker_id=member.identity.broker_id,
             logs=logs,
@@ -287,22 +268,6 @@ class Node:
         self._running.push_async_callback(recorder.close)
         self._running.push_async_callback(replicas.stop)
         return replicas
-
-    def _make_recorder(self) -> AlterPartitionRecorder | NodeIsrRecorder:
-        """Return what records in-sync sets: the controller, or the nodes before protocol 2.7."""
-        member = self._member
-        if not member.has_alter_partition:
-            from broker.cluster.node_isr_recorder import NodeIsrRecorder
-
-            return NodeIsrRecorder(
-                member.identity.broker_id, member.session, self._known_controller_epoch
-            )
-        return AlterPartitionRecorder(
-            member.identity.broker_id,
-            controller_endpoint=member.controller_endpoint,
-            broker_epoch=lambda: member.session.broker_epoch,
-            make_peer=member.make_peer,
-        )
 
     def _known_controller_epoch(self) -> int:
         assert self._replicas is not None, "made before anything is recorded"
@@ -402,10 +367,12 @@ class Node:
         )
 
     def _schedule(self, logs: Logs, replicas: ReplicaManager) -> None:
+        assert self._groups is not None, "made before"
         scheduler = self._scheduler
         for task in log_tasks(self._configs.broker, logs, replicas, now_ms):
             scheduler.add(task)
-        scheduler.add(self._expiry_of_offsets())
+        for task in group_tasks(self._groups, self._config):
+            scheduler.add(task)
         self._running.push_async_callback(scheduler.stop)
 
     def _start_cleaner(self, logs: Logs, replicas: ReplicaManager) -> LogCleaner:
@@ -421,15 +388,6 @@ class Node:
         cleaner.start()
         self._running.push_async_callback(cleaner.stop)
         return cleaner
-
-    def _expiry_of_offsets(self) -> PeriodicTask:
-        assert self._groups is not None, "the coordinator is made before"
-        return PeriodicTask(
-            "delete-expired-group-metadata",
-            self._groups.expire,
-            period_ms=self._config.offsets_retention_check_interval_ms,
-            runs_in_loop=True,
-        )
 
     async def _stop_serving(self, server: SocketServer) -> None:
         """Answer what was asked, as far as clients read it, and close all connections."""

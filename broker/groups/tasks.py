@@ -1,0 +1,19 @@
+"""The periodic work on groups, with Kafka's name and key (composition)."""
+
+from __future__ import annotations
+
+from broker.config import BrokerConfig
+from broker.groups.coordinator import GroupCoordinator
+from broker.scheduler import PeriodicTask
+
+
+def group_tasks(groups: GroupCoordinator, config: BrokerConfig) -> list[PeriodicTask]:
+    """Return the tasks that look after `groups`."""
+    return [
+        PeriodicTask(
+            "delete-expired-group-metadata",
+            groups.expire,
+            period_ms=config.offsets_retention_check_interval_ms,
+            runs_in_loop=True,
+        )
+    ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from benchmarks.loads.process import end
 from coordination.client import Client
 from coordination.errors import NoNodeError
 from kafkawire.ids import TopicPartition
@@ -70,12 +71,7 @@ class RunningCluster:
         trace: TracebackType | None,
     ) -> None:
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.communicate(timeout=STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+        end(self._process, STOP_TIMEOUT_S)
 
     @property
     def bootstrap(self) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import AnyStr, Final, Self
 
 SERVER_CORE: Final = 1
 GENERATOR_CORE: Final = 0
@@ -33,6 +33,16 @@ def pin(pid: int, core: int) -> None:
     """Keep process `pid` on `core`, where the machine has that many."""
     if core in os.sched_getaffinity(0) or core < (os.cpu_count() or 1):
         os.sched_setaffinity(pid, {core})
+
+
+def end(process: subprocess.Popen[AnyStr], timeout_s: float) -> None:
+    """Let `process` stop in order, and kill it when that takes longer than `timeout_s`."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
 
 
 class ServerProcess:
@@ -81,12 +91,7 @@ class ServerProcess:
         trace: TracebackType | None,
     ) -> None:
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process, STOP_TIMEOUT_S)
 
     def cpu_s(self) -> float:
         """CPU seconds of all threads so far, with the scheduler's nanosecond precision."""

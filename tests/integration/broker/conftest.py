@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import READY_EVENT, BrokerProcess
+from tests.integration.broker.wire import Wire
 from tests.integration.coordination.process import Coordinator, kill_all
 
 
@@ -23,6 +24,13 @@ def shared_broker(
         assert not failures, failures
     finally:
         broker.kill()
+
+
+@pytest.fixture
+def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
+    """A connection to the shared broker."""
+    with Wire(shared_broker.port) as connected:
+        yield connected
 
 
 @pytest.fixture

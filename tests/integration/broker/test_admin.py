@@ -2,7 +2,7 @@
 
 import itertools
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -64,12 +64,6 @@ from tests.integration.broker.wire import NOT_HERE, NOW_MS, Wire, batch
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 names = (f"admin-{number}" for number in itertools.count())
-
-
-@pytest.fixture
-def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
-    with Wire(shared_broker.port) as connected:
-        yield connected
 
 
 @pytest.fixture

@@ -32,12 +32,6 @@ names = (f"fetch-{number}" for number in itertools.count())
 
 
 @pytest.fixture
-def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
-    with Wire(shared_broker.port) as connected:
-        yield connected
-
-
-@pytest.fixture
 def other(shared_broker: BrokerProcess) -> Iterator[Wire]:
     with Wire(shared_broker.port) as connected:
         yield connected

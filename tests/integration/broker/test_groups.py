@@ -76,12 +76,6 @@ def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPr
         broker.kill()
 
 
-@pytest.fixture
-def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
-    with Wire(shared_broker.port) as wire:
-        yield wire
-
-
 def find(wire: Wire, group_id: str, version: int = 3) -> FindCoordinatorResponse:
     request = FindCoordinatorRequest(key=group_id)
     return wire.ask(ApiKey.FIND_COORDINATOR, version, request, FindCoordinatorResponse)

@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,7 +16,7 @@ from kafkawire.messages.describe_producers import (
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.produce import PartitionProduceResponse
 from kafkawire.records import iterate_batches
-from tests.conftest import BrokerProcess, StartBroker
+from tests.conftest import StartBroker
 from tests.integration.broker.wire import Wire
 from tests.unit.storage.producers import produced
 
@@ -25,12 +24,6 @@ names = (f"idempotent-{number}" for number in itertools.count())
 PRODUCER = 4321
 # Of this day: a producer whose records are older than one is forgotten.
 NOW_MS = time.time_ns() // 1_000_000
-
-
-@pytest.fixture
-def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
-    with Wire(shared_broker.port) as connected:
-        yield connected
 
 
 @pytest.fixture

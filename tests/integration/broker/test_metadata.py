@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -25,12 +25,6 @@ from tests.integration.broker.wire import Wire
 NOT_ASKED_FOR = -(2**31)
 LED_WITHIN_S = 10.0
 names = (f"metadata-{number}" for number in itertools.count())
-
-
-@pytest.fixture
-def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
-    with Wire(shared_broker.port) as connected:
-        yield connected
 
 
 def metadata(

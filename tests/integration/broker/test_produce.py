@@ -1,7 +1,6 @@
 """Produce over a real socket: what is appended, what is refused, with which code."""
 
 import itertools
-from collections.abc import Iterator
 from struct import pack_into, unpack_from
 
 import pytest
@@ -13,19 +12,12 @@ from kafkawire.errors import ErrorCode
 from kafkawire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkawire.messages.produce import ProduceResponse
 from kafkawire.records import TimestampType, read_header, read_records
-from tests.conftest import BrokerProcess
 from tests.integration.broker.wire import NOW_MS, Wire, batch, produce_request
 
 BASE_OFFSET_BYTES = 8
 EPOCH = slice(12, 16)
 CRC_START = 21
 names = (f"produce-{number}" for number in itertools.count())
-
-
-@pytest.fixture
-def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
-    with Wire(shared_broker.port) as connected:
-        yield connected
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ class Job:
     uses_uvloop: bool
 
     def to_json(self) -> str:
+        """Return it as the argument of the process that does it."""
         return json.dumps(asdict(self))
 
 
@@ -56,6 +57,7 @@ class Stopwatch:
         self._cpu_s = time.process_time()
 
     def read(self) -> dict[str, float]:
+        """Return `elapsed_s` and `cpu_s` so far."""
         return {
             "elapsed_s": time.perf_counter() - self._wall_s,
             "cpu_s": time.process_time() - self._cpu_s,
@@ -74,10 +76,12 @@ def values(job: Job) -> list[bytes]:
 
 
 def acks_of(job: Job) -> int | str:
+    """Return what clients of Python take as acks: 'all', or a number."""
     return job.acks if job.acks == "all" else int(job.acks)
 
 
 async def ottla_produce(job: Job, *, is_idempotent: bool | None = None) -> dict[str, float]:
+    """Write the records of `job` with our client; seconds from the first one to the last answer."""
     async with ottla.Producer(
         job.address,
         acks=acks_of(job),  # type: ignore[arg-type]
@@ -95,6 +99,7 @@ async def ottla_produce(job: Job, *, is_idempotent: bool | None = None) -> dict[
 
 
 async def aiokafka_produce(job: Job) -> dict[str, float]:
+    """The same with aiokafka."""
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=job.address,
         acks=acks_of(job),
@@ -112,6 +117,7 @@ async def aiokafka_produce(job: Job) -> dict[str, float]:
 
 
 async def confluent_produce(job: Job, *, is_idempotent: bool = False) -> dict[str, float]:
+    """The same with librdkafka, whose queue is emptied by a thread of its own."""
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": job.address,
@@ -140,6 +146,7 @@ async def confluent_produce(job: Job, *, is_idempotent: bool = False) -> dict[st
 
 
 async def ottla_iterate(job: Job) -> dict[str, float]:
+    """Read the records of `job` one by one; seconds from the assignment to the last record."""
     async with ottla.Consumer(job.address, auto_offset_reset="earliest") as consumer:
         watch = Stopwatch()
         await consumer.assign_topics(job.topic)
@@ -152,6 +159,7 @@ async def ottla_iterate(job: Job) -> dict[str, float]:
 
 
 async def ottla_batches(job: Job) -> dict[str, float]:
+    """Read them in lists of up to `MAX_RECORDS`."""
     async with ottla.Consumer(job.address, auto_offset_reset="earliest") as consumer:
         watch = Stopwatch()
         await consumer.assign_topics(job.topic)
@@ -162,16 +170,19 @@ async def ottla_batches(job: Job) -> dict[str, float]:
 
 
 def aiokafka_consumer(job: Job) -> aiokafka.AIOKafkaConsumer:
+    """Return a consumer without a group, from the start of the log."""
     return aiokafka.AIOKafkaConsumer(
         bootstrap_servers=job.address, auto_offset_reset="earliest", enable_auto_commit=False
     )
 
 
 def aiokafka_partitions(job: Job) -> list[aiokafka.TopicPartition]:
+    """Return all partitions of the topic, as aiokafka names them."""
     return [aiokafka.TopicPartition(job.topic, number) for number in range(job.partition_count)]
 
 
 async def aiokafka_iterate(job: Job) -> dict[str, float]:
+    """Read the records one by one with aiokafka."""
     async with aiokafka_consumer(job) as consumer:
         watch = Stopwatch()
         consumer.assign(aiokafka_partitions(job))
@@ -184,6 +195,7 @@ async def aiokafka_iterate(job: Job) -> dict[str, float]:
 
 
 async def aiokafka_batches(job: Job) -> dict[str, float]:
+    """Read them in lists of up to `MAX_RECORDS` with aiokafka."""
     async with aiokafka_consumer(job) as consumer:
         watch = Stopwatch()
         consumer.assign(aiokafka_partitions(job))
@@ -195,6 +207,7 @@ async def aiokafka_batches(job: Job) -> dict[str, float]:
 
 
 async def confluent_batches(job: Job) -> dict[str, float]:
+    """Read them in lists with librdkafka, checksums checked as the others do."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": job.address,

@@ -147,6 +147,7 @@ def measure_follower(root: Path) -> float:
 
 
 def main() -> None:
+    """Measure all, and print a line for each."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with tempfile.TemporaryDirectory() as directory:
         for record_count in RECORD_COUNTS:

@@ -93,6 +93,7 @@ def time_bare_check(path: Path) -> float:
 
 
 def main() -> None:
+    """Measure all, and print a line for each."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, hard), hard))

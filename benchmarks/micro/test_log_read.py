@@ -69,6 +69,7 @@ def microseconds(run: Callable[[], object]) -> float:
 
 
 def main() -> None:
+    """Measure all, and print a line for each."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with tempfile.TemporaryDirectory() as directory:
         for record_count in (16, 1):

@@ -70,6 +70,7 @@ def measure_repeated(root: Path) -> float:
 
 
 def main() -> None:
+    """Measure all, and print a line for each."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with tempfile.TemporaryDirectory() as directory:
         for name, producer_count in CASES.items():

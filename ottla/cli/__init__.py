@@ -1,0 +1,1 @@
+"""The `ottla` command: `commands` holds a module per command, what they share lies beside it."""

@@ -60,8 +60,10 @@ def _indent(written: bytes) -> None:
 
 
 def title(text: str) -> None:
+    """Print what a part of the demonstration is about."""
     console.print(f"\n{text}", style="bold cyan")
 
 
 def note(text: str, style: str = "") -> None:
+    """Print a line below a title; `style` is one of rich's."""
     console.print(f"  {text}", style=style)

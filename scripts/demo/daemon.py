@@ -60,6 +60,7 @@ class Daemon:
 
     @property
     def pid(self) -> int:
+        """The process id, to be killed by."""
         return self._process.pid
 
     def stop(self) -> int:

@@ -25,10 +25,13 @@ class BytesSource:
 
     @property
     def size_bytes(self) -> int:
+        """How many bytes there are."""
         return len(self._data)
 
     def read(self, position: int, size_bytes: int) -> memoryview:
+        """Return a view of up to `size_bytes` from `position`; fewer at the end only."""
         return self._data[position : position + size_bytes]
 
     def has_grown_to(self, size_bytes: int) -> bool:
+        """Whether there are so many bytes; there will not be more."""
         return len(self._data) >= size_bytes

@@ -1,0 +1,1 @@
+"""A consumer as member of a group: joining, sharing out partitions, committing offsets."""

@@ -1,16 +1,21 @@
 """How a consumed record is written. Decision: a record in, bytes out, line feed included."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.cli.text import bytes_to_json, headers_to_json, readable, time_text
-from ottla.client.record import ConsumerRecord
+
+if TYPE_CHECKING:
+    # The formats stand in the signature of a command, and no command loads the client for its help.
+    from ottla.client.record import ConsumerRecord
 
 DEFAULT_SEPARATOR: Final = "\t"
 
-WriteRecord = Callable[[ConsumerRecord], bytes]
+WriteRecord: TypeAlias = "Callable[[ConsumerRecord], bytes]"
 
 
 class OutputFormat(StrEnum):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator
 from typing import Final
@@ -16,6 +17,8 @@ from storage.compaction.job import CleaningJob, Report, read_report
 
 # Without the working directory, where a folder of the user's might be called storage.
 COMMAND: Final = (sys.executable, "-P", "-m", "storage.compaction.worker")
+NICENESS: Final = 10
+"""Where there are fewer cores than work, a broker's requests come first."""
 
 
 class CleanerProcess:
@@ -35,9 +38,8 @@ class CleanerProcess:
             *COMMAND,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            # What interrupts the broker at a terminal is for the broker to handle.
-            start_new_session=True,
         )
+        _yield_to_others(process.pid)
         assert process.stdin is not None
         process.stdin.write(job.to_line().encode())
         process.stdin.close()
@@ -61,3 +63,16 @@ class CleanerProcess:
     async def wait(self) -> None:
         """Return when it has ended."""
         await self._process.wait()
+
+
+def _yield_to_others(pid: int) -> None:
+    """Let whoever has requests to answer go first, from the child's first instruction on.
+
+    It stays in the broker's session: on Linux each session may be a scheduling group of its own
+    (autogroup), and niceness counts for nothing between groups.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
+        if hasattr(os, "sched_setscheduler"):
+            # Also when the broker has been given a real-time priority.
+            os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))

@@ -17,8 +17,6 @@ from storage.compaction.cleaner import Cleaner
 from storage.compaction.job import CleaningFailed, CleaningJob, Report, write_report
 from storage.errors import CorruptLogError, OffsetOverflowError, StorageError
 
-NICENESS: Final = 10
-"""Where there are fewer cores than work, a broker's requests come first."""
 PASSING_ERRORS: Final = frozenset({errno.ENOENT, errno.ENOSPC, errno.EDQUOT})
 """A segment was deleted meanwhile, or there is no room now: another try may go well."""
 
@@ -52,16 +50,9 @@ def _reports(job: CleaningJob, parent: int) -> Iterator[Report]:
         yield CleaningFailed(error=str(error), is_damage=is_damage)
 
 
-def yield_to_others() -> None:
-    """Let whoever has requests to answer go first."""
-    os.nice(NICENESS)
-    if hasattr(os, "sched_setscheduler"):
-        # Also when the broker has been given a real-time priority.
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-
-
 if __name__ == "__main__":
-    yield_to_others()
+    # What interrupts the broker at a terminal is for the broker to handle.
+    os.setpgid(0, 0)
     # What is printed is for the broker; whatever else is to be said goes elsewhere.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:

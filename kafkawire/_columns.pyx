@@ -34,6 +34,9 @@ from kafkawire.key_table_loops import KeyLimitError
 
 COLUMNS_VERSION = 2
 
+# A named tuple's own call is a Python function, and takes as long as a small batch.
+cdef object new_tuple = tuple.__new__
+
 
 cdef enum:
     UNKNOWN_KEY = 1
@@ -134,17 +137,17 @@ def hash_key(bytes key not None):
 
 
 cdef class Section:
-    """The records of one batch, one step at a time; holds the buffer while it lives."""
+    """The records of one batch; holds the buffer while it lives."""
 
     cdef Py_buffer view
-    cdef const uint8_t *cursor
+    cdef const uint8_t *start
     cdef const uint8_t *end
     cdef Py_ssize_t count
 
     def __cinit__(self, data, Py_ssize_t count):
         PyObject_GetBuffer(data, &self.view, PyBUF_SIMPLE)
-        self.cursor = <const uint8_t *>self.view.buf
-        self.end = self.cursor + self.view.len
+        self.start = <const uint8_t *>self.view.buf
+        self.end = self.start + self.view.len
         self.count = count
         if count > self.view.len // MIN_RECORD_BYTES:
             raise CorruptBatchError(f"{self.view.len} bytes cannot hold {count} records")
@@ -153,26 +156,21 @@ cdef class Section:
         if <PyObject *>self.view.obj != NULL:
             PyBuffer_Release(&self.view)
 
-    cdef int check_end(self) except -1:
-        if self.cursor != self.end:
-            raise CorruptBatchError(
-                f"{self.count} records end {self.end - self.cursor} bytes too early"
-            )
+    cdef int check_end(self, const uint8_t *cursor) except -1:
+        if cursor != self.end:
+            raise CorruptBatchError(f"{self.count} records end {self.end - cursor} bytes too early")
         return 0
 
     cdef int check_all(self) except -1:
         """Refuse the section as a whole, before anything of it is taken over."""
-        cdef const uint8_t *start = self.cursor
+        cdef const uint8_t *cursor = self.start
+        cdef const uint8_t *end = self.end
         cdef Record record
         cdef Py_ssize_t index
-        cdef Fault fault
         for index in range(self.count):
-            fault = walk_record(&self.cursor, self.end, &record)
-            if fault != NO_FAULT:
+            if walk_record(&cursor, end, &record) != NO_FAULT:
                 raise corrupt(index)
-        self.check_end()
-        self.cursor = start
-        return 0
+        return self.check_end(cursor)
 
 
 def survey_section(
@@ -187,11 +185,11 @@ def survey_section(
     cdef Py_ssize_t tombstones = 0
     cdef Py_ssize_t index
     cdef int32_t previous = -1
+    cdef const uint8_t *cursor = section.start
+    cdef const uint8_t *end = section.end
     cdef Record record
-    cdef Fault fault
     for index in range(count):
-        fault = walk_record(&section.cursor, section.end, &record)
-        if fault != NO_FAULT:
+        if walk_record(&cursor, end, &record) != NO_FAULT:
             raise corrupt(index)
         timestamp_ms = plus(base_timestamp_ms, record.timestamp_delta)
         if timestamp_ms > newest_ms:
@@ -203,8 +201,8 @@ def survey_section(
             without_key += 1
         elif record.value_bytes < 0:
             tombstones += 1
-    section.check_end()
-    return SectionSurvey(newest_ms, out_of_order, without_key, tombstones)
+    section.check_end(cursor)
+    return new_tuple(SectionSurvey, (newest_ms, out_of_order, without_key, tombstones))
 
 
 cdef class Buffer:
@@ -330,6 +328,7 @@ cdef class RecordColumns:
         cdef Section section = Section(data, count)
         cdef bint has_append_time = append_timestamp_ms is not None
         cdef int64_t append_ms = append_timestamp_ms if has_append_time else 0
+        cdef const uint8_t *cursor = section.start
         cdef const uint8_t *start
         cdef uint64_t high, low
         cdef Record record
@@ -343,8 +342,8 @@ cdef class RecordColumns:
             if column is not None:
                 column.reserve(8 * count)
         for _ in range(count):
-            start = section.cursor
-            walk_record(&section.cursor, section.end, &record)
+            start = cursor
+            walk_record(&cursor, section.end, &record)
             if self.offset is not None:
                 self.offset.put64(base_offset + record.offset_delta)
             if self.timestamp_ms is not None:
@@ -363,9 +362,9 @@ cdef class RecordColumns:
             if self.value_bytes is not None:
                 self.value_bytes.put32(record.value_bytes if record.value_bytes >= 0 else -1)
             if self.record_bytes is not None:
-                self.record_bytes.put32(<int32_t>(section.cursor - start))
+                self.record_bytes.put32(<int32_t>(cursor - start))
             if self.fingerprint is not None:
-                self.fingerprint.put64(<int64_t>fingerprint_of(&record, section.cursor))
+                self.fingerprint.put64(<int64_t>fingerprint_of(&record, cursor))
             if self.header_count is not None:
                 self.header_count.put32(record.header_count)
             if self.key is not None:
@@ -445,8 +444,9 @@ cdef extern from *:
         uint32_t record_bytes
 
 cdef enum:
-    # Records whose slots are fetched from memory together, while the next ones are hashed.
-    GROUP = 32
+    # So many records wait for their slots, which arrive from memory while later ones are hashed.
+    AHEAD = 32
+    CACHE_LINE_BYTES = 64
 
 # A record on its way into its slot.
 cdef struct Hashed:
@@ -526,7 +526,8 @@ cdef class KeyTable:
             return False
         slot = <const char *>(self._slots + (hashed.low & (self._capacity - 1)))
         OTTLA_PREFETCH(slot)
-        OTTLA_PREFETCH(slot + sizeof(Slot) - 1)
+        # The line behind it too: it holds the slot's end, or the next slot, where many keys are.
+        OTTLA_PREFETCH(slot + CACHE_LINE_BYTES)
         return True
 
     def note(
@@ -544,58 +545,57 @@ cdef class KeyTable:
         cdef bint has_append_time = append_timestamp_ms is not None
         cdef int64_t append_ms = append_timestamp_ms if has_append_time else 0
         cdef list repeats = []
-        cdef Hashed[GROUP] group
+        cdef Hashed[AHEAD] waiting
         cdef Hashed *hashed
-        cdef Py_ssize_t filled = 0
+        cdef Py_ssize_t hashed_count = 0
+        cdef Py_ssize_t done = 0
+        cdef const uint8_t *cursor = section.start
+        cdef const uint8_t *end = section.end
         cdef const uint8_t *start
         cdef Record record
         cdef Py_ssize_t index
         for index in range(count):
-            start = section.cursor
-            if walk_record(&section.cursor, section.end, &record) != NO_FAULT:
+            start = cursor
+            if walk_record(&cursor, end, &record) != NO_FAULT:
                 raise corrupt(index)
-            hashed = &group[filled]
+            if hashed_count - done == AHEAD:
+                self._put(&waiting[done % AHEAD], repeats, repeat_limit)
+                done += 1
+            hashed = &waiting[hashed_count % AHEAD]
             hashed.offset = base_offset + record.offset_delta
             if hashed.offset >= end_offset or not self._hash(&record, hashed):
                 continue
             hashed.is_tombstone = record.value_bytes < 0
             if not hashed.is_tombstone:
-                hashed.what = fingerprint_of(&record, section.cursor)
+                hashed.what = fingerprint_of(&record, cursor)
             elif has_append_time:
                 hashed.what = <uint64_t>append_ms
             else:
                 hashed.what = <uint64_t>plus(base_timestamp_ms, record.timestamp_delta)
-            hashed.record_bytes = <uint32_t>(section.cursor - start)
-            filled += 1
-            if filled == GROUP:
-                self._put(group, filled, repeats, repeat_limit)
-                filled = 0
-        self._put(group, filled, repeats, repeat_limit)
-        section.check_end()
+            hashed.record_bytes = <uint32_t>(cursor - start)
+            hashed_count += 1
+        for done in range(done, hashed_count):
+            self._put(&waiting[done % AHEAD], repeats, repeat_limit)
+        section.check_end(cursor)
         return repeats
 
-    cdef int _put(
-        self, const Hashed *group, Py_ssize_t filled, list repeats, Py_ssize_t repeat_limit
+    cdef inline int _put(
+        self, const Hashed *hashed, list repeats, Py_ssize_t repeat_limit
     ) except -1:
-        cdef const Hashed *hashed
-        cdef Py_ssize_t index
-        cdef Slot *slot
-        for index in range(filled):
-            hashed = &group[index]
-            self.record_count += 1
-            slot = self._find(hashed.high, hashed.low)
-            if slot.count == 0:
-                slot = self._take_slot(slot, hashed.high, hashed.low)
-            else:
-                self.repeat_count += 1
-                self.superseded_bytes += slot.record_bytes
-                if repeat_limit and len(repeats) < repeat_limit:
-                    repeats.append((<int64_t>slot.offset, hashed.offset))
-            slot.count += 1
-            slot.offset = <uint64_t>hashed.offset
-            slot.is_tombstone = hashed.is_tombstone
-            slot.what = hashed.what
-            slot.record_bytes = hashed.record_bytes
+        cdef Slot *slot = self._find(hashed.high, hashed.low)
+        self.record_count += 1
+        if slot.count == 0:
+            slot = self._take_slot(slot, hashed.high, hashed.low)
+        else:
+            self.repeat_count += 1
+            self.superseded_bytes += slot.record_bytes
+            if repeat_limit and len(repeats) < repeat_limit:
+                repeats.append((<int64_t>slot.offset, hashed.offset))
+        slot.count += 1
+        slot.offset = <uint64_t>hashed.offset
+        slot.is_tombstone = hashed.is_tombstone
+        slot.what = hashed.what
+        slot.record_bytes = hashed.record_bytes
         return 0
 
     cdef Slot *_take_slot(self, Slot *slot, uint64_t high, uint64_t low) except NULL:
@@ -623,62 +623,58 @@ cdef class KeyTable:
         """See `key_table_loops.KeyTable.match`."""
         cdef Section section = Section(data, count)
         cdef list mismatches = []
-        cdef Hashed[GROUP] group
+        cdef Hashed[AHEAD] waiting
         cdef Hashed *hashed
-        cdef Py_ssize_t filled = 0
+        cdef Py_ssize_t hashed_count = 0
+        cdef Py_ssize_t done = 0
+        cdef const uint8_t *cursor = section.start
+        cdef const uint8_t *end = section.end
         cdef Record record
         section.check_all()
         for _ in range(count):
-            walk_record(&section.cursor, section.end, &record)
-            hashed = &group[filled]
+            walk_record(&cursor, end, &record)
+            if hashed_count - done == AHEAD:
+                self._compare(&waiting[done % AHEAD], end_offset, cleaned_until, mismatches, limit)
+                done += 1
+            hashed = &waiting[hashed_count % AHEAD]
             hashed.offset = base_offset + record.offset_delta
             if hashed.offset < start_offset or not self._hash(&record, hashed):
                 continue
             hashed.is_tombstone = record.value_bytes < 0
-            hashed.what = 0 if hashed.is_tombstone else fingerprint_of(&record, section.cursor)
-            filled += 1
-            if filled == GROUP:
-                self._compare(group, filled, end_offset, cleaned_until, mismatches, limit)
-                filled = 0
-        self._compare(group, filled, end_offset, cleaned_until, mismatches, limit)
+            hashed.what = 0 if hashed.is_tombstone else fingerprint_of(&record, cursor)
+            hashed_count += 1
+        for done in range(done, hashed_count):
+            self._compare(&waiting[done % AHEAD], end_offset, cleaned_until, mismatches, limit)
         return mismatches
 
-    cdef int _compare(
+    cdef inline int _compare(
         self,
-        const Hashed *group,
-        Py_ssize_t filled,
+        const Hashed *hashed,
         int64_t end_offset,
         int64_t cleaned_until,
         list mismatches,
         Py_ssize_t limit,
     ) except -1:
-        cdef const Hashed *hashed
-        cdef int64_t last
-        cdef Py_ssize_t index
-        cdef Slot *slot
-        cdef int kind
-        for index in range(filled):
-            hashed = &group[index]
-            slot = self._find(hashed.high, hashed.low)
-            last = <int64_t>slot.offset if slot.count else -1
-            kind = 0
-            if slot.count == 0:
-                kind = UNKNOWN_KEY if hashed.offset < end_offset else 0
-            elif last < hashed.offset:
-                if hashed.offset >= end_offset:
-                    slot.is_seen = 1
-                else:
-                    kind = NEWER
-            elif last > hashed.offset:
-                kind = OLDER if last < cleaned_until else 0
-            else:
+        cdef Slot *slot = self._find(hashed.high, hashed.low)
+        cdef int64_t last = <int64_t>slot.offset if slot.count else -1
+        cdef int kind = 0
+        if slot.count == 0:
+            kind = UNKNOWN_KEY if hashed.offset < end_offset else 0
+        elif last < hashed.offset:
+            if hashed.offset >= end_offset:
                 slot.is_seen = 1
-                if hashed.is_tombstone != (slot.is_tombstone != 0) or (
-                    not hashed.is_tombstone and slot.what != hashed.what
-                ):
-                    kind = OTHER_VALUE
-            if kind and len(mismatches) < limit:
-                mismatches.append((kind, hashed.offset, last))
+            else:
+                kind = NEWER
+        elif last > hashed.offset:
+            kind = OLDER if last < cleaned_until else 0
+        else:
+            slot.is_seen = 1
+            if hashed.is_tombstone != (slot.is_tombstone != 0) or (
+                not hashed.is_tombstone and slot.what != hashed.what
+            ):
+                kind = OTHER_VALUE
+        if kind and len(mismatches) < limit:
+            mismatches.append((kind, hashed.offset, last))
         return 0
 
     def unseen(self, int64_t tombstones_after_ms, Py_ssize_t limit):

@@ -60,6 +60,15 @@ cdef inline Fault read_uvarint(
     cdef uint64_t number = 0
     cdef int shift = 0
     cdef uint8_t byte
+    # Nearly all numbers of a record take one byte or two: they need no loop.
+    if at < end and at[0] < 0x80:
+        cursor[0] = at + 1
+        result[0] = at[0]
+        return NO_FAULT
+    if end - at > 1 and at[1] < 0x80:
+        cursor[0] = at + 2
+        result[0] = (at[0] & 0x7F) | <uint64_t>at[1] << 7
+        return NO_FAULT
     while True:
         if at >= end:
             return PAST_THE_END
@@ -135,36 +144,40 @@ cdef inline Fault walk_record(
 ) noexcept nogil:
     """Step over the record at `cursor`, and say where its parts lie."""
     cdef int32_t size
+    cdef const uint8_t *at = cursor[0]
     cdef const uint8_t *record_end
-    cdef Fault fault = read_varint(cursor, end, &size)
+    cdef Fault fault = read_varint(&at, end, &size)
     if fault != NO_FAULT:
         return fault
     if size < 0:
         return NEGATIVE_LENGTH
-    if size > end - cursor[0]:
+    if size > end - at:
         return PAST_THE_END
     if size < MIN_RECORD_BYTES - 1:
         return WRONG_LENGTH
-    record_end = cursor[0] + size
+    record_end = at + size
+    # By the record's own length, and not by those of its parts: so the processor may begin with
+    # the next record while it still adds up this one.
+    cursor[0] = record_end
     # The attributes, which no version uses.
-    cursor[0] += 1
-    fault = read_varlong(cursor, record_end, &record.timestamp_delta)
+    at += 1
+    fault = read_varlong(&at, record_end, &record.timestamp_delta)
     if fault == NO_FAULT:
-        fault = read_varint(cursor, record_end, &record.offset_delta)
+        fault = read_varint(&at, record_end, &record.offset_delta)
     if fault == NO_FAULT:
-        fault = read_span(cursor, record_end, &record.key, &record.key_bytes)
+        fault = read_span(&at, record_end, &record.key, &record.key_bytes)
     if fault == NO_FAULT:
-        fault = read_span(cursor, record_end, &record.value, &record.value_bytes)
+        fault = read_span(&at, record_end, &record.value, &record.value_bytes)
     if fault == NO_FAULT:
-        fault = read_varint(cursor, record_end, &record.header_count)
+        fault = read_varint(&at, record_end, &record.header_count)
     if fault != NO_FAULT:
         return fault
-    record.headers = cursor[0]
+    record.headers = at
     if record.header_count:
-        fault = walk_headers(cursor, record_end, record.header_count)
+        fault = walk_headers(&at, record_end, record.header_count)
         if fault != NO_FAULT:
             return fault
-    return NO_FAULT if cursor[0] == record_end else WRONG_LENGTH
+    return NO_FAULT if at == record_end else WRONG_LENGTH
 
 
 cdef inline uint64_t zigzag(int64_t value) noexcept nogil:

@@ -107,6 +107,25 @@ def test_tables_agree(
     assert answers[0] == answers[1]
 
 
+def test_tables_agree_on_more_records_than_wait_for_their_slots() -> None:
+    """Also with numbers of one to seven bytes in the records."""
+    rows: list[Any] = [
+        (number << (number % 36), b"%d" % (number % 37), None if number % 9 == 4 else b"v", [])
+        for number in range(200)
+    ]
+    rows += [(0, b"long %d" % size, b"v" * size, []) for size in (63, 64, 8191, 8192, 1_048_576)]
+    other = [row for number, row in enumerate(rows) if number % 11] + [(0, b"new", b"v", [])]
+    answers = []
+    for table_type in (key_table_loops.KeyTable, _columns.KeyTable):
+        table = table_type(100)
+        told: list[Any] = [table.note(*section_of(rows), 0, BASE_MS, None, 190, 300)]
+        told.append(table.match(*section_of(other), 3, 5, 150, 170, 300))
+        told += [table.unseen(-1, 100), table.superseded_bytes, table.record_count]
+        answers.append(told)
+    assert answers[0] == answers[1]
+    assert min(len(answers[0][0]), len(answers[0][1])) > 64, "too few that wait"
+
+
 def test_a_table_grows_far_beyond_its_first_size() -> None:
     rows: list[Any] = [(0, b"%d" % number, b"v", []) for number in range(30_000)]
     section, count = section_of(rows)

@@ -83,11 +83,15 @@ class _Window:
 
     def at(self, position: int, size: int) -> memoryview:
         """`size` bytes from `position` on, fewer only where the source ends."""
+        return self.from_position(position, size)[:size]
+
+    def from_position(self, position: int, size: int) -> memoryview:
+        """All that is there from `position` on: `size` bytes at least, unless the source ends."""
         offset = position - self._start
         if offset < 0 or offset + size > len(self._bytes):
             self._bytes = self._source.read_at(position, max(self._source.chunk_bytes, size))
             self._start, offset = position, 0
-        return self._bytes[offset : offset + size]
+        return self._bytes[offset:]
 
 
 @dataclass(slots=True)
@@ -124,17 +128,21 @@ class Walk:
 
     def _batch_at(self, window: _Window, position: int, limit: int) -> Batch | None:
         """The batch at `position`, its checksum unchecked; None if there can be none."""
+        data = window.from_position(position, BATCH_HEADER_BYTES)
         try:
-            header = read_header(window.at(position, BATCH_HEADER_BYTES))
+            header = read_header(data)
         except CorruptBatchError:
             return None
         size = LOG_OVERHEAD_BYTES + header.batch_length
         if position + size > limit or header.attributes & _CODEC_MASK >= _CODEC_COUNT:
             return None
-        data = window.at(position, size)
+        # Most batches lie in what was read for their header.
         if len(data) < size:
-            return None
-        return Batch(position, header, data)
+            data = window.from_position(position, size)
+            if len(data) < size:
+                return None
+        # Not by Batch(...), which is a Python function: it takes twice as long.
+        return tuple.__new__(Batch, (position, header, data[:size]))
 
     def _behind(self, window: _Window, position: int, batch: Batch | None, limit: int) -> int:
         """Where to go on behind what is wrong at `position`."""

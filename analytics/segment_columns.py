@@ -22,11 +22,13 @@ class SegmentColumns:
 
     def add(self, position: int, header: BatchHeader) -> None:
         """Take over one more batch."""
-        newest = max(self.newest_timestamp_ms, header.max_timestamp_ms)
+        newest_ms = self.newest_timestamp_ms
+        if header.max_timestamp_ms > newest_ms:
+            newest_ms = header.max_timestamp_ms
         self.positions.append(position)
         self.base_offsets.append(header.base_offset)
         self.last_offsets.append(header.last_offset)
-        self.newest_so_far.append(newest)
+        self.newest_so_far.append(newest_ms)
 
     @property
     def newest_timestamp_ms(self) -> int:

@@ -40,7 +40,9 @@ class BatchCheck:
             or header.record_count > header.last_offset_delta + 1
         ):
             self._compare(batch, survey)
-        return SoundBatch(self._file, batch.position, header, batch.data, section, survey)
+        # As `Walk` makes its batches.
+        fields = self._file, batch.position, header, batch.data, section, survey
+        return tuple.__new__(SoundBatch, fields)
 
     @staticmethod
     def is_extent_known(header: BatchHeader) -> bool:

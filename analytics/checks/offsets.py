@@ -55,7 +55,8 @@ class OffsetCheck:
             expected = f"at most {MAX_RELATIVE_OFFSET} beyond {self._segment_base}"
             self._find("offset_too_far", position, first, expected, str(last))
             return False
-        self._check_gap(position, reached, first)
+        if first != reached or self.damaged:
+            self._check_gap(position, reached, first)
         self._is_gap_excused = False
         self.next_offset = last + 1
         return True

@@ -13,8 +13,18 @@ COLUMNS: Final = (
 )
 """What `.schema()` of the data source has to be for these audits."""
 
+RANGE_BYTES: Final = 256 * 1024 * 1024
+"""What one task reads. It groups its own records before any is shuffled, and the more it has seen
+the fewer are left; a map of so many keys still fits the memory of two tasks in 2 GiB."""
+
 _KEYS: Final = ("topic", "partition", "key_hash_high", "key_hash_low")
 _CONTROL_BIT: Final = 0x20
+
+
+def read_log(session: Any, directory: str) -> Any:
+    """The records of a log directory, as these audits take them; KafkaSegments is registered."""
+    source = session.read.format("kafka-segments").schema(COLUMNS)
+    return source.option("range.bytes", RANGE_BYTES).load(directory)
 
 
 def keyed(records: Any) -> Any:

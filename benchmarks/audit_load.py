@@ -40,6 +40,8 @@ def measure(directory: Path) -> Iterator[Figure]:
     for partition in range(1, max(PARTITIONS)):
         _copy_partition(raw, partition)
         _copy_partition(clean, partition)
+    # Else the kernel writes it to the disk while the audits run.
+    os.sync()
     yield from _start(clean)
     driver_mib = []
     for count in PARTITIONS:
@@ -58,6 +60,7 @@ def measure(directory: Path) -> Iterator[Figure]:
             for partition in range(1, COMPRESSED_PARTITIONS):
                 _copy_partition(chosen / "whole" / name, partition)
             _choose(chosen / "whole" / name, chosen / name, COMPRESSED_PARTITIONS)
+        os.sync()
         told = _run("audit_run", chosen / "clean", chosen / "raw")
         yield _audit(chosen, COMPRESSED_PARTITIONS, told["seconds"], codec)
 

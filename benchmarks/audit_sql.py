@@ -20,7 +20,7 @@ def main(clean: str, raw: str, cleaned_until: int) -> dict[str, float]:
     """Seconds of the audit once the JVM is warm, and what memory did not hold."""
     from analytics.data_source import KafkaSegments
     from analytics.spark_session import start_session
-    from analytics.sql_audit import COLUMNS, changed_keys
+    from analytics.sql_audit import changed_keys, read_log
 
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     session = start_session(MASTER, {"spark.driver.memory": HEAP}, is_long=True)
@@ -28,11 +28,8 @@ def main(clean: str, raw: str, cleaned_until: int) -> dict[str, float]:
     seconds = 0.0
     for _ in range(2):
         started = time.perf_counter()
-        logs = [
-            session.read.format("kafka-segments").schema(COLUMNS).load(directory)
-            for directory in (clean, raw)
-        ]
-        assert changed_keys(logs[0], logs[1], cleaned_until).count() == 0
+        logs = read_log(session, clean), read_log(session, raw)
+        assert changed_keys(*logs, cleaned_until).count() == 0
         seconds = time.perf_counter() - started
     return {"seconds": seconds, "spilled_bytes": spilled_bytes(session)}
 

@@ -11,7 +11,7 @@ import pytest
 from analytics.data_source import KafkaSegments
 from analytics.plan import Audit
 from analytics.run import Request, run_audit, write_result
-from analytics.sql_audit import COLUMNS, changed_keys, duplicate_keys
+from analytics.sql_audit import changed_keys, duplicate_keys, read_log
 from analytics.task import Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
@@ -85,16 +85,16 @@ def test_sql_and_tasks_agree(spark: Any, tmp_path: Path) -> None:
     raw = make_log()
     raw.write(tmp_path / "raw")
     twin = compact(raw, horizon_ms=HORIZON_MS)
-    reference = read(spark, tmp_path / "raw")
+    reference = read_log(spark, str(tmp_path / "raw"))
     until = twin.cleaner_point or 0
     for name in ("a value changed", "an older value survives"):
         log, expected = COMPACTION[name](raw, twin)
         log.write(tmp_path / name)
-        rows = changed_keys(read(spark, tmp_path / name), reference, until).collect()
+        rows = changed_keys(read_log(spark, str(tmp_path / name)), reference, until).collect()
         assert {(row["what"], row["offset"]) for row in rows} == expected, name
     log, expected = COMPACTION["a key that is there twice"](raw, twin)
     log.write(tmp_path / "twice")
-    found = duplicate_keys(read(spark, tmp_path / "twice"), until).collect()
+    found = duplicate_keys(read_log(spark, str(tmp_path / "twice")), until).collect()
     assert {(row["what"], row["offset"]) for row in found} == expected
 
 
@@ -174,7 +174,3 @@ def test_replicas_are_audited_together(tmp_path: Path) -> None:
         rules=Rules(now_ms=NOW_MS),
     )
     assert run_audit(request).verdict.line().startswith("replicas: clean; 1 partitions, 2 replicas")
-
-
-def read(spark: Any, root: Path) -> Any:
-    return spark.read.format("kafka-segments").schema(COLUMNS).load(str(root))

@@ -4,6 +4,8 @@ Everything else stands in pyproject.toml. Without Cython or a C compiler the ins
 the loops run in plain Python (docs/adr/0009-compiled-record-scanner.md).
 """
 
+import os
+
 from setuptools import Extension, setup
 
 MODULES = ("_records", "_compaction", "_columns", "_frames", "_produce")
@@ -23,4 +25,4 @@ else:
         # Not an argument above: cythonize makes extensions of its own, and forgets it.
         extension.optional = True
 
-setup(ext_modules=extensions)
+setup(ext_modules=extensions, options={"build_ext": {"parallel": os.cpu_count()}})

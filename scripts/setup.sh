@@ -29,13 +29,21 @@ require_venv_module() {
     fi
 }
 
-build_requirements() {
-    "$venv/bin/python" - <<'PYTHON'
+# Write down what pyproject.toml requires to build, to run, or for the extra $1.
+list_requirements() {
+    "$venv/bin/python" - "$@" >"$venv/$1-requirements.txt" <<'PYTHON'
 import pathlib
+import sys
 import tomllib
 
-project = tomllib.loads(pathlib.Path("pyproject.toml").read_text(encoding="utf-8"))
-print("\n".join(project["build-system"]["requires"]))
+settings = tomllib.loads(pathlib.Path("pyproject.toml").read_text(encoding="utf-8"))
+project = settings["project"]
+lists = {
+    "build": settings["build-system"]["requires"],
+    "run": project["dependencies"],
+    **project["optional-dependencies"],
+}
+print("\n".join(lists[sys.argv[1]]))
 PYTHON
 }
 
@@ -58,13 +66,21 @@ if ! is_usable "$venv/bin/python"; then
     "$python" -m venv --clear "$venv"
 fi
 
+# Not compiled: most of these modules are never imported, and Python compiles the others by itself.
 install() {
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
         --constraint constraints.txt "$@"
 }
 
+for purpose in build run dev analytics; do
+    list_requirements $purpose
+done
 # The build's own needs come from the same list of versions, hence no isolated build.
-build_requirements >"$venv/build-requirements.txt"
 install --requirement "$venv/build-requirements.txt"
-install --no-build-isolation --editable ".[dev,analytics]"
+# Many small packages take as long as the few large ones and the compiler: side by side.
+install --requirement "$venv/run-requirements.txt" --requirement "$venv/dev-requirements.txt" &
+small=$!
+install --requirement "$venv/analytics-requirements.txt"
+install --no-build-isolation --no-deps --editable .
+wait $small
 install_java

@@ -17,6 +17,8 @@ from typing import Protocol
 
 import pytest
 
+from tests.programs import Program
+
 # What these run is not counted for coverage: they pass a thousand times over lines that others
 # reach once, and counting takes as long as running. So it is with brokers in processes of their
 # own, except those that the tests of a module share.
@@ -59,6 +61,7 @@ class BrokerProcess:
     """A broker in a process of its own; its log is read as it comes, so that it can be waited for.
 
     The broker logs one JSON object per line to its standard error, because that is no terminal.
+    With an `environment` that adds to the test's it gets an interpreter of its own.
     """
 
     def __init__(
@@ -77,15 +80,20 @@ class BrokerProcess:
         self.output: collections.deque[str] = collections.deque(maxlen=10_000)
         self._news = threading.Condition()
         self._has_ended = False
-        self.process = subprocess.Popen(
+        self.process = self._start(environment)
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+
+    def _start(self, environment: Mapping[str, str] | None) -> Program | subprocess.Popen[str]:
+        if environment is None:
+            return Program("broker", self._arguments(), stderr=subprocess.PIPE)
+        return subprocess.Popen(
             [sys.executable, "-m", "broker", *self._arguments()],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
         )
-        self._reader = threading.Thread(target=self._read_log, daemon=True)
-        self._reader.start()
 
     def _arguments(self) -> list[str]:
         pairs = [f"{key}={value}" for key, value in self.overrides.items()]

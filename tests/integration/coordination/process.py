@@ -6,7 +6,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ from coordination import frames, jute
 from coordination.frames import Handshake
 from coordination.messages import NO_PASSWORD, ConnectRequest, ConnectResponse, ReplyHeader
 from tests.ports import free_port
+from tests.programs import Program
 
 ROOT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 60.0
@@ -42,7 +42,7 @@ class ServerProcess:
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self.process: subprocess.Popen[str] | None = None
+        self.process: Program | subprocess.Popen[str] | None = None
 
     @property
     def address(self) -> str:
@@ -91,20 +91,16 @@ class Coordinator(ServerProcess):
     def start(self, *more: str) -> None:
         """Start, and wait for the ready line."""
         with self.log.open("a") as log:
-            self.process = subprocess.Popen(
+            self.process = Program(
+                "coordination",
                 [
-                    sys.executable,
-                    "-m",
-                    "coordination",
                     f"--listen=127.0.0.1:{self.port}",
                     f"--data-dir={self.directory}",
                     *self.options,
                     *more,
                 ],
-                cwd=ROOT,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                text=True,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -1,0 +1,103 @@
+"""Our daemons in processes of their own, forked from one that has imported them. Edge.
+
+Most of a daemon's start is importing, and the tests start hundreds. Such a process runs
+`__main__` as `python -m` does, with its own arguments, environment and streams; only the start of
+the interpreter is not its own. Whoever looks at that too starts a real one.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import IO, Final
+
+_CONTEXT: Final = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tests.programs", "broker.daemon", "coordination.__main__"])
+
+
+class Program:
+    """`python -m MODULE ARGUMENT...`; what it offers is a part of `subprocess.Popen`."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        stdout: int | IO[str] = subprocess.DEVNULL,
+        stderr: int | IO[str] = subprocess.DEVNULL,
+    ) -> None:
+        self.stdout, output = _stream(stdout)
+        self.stderr, errors = _stream(stderr)
+        with output, errors:
+            self._process = _CONTEXT.Process(
+                target=_run,
+                args=(module, arguments, dict(os.environ), output, errors),
+                daemon=True,
+            )
+            self._process.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """Return the exit code, negative for a signal; None while it runs."""
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code once it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not in time.
+        """
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        return self._process.exitcode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _stream(chosen: int | IO[str]) -> tuple[IO[str] | None, Connection]:
+    """Return our end of a stream, if we keep one, and the program's."""
+    if chosen == subprocess.PIPE:
+        ours, theirs = os.pipe()
+        return os.fdopen(ours, encoding="utf-8"), Connection(theirs, readable=False)
+    if isinstance(chosen, int):
+        return None, Connection(os.open(os.devnull, os.O_WRONLY), readable=False)
+    return None, Connection(os.dup(chosen.fileno()), readable=False)
+
+
+def _run(
+    module: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    output: Connection,
+    errors: Connection,
+) -> None:
+    """Be the program; in the forked process."""
+    for number, stream in ((1, output), (2, errors)):
+        os.dup2(stream.fileno(), number)
+        stream.close()
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +16,28 @@ SETTINGS = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage":
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session with one core."""
-    from analytics.spark_session import start_session
+    from analytics import spark_session
 
-    session = start_session("local[1]", SETTINGS)
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(home_without_zip(tmp_path_factory.mktemp("spark") / "home")))
+        # It would be made when the session ends, which takes longer than it saves here.
+        patch.setattr(spark_session, "_archive", lambda _java: "")
+        session = spark_session.start_session("local[1]", SETTINGS)
+        yield session
+        session.stop()
+
+
+def home_without_zip(home: Path) -> Path:
+    """Make Spark's directory again but for a zip of pyspark.
+
+    From a zip each of Spark's Python processes would compile pyspark anew, which takes a second.
+    """
+    import pyspark
+
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        if entry.name != "python":
+            (home / entry.name).symlink_to(entry)
+    return home

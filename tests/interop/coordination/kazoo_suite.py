@@ -124,8 +124,10 @@ def prepare(work_dir: Path) -> Path:
     python = work_dir / "venv" / "bin" / "python"
     is_installed = work_dir / "venv" / ".installed"
     if not is_installed.exists():
-        venv.create(work_dir / "venv", with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet"]
+        # Without a pip of its own, and not compiled: most of it is never imported.
+        venv.create(work_dir / "venv")
+        pip = [sys.executable, "-m", "pip", "--python", str(python)]
+        install = [*pip, "install", "--quiet", "--no-compile"]
         subprocess.run([*install, *REQUIREMENTS, str(work_dir / KAZOO)], check=True)
         is_installed.touch()
     return python

@@ -1,7 +1,7 @@
 """Clients, a coordinator and a bad network in one simulated loop: invariants for every seed.
 
 Faults: connections cut, the coordinator unreachable for a while, the coordinator crashed and
-recovered from what its log had synced. A minute of virtual time takes about a second.
+recovered from what its log had synced. A minute of virtual time takes seconds.
 """
 
 import asyncio
@@ -236,7 +236,7 @@ async def run(loop: VirtualLoop) -> World:
 
 @pytest.mark.parametrize(
     "seed",
-    [*range(8), *[pytest.param(seed, marks=pytest.mark.soak) for seed in range(8, 200)]],
+    [*range(4), *[pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 200)]],
     ids=lambda seed: f"seed{seed}",
 )
 def test_nothing_acknowledged_is_lost_and_nobody_goes_back_in_time(seed: int) -> None:

@@ -145,7 +145,8 @@ def test_tests_wait_for_conditions_and_never_sleep() -> None:
         f"{name_of(path)}:{line}"
         for path in REAL_TIME_TESTS
         if name_of(path) not in DELIBERATE_PAUSES
-        for line in unexplained_sleeps(path.read_text(encoding="utf-8"))
+        if "sleep" in (source := path.read_text(encoding="utf-8"))
+        for line in unexplained_sleeps(source)
     ]
     assert sleeping == []
 
@@ -198,9 +199,7 @@ def test_what_decides_does_not_import_the_world() -> None:
     assert len(modules) > MANY, "hardly any were found, so this proves nothing"
     assert set(excepted_modules()) <= set(modules)
     worldly = {
-        module: sorted(WORLD & imported_by(ROOT / module))
-        for module in modules
-        if WORLD & imported_by(ROOT / module)
+        module: sorted(found) for module in modules if (found := WORLD & imported_by(ROOT / module))
     }
     assert worldly == KNOWN_WORLDLY_DECISIONS
 

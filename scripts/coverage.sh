@@ -18,7 +18,8 @@ set -- tests/unit tests/property tests/simulation tests/integration tests/analyt
     tests/interop/test_kio.py tests/interop/test_kio_gaps.py tests/interop/test_record_batches.py \
     tests/interop/clients/test_matrix.py tests/interop/clients/test_same_bytes.py \
     tests/interop/duplicates
-if ! run -n "$workers" --dist worksteal "$@"; then
+# A file stays together, so that what its tests share, one Spark for one, is started once.
+if ! run -n "$workers" --dist loadfile --no-loadscope-reorder "$@"; then
     # Where dozens of processes share two cores one may be late; what is wrong fails again.
     echo "What failed is run once more, one by one; a test that passes now deserves a look."
     run --cov-append --last-failed --last-failed-no-failures=none "$@"

@@ -21,21 +21,40 @@ from tests.programs import Program
 
 # What these run is not counted for coverage: they pass a thousand times over lines that others
 # reach once, and counting takes as long as running. So it is with brokers in processes of their
-# own, except those that the tests of a module share.
+# own, except those that the tests of a module share. An entry is the beginning of a test's name.
 UNCOUNTED = (
     "benchmarks/",
+    "tests/analytics/test_naive",
+    "tests/analytics/test_stream.py::test_wherever_a_stream_stops",
+    "tests/integration/broker/test_bad_input.py::test_ten_thousand_connections",
+    "tests/integration/broker/test_crash.py",
+    "tests/integration/broker/test_network_hostile.py",
     "tests/integration/broker/test_network_leak.py",
     "tests/integration/storage/",
     "tests/interop/",
     "tests/property/broker/",
+    "tests/property/cli/",
     "tests/property/client/",
     "tests/property/coordination/",
+    "tests/property/kafkawire/test_columns_twins.py::test_a_table_grows",
+    "tests/property/kafkawire/test_compaction_twins.py",
     "tests/property/kafkawire/test_messages.py",
+    "tests/property/kafkawire/test_produce_accepted.py",
+    "tests/property/kafkawire/test_records.py",
     "tests/property/storage/",
+    "tests/simulation/cluster/test_mutants.py",
     "tests/simulation/coordination/",
+    "tests/unit/broker/test_purgatory.py::test_a_hundred_thousand_waiters",
+    "tests/unit/cli/test_documented_commands.py",
+    "tests/unit/coordination/test_golden_frames.py",
+    "tests/unit/storage/test_disk_full.py::test_wherever_space_runs_out",
+    "tests/unit/storage/test_segment_split.py::test_a_crash_at_each_change",
     "tests/unit/storage/test_swap_crash.py",
     "tests/unit/test_house.py",
 )
+# Tests that mostly wait for other processes: their files alternate with those of the others, so
+# that no core is idle at one time and wanted by all workers at another.
+WAITING = ("tests/analytics/test_spark.py", "tests/integration/", "tests/interop/clients/")
 READY_EVENT = "broker.started"
 # Far more than it takes: other tests and their processes share the machine.
 READY_TIMEOUT_S = 60.0
@@ -55,6 +74,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(UNCOUNTED):
             item.add_marker(pytest.mark.no_cover)
+    items[:] = alternating(items)
+
+
+def alternating(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests with the files of those that wait spread evenly among the others."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    groups: tuple[list[list[pytest.Item]], list[list[pytest.Item]]] = ([], [])
+    for tests in files.values():
+        groups[tests[0].nodeid.startswith(WAITING)].append(tests)
+    placed = [(place / len(group), tests) for group in groups for place, tests in enumerate(group)]
+    return [item for _, tests in sorted(placed, key=lambda each: each[0]) for item in tests]
 
 
 class BrokerProcess:

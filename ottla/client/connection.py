@@ -200,8 +200,8 @@ class Connection(asyncio.BufferedProtocol):
         except TimeoutError:
             pass
         finally:
-            if self._transport is not None:
-                # Of no effect on one that is closed.
+            # Not once it is closed: asyncio's own transport raises then, if it had bytes to write.
+            if self._transport is not None and not self._closed.done():
                 self._transport.abort()
             await asyncio.shield(self._closed)
 

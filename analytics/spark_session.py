@@ -139,7 +139,9 @@ def _archive(java: str) -> str:
     """The option that uses the archive of classes, or that makes it when this session ends."""
     import pyspark
 
-    stamp = f"{pyspark.__version__} {java} {Path(java).resolve()}"
+    jars = Path(pyspark.__file__).parent / "jars"
+    # Java ignores an archive of jars that lie elsewhere, or were installed anew.
+    stamp = f"{pyspark.__version__} {jars} {jars.stat().st_mtime_ns} {java} {Path(java).resolve()}"
     archive = CACHE / f"classes-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
     if _is_whole(archive):
         return f"-XX:SharedArchiveFile={archive}"

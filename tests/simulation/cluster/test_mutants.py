@@ -11,7 +11,7 @@ from tests.simulation.cluster.world import World
 
 SEEDS_PER_MUTANT = 30
 FIRST_SEED = {
-    "any_controller": 31,
+    "any_controller": 49,
     "cut_at_the_watermark": 9,
     "unseen_bounces": 5,
 }

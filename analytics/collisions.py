@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from analytics.finding import FINDING_SCHEMA, Check, Finding
+from analytics.finding import FINDING_SCHEMA, Check, Finding, arrow_schema
 
 HASH_BYTES: Final = 16
 COLUMNS: Final = (
@@ -72,12 +72,10 @@ def _tell(batches: Iterable[Any]) -> Iterator[Any]:
     adopt_compiled()
     import pyarrow
 
-    from analytics.spark_audit import arrow_schema
-
     schema = arrow_schema(pyarrow)
     for batch in batches:
         rows = [_finding(row).to_row() for row in batch.to_pylist()]
-        yield pyarrow.RecordBatch.from_pylist(rows, schema=schema.remove(len(schema) - 1))
+        yield pyarrow.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def _finding(row: dict[str, Any]) -> Finding:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 
 class Check(StrEnum):
@@ -71,7 +71,15 @@ FINDING_SCHEMA: Final = (
     "check string, what string, topic string, partition int, replica string, file string, "
     "position bigint, offset bigint, expected string, found string, severity string"
 )
-"""The columns of every DataFrame of findings, as Spark writes a schema."""
+"""The columns of every table of findings, as Spark writes a schema."""
+
+
+def arrow_schema(pyarrow: Any) -> Any:
+    """FINDING_SCHEMA in Arrow's types."""
+    types = {"string": pyarrow.string(), "int": pyarrow.int32(), "bigint": pyarrow.int64()}
+    columns = (column.split() for column in FINDING_SCHEMA.split(", "))
+    return pyarrow.schema([(name, types[kind]) for name, kind in columns])
+
 
 Report = Callable[[Finding], None]
 """Where a check leaves what it found."""

@@ -15,15 +15,14 @@ from analytics.collisions import collisions, read_keys
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
 from analytics.file_store import is_file
-from analytics.finding import Finding
+from analytics.finding import Finding, arrow_schema
 from analytics.interrupt import InterruptGuard
 from analytics.plan import Audit, plan_tasks, split_task
 from analytics.shipping import ship_modules
 from analytics.snapshot import check_snapshot, convert_ledger, is_ledger, take_snapshot
-from analytics.spark_audit import audit as audit_tasks
-from analytics.spark_audit import task_frame
+from analytics.spark_audit import audit
 from analytics.spark_progress import shown_progress
-from analytics.spark_session import spark_errors, start_session
+from analytics.spark_session import get_session, start_context, told_in_one_sentence
 from analytics.task import AuditTask, ReplicaFiles, Rules
 from analytics.verdict import Verdict, judge
 from kafkawire.ids import TopicPartition
@@ -130,47 +129,35 @@ def _run_on_spark(
     """Start Spark, or take the session that there is; return findings and summaries."""
     has_sql = request.audit is Audit.COLLISIONS
     with InterruptGuard() as guard:
-        session = start_session(request.master, request.settings, is_long=has_sql)
+        context = start_context(request.master, request.settings, is_long=has_sql)
         guard.renew()
         if not request.master.startswith("local["):
-            ship_modules(session)
-        findings, summaries = _run(session, tasks)
+            ship_modules(context)
+        findings, summaries = _run(context, tasks)
         if has_sql:
-            keys = read_keys(session, places)
-            findings += _collect(collisions(keys, rules.hash_bytes, rules.finding_limit))
+            keys = read_keys(get_session(), places)
+            with told_in_one_sentence():
+                found = collisions(keys, rules.hash_bytes, rules.finding_limit).toArrow()
+            findings += found.to_pylist()
     return findings, summaries
 
 
-def _run(session: Any, tasks: list[AuditTask]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _run(context: Any, tasks: list[AuditTask]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     findings: list[dict[str, Any]] = []
     summaries: list[dict[str, Any]] = []
     while tasks:
-        by_place = {_place_of(task): task for task in tasks}
-        with shown_progress(session):
-            rows = _collect(audit_tasks(task_frame(session, tasks)))
-        texts = [json.loads(row["summary"]) for row in rows if row["summary"] is not None]
-        too_large = {_place(each) for each in texts if each.get("needs_shards")}
-        for row in rows:
-            text = row.pop("summary")
-            if text is None and (row["topic"], row["partition"], row["replica"]) not in too_large:
-                findings.append(row)
-        summaries += [each for each in texts if _place(each) not in too_large]
-        tasks = [part for place in sorted(too_large) for part in split_task(by_place[place])]
+        tasks = sorted(tasks, key=lambda task: -task.size_bytes)
+        with shown_progress(context), told_in_one_sentence():
+            outcomes = list(zip(tasks, audit(context, tasks), strict=True))
+        # Where one shard is too small, all are split once more.
+        too_large = {_place_of(task): task for task, found in outcomes if found is None}
+        for task, found in outcomes:
+            if found is not None and _place_of(task) not in too_large:
+                for rows, summary in found:
+                    findings += rows
+                    summaries.append(summary)
+        tasks = [part for place in sorted(too_large) for part in split_task(too_large[place])]
     return findings, summaries
-
-
-def _collect(frame: Any) -> list[dict[str, Any]]:
-    try:
-        rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
-    except spark_errors() as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        # A worker's own words come last, Spark's about them first.
-        raise AuditError(f"Spark gave up: {lines[0][:200]} ... {lines[-1][:200]}") from error
-    return rows
-
-
-def _place(summary: dict[str, Any]) -> tuple[str, int, str]:
-    return summary["topic"], summary["partition"], summary["replica"]
 
 
 def _place_of(task: AuditTask) -> tuple[str, int, str]:
@@ -184,11 +171,9 @@ def write_result(result: Result, folder: Path) -> None:
     from pyarrow import parquet
 
     from analytics.report.page import render_page
-    from analytics.spark_audit import arrow_schema
 
     folder.mkdir(parents=True, exist_ok=True)
-    schema = arrow_schema(pyarrow)
-    table = pyarrow.Table.from_pylist(result.findings, schema=schema.remove(len(schema) - 1))
+    table = pyarrow.Table.from_pylist(result.findings, schema=arrow_schema(pyarrow))
     parquet.write_table(table, folder / "findings.parquet")
     verdict = json.dumps(result.verdict.to_json() | {"summaries": result.summaries}, indent=2)
     (folder / "verdict.json").write_text(verdict + "\n", encoding="utf-8")

@@ -18,11 +18,10 @@ COMPILED: Final = ("_records", "_columns")
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 
-def ship_modules(session: Any) -> None:
-    """Give the session's workers our modules; where we came in a zip ourselves they have them."""
+def ship_modules(context: Any) -> None:
+    """Give the workers our modules; where we came in a zip ourselves they have them."""
     if not ROOT.is_dir():
         return
-    context = session.sparkContext
     folder = Path(tempfile.mkdtemp(prefix="ottla-modules-"))
     context.addPyFile(str(write_zip(folder / "ottla-modules.zip")))
     for name in COMPILED:

@@ -10,7 +10,7 @@ _INTERVAL_S: Final = 0.2
 
 
 @contextmanager
-def shown_progress(session: Any) -> Iterator[None]:
+def shown_progress(context: Any) -> Iterator[None]:
     """Show a bar on standard error while the block runs, if a person looks at it."""
     if not sys.stderr.isatty():
         yield
@@ -19,7 +19,7 @@ def shown_progress(session: Any) -> Iterator[None]:
     from rich.progress import Progress
 
     done = threading.Event()
-    tracker = session.sparkContext.statusTracker()
+    tracker = context.statusTracker()
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("partitions", total=None)
 

@@ -42,6 +42,7 @@ _JAVA_TIMEOUT_S: Final = 30
 _LOG_TAIL_LINES: Final = 3
 # What Spark says at every start.
 _LOG_NOISE: Final = ("Setting default log level", "To adjust logging level", "WARNING: Using")
+_FRAMES: Final = ("at ", "... ", "An error occurred while calling", "SQLSTATE: ")
 _CAUSE: Final = "Caused by: "
 YARN_MAX_WAIT_MS: Final = 20_000
 
@@ -70,17 +71,32 @@ def find_java() -> str:
 def start_session(
     master: str, settings: Mapping[str, str] | None = None, *, is_long: bool = False
 ) -> Any:
-    """A Spark session on `master`, or where spark-submit says if that is empty.
+    """A Spark session on `master`; see `start_context`."""
+    start_context(master, settings, is_long=is_long)
+    return get_session()
 
-    An existing session of this process is used as it is. `is_long` is for work that Spark itself
-    does, such as SQL: it gets all of Java's compilers.
+
+def get_session() -> Any:
+    """What SQL needs besides the context that was started."""
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()
+
+
+def start_context(
+    master: str, settings: Mapping[str, str] | None = None, *, is_long: bool = False
+) -> Any:
+    """Spark on `master`, or where spark-submit says if that is empty.
+
+    Where it runs in this process already it is used as it is. `is_long` is for work that Spark
+    itself does, such as SQL: it gets all of Java's compilers.
 
     Raises:
         SparkMissingError: there is no pyspark or no Java.
         AuditError: Spark does not start, or nobody is at `master`.
     """
     try:
-        from pyspark.sql import SparkSession
+        from pyspark import SparkConf, SparkContext
     except ImportError:
         raise SparkMissingError(
             "audits need pyspark and pyarrow: pip install 'ottla[analytics]'"
@@ -89,19 +105,18 @@ def start_session(
     check_master(master)
     is_local = master.startswith("local[") or master == "local"
     _set_environment(is_local)
-    builder = SparkSession.builder.appName("ottla audit")
+    conf = SparkConf().setAppName("ottla audit")
     if master:
-        builder = builder.master(master)
-    for key, value in {**_settings(java, is_local, is_long), **(settings or {})}.items():
-        builder = builder.config(key, value)
-    with _captured_errors() as log:
+        conf.setMaster(master)
+    conf.setAll([*_settings(java, is_local, is_long).items(), *(settings or {}).items()])
+    with _captured_output() as log:
         try:
-            session = builder.getOrCreate()
+            context = SparkContext.getOrCreate(conf)
         except spark_errors() as error:
             where = f" on {master}" if master else ""
             raise AuditError(f"Spark did not start{where}: {_reason(error, log)}") from error
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    context.setLogLevel("ERROR")
+    return context
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -112,13 +127,25 @@ def spark_errors() -> tuple[type[Exception], ...]:
     return PySparkException, Py4JError, RuntimeError
 
 
+@contextmanager
+def told_in_one_sentence() -> Iterator[None]:
+    """Have what ends a job of Spark's be an AuditError."""
+    try:
+        yield
+    except spark_errors() as error:
+        # A worker's own words come last, Spark's about them first.
+        lines = _told(str(error))
+        raise AuditError(f"Spark gave up: {lines[0][:200]} ... {lines[-1][:200]}") from error
+
+
 def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
     CACHE.mkdir(parents=True, exist_ok=True)
     log4j = CACHE / "log4j2.properties"
     if not log4j.exists():
         log4j.write_text(LOG4J, encoding="utf-8")
     compilers = _ALL_COMPILERS if is_long else _QUICK
-    options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {_QUIET} {compilers} {_archive(java)}"
+    archive = _archive(java, is_long)
+    options = f"-Dlog4j2.configurationFile={log4j.as_uri()} {_QUIET} {compilers} {archive}"
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -132,17 +159,20 @@ def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
     if is_local:
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.python.daemon.module"] = "analytics.worker_daemon"
     return settings
 
 
-def _archive(java: str) -> str:
+def _archive(java: str, is_long: bool) -> str:
     """The option that uses the archive of classes, or that makes it when this session ends."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
     # Java ignores an archive of jars that lie elsewhere, or were installed anew.
     stamp = f"{pyspark.__version__} {jars} {jars.stat().st_mtime_ns} {java} {Path(java).resolve()}"
-    archive = CACHE / f"classes-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
+    # SQL loads twice as many classes.
+    kind = "sql" if is_long else "classes"
+    archive = CACHE / f"{kind}-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}.jsa"
     if _is_whole(archive):
         return f"-XX:SharedArchiveFile={archive}"
     return f"-XX:ArchiveClassesAtExit={archive}"
@@ -165,31 +195,34 @@ def _set_environment(is_local: bool) -> None:
 
 
 @contextmanager
-def _captured_errors() -> Iterator[Path]:
-    """Have what starts meanwhile write its standard error into a file: the JVM is chatty."""
+def _captured_output() -> Iterator[Path]:
+    """Have what starts meanwhile write into a file: the JVM is chatty, and ends after we do."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    own = os.dup(2)
+    own = os.dup(1), os.dup(2)
     file, name = tempfile.mkstemp(prefix="ottla-spark-", suffix=".log")
+    os.dup2(file, 1)
     os.dup2(file, 2)
     os.close(file)
     try:
         yield Path(name)
     finally:
-        os.dup2(own, 2)
-        os.close(own)
+        for descriptor, kept in enumerate(own, start=1):
+            os.dup2(kept, descriptor)
+            os.close(kept)
         Path(name).unlink(missing_ok=True)
 
 
 def _reason(error: Exception, log: Path) -> str:
     """What went wrong first, in Java's words, else what was said last."""
-    text = log.read_text(errors="replace") + "\n" + str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    text = log.read_text(errors="replace")
+    lines = [line.strip() for line in f"{text}\n{error}".splitlines() if line.strip()]
     if causes := [line for line in lines if line.startswith(_CAUSE)]:
         return causes[-1].removeprefix(_CAUSE)[:500]
-    told = [line for line in log.read_text(errors="replace").splitlines() if _tells(line)]
-    return " ".join(told[-_LOG_TAIL_LINES:] or lines)[:500]
+    return " ".join(_told(text)[-_LOG_TAIL_LINES:] or lines)[:500]
 
 
-def _tells(line: str) -> bool:
-    is_frame = line.lstrip().startswith(("at ", "... "))
-    return bool(line.strip()) and not is_frame and not line.startswith(_LOG_NOISE)
+def _told(text: str) -> list[str]:
+    """The lines without those of stack traces and those that Spark always writes."""
+    lines = [line.strip(" \t:") for line in text.splitlines()]
+    return [line for line in lines if line and not line.startswith((*_FRAMES, *_LOG_NOISE))]

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,28 +15,13 @@ SETTINGS = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.wholeStage":
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark() -> Iterator[Any]:
     """A session with one core."""
     from analytics import spark_session
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", str(home_without_zip(tmp_path_factory.mktemp("spark") / "home")))
         # It would be made when the session ends, which takes longer than it saves here.
-        patch.setattr(spark_session, "_archive", lambda _java: "")
+        patch.setattr(spark_session, "_archive", lambda *_: "")
         session = spark_session.start_session("local[1]", SETTINGS)
         yield session
         session.stop()
-
-
-def home_without_zip(home: Path) -> Path:
-    """Make Spark's directory again but for a zip of pyspark.
-
-    From a zip each of Spark's Python processes would compile pyspark anew, which takes a second.
-    """
-    import pyspark
-
-    home.mkdir()
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        if entry.name != "python":
-            (home / entry.name).symlink_to(entry)
-    return home

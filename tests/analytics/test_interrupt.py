@@ -49,7 +49,7 @@ def speaks_with_java(process: subprocess.Popen[str]) -> bool:
 
 
 def runs_tasks(process: subprocess.Popen[str]) -> bool:
-    return any("pyspark.daemon" in command for command in started_by(process).values())
+    return any("worker_daemon" in command for command in started_by(process).values())
 
 
 def listen_to_interrupts() -> None:

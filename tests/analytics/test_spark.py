@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from analytics.data_source import KafkaSegments
-from analytics.plan import Audit
+from analytics.discovery import find_replicas, group_by_partition
+from analytics.errors import AuditError
+from analytics.plan import Audit, plan_tasks
 from analytics.run import Request, run_audit, write_result
+from analytics.spark_audit import audit
+from analytics.spark_session import told_in_one_sentence
 from analytics.sql_audit import changed_keys, duplicate_keys, read_log
 from analytics.task import Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
@@ -78,6 +82,40 @@ def test_a_partition_too_large_for_one_table_is_split(tmp_path: Path) -> None:
     result = run_audit(compaction_of(tmp_path, key_limit=15))
     assert {(row["what"], row["offset"]) for row in result.findings} == expected
     assert {summary["shard_count"] for summary in result.summaries} >= {4}
+
+
+@pytest.mark.usefixtures("spark")
+def test_replicas_too_large_for_one_table_are_each_told_once(tmp_path: Path) -> None:
+    for name in "abc":
+        compact(make_log(), horizon_ms=HORIZON_MS).write(tmp_path / name)
+    request = Request(
+        audit=Audit.REPLICAS,
+        directories=[str(tmp_path / name) for name in "abc"],
+        master="local[1]",
+        rules=replace(RULES, key_limit=20),
+    )
+    # Of the first two shards one has few enough keys, and the other has not.
+    result = run_audit(request)
+    places = [(summary["replica"], summary["shard"]) for summary in result.summaries]
+    assert len(places) == len(set(places)) == 3 * result.summaries[0]["shard_count"] > 3
+
+
+def test_what_a_worker_failed_with_is_told_in_one_sentence(spark: Any, tmp_path: Path) -> None:
+    make_log().write(tmp_path)
+    replicas = find_replicas(str(tmp_path), lambda _: None)
+    [task] = plan_tasks(Audit.INTEGRITY, group_by_partition(replicas), {}, RULES)
+    sentence = "^Spark gave up: .* ValueError: 'S99' is not a valid Check$"
+    with pytest.raises(AuditError, match=sentence), told_in_one_sentence():
+        audit(spark.sparkContext, [replace(task, checks=("S99",))])
+
+
+def test_workers_import_a_pyspark_that_stays_compiled(spark: Any) -> None:
+    def origin(_: object) -> str:
+        import pyspark
+
+        return str(pyspark.__file__)
+
+    assert ".zip" not in spark.sparkContext.parallelize([0], 1).map(origin).first()
 
 
 def test_sql_and_tasks_agree(spark: Any, tmp_path: Path) -> None:

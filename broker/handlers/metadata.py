@@ -7,6 +7,7 @@ client asks again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -59,6 +60,9 @@ class MetadataHandler:
         self._topics = topics
         self._cluster_id = cluster_id
         self._may_create = may_create
+        # Of one image: whoever waits for a leader asks again and again.
+        self._image: ClusterImage | None = None
+        self._answers: dict[tuple[str, str, int], MetadataResponseTopic] = {}
 
     def handle(self, request: Request, message: MetadataRequest) -> Reply:
         """Answer for the topics asked for, or for all; at once, unless one has to be created."""
@@ -101,12 +105,11 @@ class MetadataHandler:
         wanted = message.topics
         version = request.header.api_version
         if wanted is None or (not wanted and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
-            found = [topic_answer(image, topic, request) for topic in image.topics.values()]
+            found = [self._topic_answer(topic, request) for topic in image.topics.values()]
         else:
             found = [self._find(topic, request, failures) for topic in _distinct(wanted)]
         if message.include_topic_authorized_operations:
-            for answer in found:
-                answer.topic_authorized_operations = TOPIC_OPERATIONS
+            found = [replace(one, topic_authorized_operations=TOPIC_OPERATIONS) for one in found]
         asks_for_cluster = message.include_cluster_authorized_operations
         return MetadataResponse(
             brokers=broker_answers(image, request.listener_name),
@@ -134,7 +137,7 @@ class MetadataHandler:
         name = wanted.name or ""
         topic = self._metadata.image.topics.get(name)
         if topic is not None:
-            return topic_answer(self._metadata.image, topic, request)
+            return self._topic_answer(topic, request)
         is_legal = validate_topic_name(name) is None
         code = failures.get(
             name,
@@ -150,7 +153,20 @@ class MetadataHandler:
         if name is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
             return MetadataResponseTopic(error_code=code, name=None, topic_id=wanted.topic_id)
-        return topic_answer(image, image.topics[name], request)
+        return self._topic_answer(image.topics[name], request)
+
+    def _topic_answer(self, topic: TopicState, request: Request) -> MetadataResponseTopic:
+        """Return what is told about a topic of the current image."""
+        if self._image is not self._metadata.image:
+            self._image = self._metadata.image
+            self._answers.clear()
+        # Later versions differ in how they are written only.
+        version = min(request.header.api_version, FIRST_VERSION_WITH_LISTENER_NOT_FOUND)
+        key = (topic.name, request.listener_name, version)
+        answer = self._answers.get(key)
+        if answer is None:
+            answer = self._answers[key] = topic_answer(self._metadata.image, topic, request)
+        return answer
 
 
 def broker_answers(image: ClusterImage, listener_name: str) -> list[MetadataResponseBroker]:

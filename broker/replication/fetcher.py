@@ -11,7 +11,7 @@ Source: kafka.server.AbstractFetcherThread of Kafka 3.9; KIP-101, KIP-279, KIP-5
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -184,6 +184,7 @@ class Fetcher:
         """Do what an answer says, partition by partition; return those that are out of range."""
         now_ms = self._now_ms()
         lost: list[FollowedPartition] = []
+        refused: dict[int, list[FollowedPartition]] = {}
         cuts: dict[TopicPartition, Offset] = {}
         for topic in response.responses:
             name = self._plan.topic_name(topic.topic_id) if self._has_ids else topic.topic
@@ -196,7 +197,9 @@ class Fetcher:
                 elif data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     lost.append(followed)
                 else:
-                    self._fail(followed, _name_of(data.error_code), now_ms)
+                    refused.setdefault(data.error_code, []).append(followed)
+        for code, partitions in refused.items():
+            self._fail(partitions, _name_of(code), now_ms)
         if cuts:
             self._truncate(cuts)
         return lost
@@ -223,10 +226,10 @@ class Fetcher:
             if _append(replica, data, now_ms):
                 self._plan.on_moved(replica.topic_partition)
         except (CorruptBatchError, UnexpectedOffsetError) as error:
-            self._fail(followed, str(error), now_ms)
+            self._fail([followed], str(error), now_ms)
         except (StorageError, OSError) as error:
             # The log dir is gone, or the log is; the partition goes when that is noticed.
-            self._fail(followed, str(error), now_ms)
+            self._fail([followed], str(error), now_ms)
         else:
             followed.on_success()
             if data.records and self._throttle.covers(replica):
@@ -251,12 +254,19 @@ class Fetcher:
             self._on_truncated(each)
             if each.position == position:
                 # Not again at once what has led nowhere.
-                self._fail(each, "the leader's history does not fit", self._now_ms())
+                self._fail([each], "the leader's history does not fit", self._now_ms())
 
-    def _fail(self, followed: FollowedPartition, reason: str, now_ms: int) -> None:
-        partition = followed.replica.topic_partition
-        log.info("fetch.rejected", partition=str(partition), error=reason, leader=self.peer.name)
-        self._plan.on_failure(followed, now_ms)
+    def _fail(self, partitions: Sequence[FollowedPartition], reason: str, now_ms: int) -> None:
+        """Let partitions rest that cannot be copied now, and say so once for all of them."""
+        log.info(
+            "fetch.rejected",
+            partition=str(partitions[0].replica.topic_partition),
+            partition_count=len(partitions),
+            error=reason,
+            leader=self.peer.name,
+        )
+        for followed in partitions:
+            self._plan.on_failure(followed, now_ms)
 
     def _on_truncated(self, followed: FollowedPartition) -> None:
         followed.replica.on_truncated()
@@ -274,7 +284,7 @@ class Fetcher:
             if self._plan.get(partition) is not followed or not followed.is_current:
                 continue
             if start is None or end is None:
-                self._fail(followed, "the leader does not tell its offsets", now_ms)
+                self._fail([followed], "the leader does not tell its offsets", now_ms)
                 continue
             self._restart(followed, start, end, now_ms)
 
@@ -290,9 +300,9 @@ class Fetcher:
             elif offset < end_offset:
                 self._logs.truncate_to({partition: offset})
             else:
-                self._fail(followed, "the leader refuses an offset that it has", now_ms)
+                self._fail([followed], "the leader refuses an offset that it has", now_ms)
         except (StorageError, OSError) as error:
-            self._fail(followed, str(error), now_ms)
+            self._fail([followed], str(error), now_ms)
         self._on_truncated(followed)
 
     async def _list(

@@ -48,23 +48,32 @@ class ReplicaOpening:
 
         One call runs at a time; between its steps nothing else makes or deletes logs.
         """
-        opened = await asyncio.gather(*(self._open(order) for order in orders))
-        return {order.topic_partition: code for order, code in zip(orders, opened, strict=True)}
+        codes = {order.topic_partition: self._open(order) for order in orders}
+        missing = [order for order in orders if codes[order.topic_partition] is None]
+        made = await asyncio.gather(*map(self._make_and_open, missing))
+        codes.update(zip((order.topic_partition for order in missing), made, strict=True))
+        return {key: code or ErrorCode.NONE for key, code in codes.items()}
 
-    async def _open(self, order: RoleOrder) -> ErrorCode:
+    async def _make_and_open(self, order: RoleOrder) -> ErrorCode | None:
+        try:
+            await self._make(order)
+        except (StorageError, OSError) as error:
+            return _refuse(order, error)
+        return self._open(order)
+
+    def _open(self, order: RoleOrder) -> ErrorCode | None:
+        """Have a replica with the log that is there; None if there is no log."""
         try:
             self._set_foreign_aside(order)
-            local = self._logs.get(order.topic_partition) or await self._make(order)
+            local = self._logs.get(order.topic_partition)
+            if local is None:
+                return None
             local.health.check()
             if order.topic_id != ZERO_TOPIC_ID:
                 local.assign_topic_id(order.topic_id)
             self._put(order, local)
-        except InconsistentTopicIdError as error:
-            log.error("log.not_opened", partition=str(order.topic_partition), error=str(error))
-            return ErrorCode.INCONSISTENT_TOPIC_ID
         except (StorageError, OSError) as error:
-            log.error("log.not_opened", partition=str(order.topic_partition), error=str(error))
-            return as_api_error(error).code
+            return _refuse(order, error)
         return ErrorCode.NONE
 
     def _set_foreign_aside(self, order: RoleOrder) -> None:
@@ -76,7 +85,7 @@ class ReplicaOpening:
         if known.topic_id not in (None, topic_id):
             self._logs.set_aside_as_stray(partition)
 
-    async def _make(self, order: RoleOrder) -> Log:
+    async def _make(self, order: RoleOrder) -> None:
         partition = order.topic_partition
         directory = self._logs.reserve(partition, is_new=order.is_new)
         try:
@@ -92,7 +101,6 @@ class ReplicaOpening:
             self._logs.release(partition)
             raise
         self._logs.adopt(made)
-        return made
 
     def _put(self, order: RoleOrder, local: Log) -> None:
         partition = order.topic_partition
@@ -104,3 +112,10 @@ class ReplicaOpening:
             self._table.add(replica)
         elif replica.topic_id == ZERO_TOPIC_ID:
             replica.topic_id = order.topic_id
+
+
+def _refuse(order: RoleOrder, error: Exception) -> ErrorCode:
+    log.error("log.not_opened", partition=str(order.topic_partition), error=str(error))
+    if isinstance(error, InconsistentTopicIdError):
+        return ErrorCode.INCONSISTENT_TOPIC_ID
+    return as_api_error(error).code

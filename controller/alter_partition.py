@@ -8,7 +8,7 @@ Source: kafka.controller.KafkaController.processAlterPartition of Kafka 3.9.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from controller import reassignment
 from controller.cluster import Cluster
@@ -67,7 +67,7 @@ def on_request(
         wanted = proposal.state
         if _is_recorded(wanted, current):
             return None
-        return replace(current, isr=wanted.isr, recovery_state=wanted.recovery_state)
+        return current._replace(isr=wanted.isr, recovery_state=wanted.recovery_state)
 
     changes = yield from change_states(cluster, proposals, decide)
     for partition, error in changes.failed.items():

@@ -25,6 +25,7 @@ from controller.effects import (
     Note,
     Plan,
     Read,
+    Rest,
     Send,
     Write,
 )
@@ -179,7 +180,10 @@ class Controller:
                 answer = await self._edge.perform(effect)
             else:
                 answer = None
-                self._perform(effect)
+                if isinstance(effect, Rest):
+                    await asyncio.sleep(effect.duration_ms / 1000)
+                else:
+                    self._perform(effect)
 
     def _perform(self, effect: Effect) -> None:
         match effect:

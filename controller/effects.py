@@ -161,6 +161,13 @@ class Enqueue:
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """Go on only after `duration_ms`: what was sent is done first, on few processors."""
+
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Something for the state-change log."""
 
@@ -168,7 +175,9 @@ class Note:
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
-Effect: TypeAlias = Read | ListChildren | Write | Send | Connect | Disconnect | Enqueue | Note
+Effect: TypeAlias = (
+    Read | ListChildren | Write | Send | Connect | Disconnect | Enqueue | Rest | Note
+)
 
 
 class Nodes(NamedTuple):

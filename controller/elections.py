@@ -8,7 +8,6 @@ Source: kafka.controller.Election, PartitionLeaderElectionAlgorithms of Kafka 3.
 """
 
 from collections.abc import Collection, Set
-from dataclasses import replace
 
 from controller.errors import StateChangeFailedError
 from controller.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
@@ -52,7 +51,7 @@ def elect_offline(
     if not alive:
         text = f"none of the in-sync replicas {list(state.isr)} is online"
         raise StateChangeFailedError(text)
-    recovering = replace(state, recovery_state=LeaderRecoveryState.RECOVERING)
+    recovering = state._replace(recovery_state=LeaderRecoveryState.RECOVERING)
     return recovering.led_by(alive[0], alive)
 
 

@@ -7,7 +7,7 @@ done (elections, deletions, moves) is taken up where its nodes say it stands.
 Source: kafka.controller.KafkaController.onControllerFailover of Kafka 3.9.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from controller import deletion, reassignment, requested_elections
@@ -18,11 +18,12 @@ from controller.effects import (
     Disconnect,
     Enqueue,
     Plan,
+    Rest,
     list_children,
     read,
 )
 from controller.events import RebalanceDue
-from controller.fenced_writes import read_states, write_fenced
+from controller.fenced_writes import CHANGES_PER_TRANSACTION, read_states, write_fenced
 from controller.live_brokers import read_brokers
 from controller.notices import take_isr_changes, take_log_dir_events
 from controller.partition_moves import bring_online, repair_partitions
@@ -33,8 +34,11 @@ from controller.topics import NewTopicId, adopt_topics
 from controller.znodes import paths
 from controller.znodes.cluster import encode_features
 from kafkawire.ids import TopicPartition
+from kafkawire.messages.leader_and_isr import LeaderAndIsrType
 
 FIRST_REBALANCE_MS: Final = 5000
+REST_MS: Final = 100
+"""How long brokers may take up the first elections, and producers find them, undisturbed."""
 
 
 def take_over(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
@@ -77,6 +81,8 @@ def _load_deletions(cluster: Cluster) -> Plan[None]:
         wanted = set()
     yield from deletion.forget_requests(cluster, sorted(requested - wanted))
     cluster.deletions.queued |= wanted
+    if not cluster.deletions.queued:
+        return
     deletion.halt(cluster, {one.topic for one in cluster.moving})
     deletion.halt(cluster, {one.topic for one in cluster.partitions if _is_damaged(cluster, one)})
 
@@ -92,12 +98,37 @@ def _start_states(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
     """
     staying = [one for one in cluster.partitions if not cluster.is_being_deleted(one.topic)]
     for partition in cluster.partitions:
-        _start_replicas(cluster, partition)
         cluster.start_partition(partition, _found_state(cluster, partition))
-    yield from repair_partitions(cluster, batch, staying)
+    yield from _elect_first(cluster, batch, staying)
+    for partition in cluster.partitions:
+        _start_replicas(cluster, partition)
+    for some in _slices(staying):
+        yield from repair_partitions(cluster, batch, some)
     yield from bring_online(cluster, batch)
     _tell_everything(cluster, batch, staying)
     yield from batch.send()
+
+
+def _elect_first(
+    cluster: Cluster, batch: RequestBatch, partitions: Iterable[TopicPartition]
+) -> Plan[None]:
+    """Give new leaders to the partitions that nobody can use, some at a time, and say so at once.
+
+    Producers wait for them; for the others they wait only with acks=all.
+    """
+    waiting = [one for one in partitions if cluster.partition_state(one) is PartitionState.OFFLINE]
+    if waiting:
+        yield from repair_partitions(cluster, batch, waiting)
+        yield from batch.send(LeaderAndIsrType.INCREMENTAL)
+        yield Rest(REST_MS)
+
+
+def _slices(partitions: Sequence[TopicPartition]) -> list[Sequence[TopicPartition]]:
+    """Return them in parts so small that what is asked of this broker meanwhile need not wait."""
+    return [
+        partitions[start : start + CHANGES_PER_TRANSACTION]
+        for start in range(0, len(partitions), CHANGES_PER_TRANSACTION)
+    ]
 
 
 def _start_replicas(cluster: Cluster, partition: TopicPartition) -> None:

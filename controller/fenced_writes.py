@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from controller.cluster import Cluster
-from controller.effects import Check, Outcome, Plan, Refusal, SetData, Transaction, read, write
+from controller.effects import (
+    Check,
+    Node,
+    Outcome,
+    Plan,
+    Refusal,
+    SetData,
+    Transaction,
+    read,
+    write,
+)
 from controller.errors import ControllerMovedError, MalformedZnodeError, StateChangeFailedError
 from controller.leader_and_isr import LeaderAndIsr
 from controller.znodes import paths
@@ -86,9 +96,7 @@ def change_states(
     changes, remaining = Changes(), list(partitions)
     for _ in range(MAX_ATTEMPTS):
         wanted = _decide(cluster, remaining, decide, changes)
-        outcomes = yield from write_fenced(
-            cluster, [_set_state(cluster, one, state) for one, state in wanted.items()]
-        )
+        outcomes = yield from write_fenced(cluster, _set_states(cluster, wanted))
         stale: list[TopicPartition] = []
         for (partition, state), outcome in zip(wanted.items(), outcomes, strict=True):
             if outcome.refusal is None:
@@ -128,9 +136,16 @@ def _decide(
     return wanted
 
 
-def _set_state(cluster: Cluster, partition: TopicPartition, state: LeaderAndIsr) -> Transaction:
-    data = encode_partition_state(state, cluster.epoch)
-    return (SetData(paths.partition_state(partition), data, state.partition_epoch),)
+def _set_states(
+    cluster: Cluster, wanted: Mapping[TopicPartition, LeaderAndIsr]
+) -> list[Transaction]:
+    encoded = {
+        state: encode_partition_state(state, cluster.epoch) for state in set(wanted.values())
+    }
+    return [
+        (SetData(paths.partition_state(partition), encoded[state], state.partition_epoch),)
+        for partition, state in wanted.items()
+    ]
 
 
 def _refresh(
@@ -169,12 +184,22 @@ def read_states(
 ) -> Plan[dict[TopicPartition, LeaderAndIsr]]:
     """Return the states that the nodes hold; a partition without a readable one is left out."""
     nodes = yield from read([paths.partition_state(partition) for partition in partitions])
+    # Many say the same: leaders and epochs are fewer than partitions.
+    known: dict[tuple[bytes | None, int], LeaderAndIsr | None] = {}
     states: dict[TopicPartition, LeaderAndIsr] = {}
     for partition, node in zip(partitions, nodes, strict=True):
         if node is None:
             continue
-        try:
-            states[partition] = decode_partition_state(node.data, node.version)
-        except MalformedZnodeError:
-            continue
+        said = (node.data, node.version)
+        if said not in known:
+            known[said] = _readable(node)
+        if (state := known[said]) is not None:
+            states[partition] = state
     return states
+
+
+def _readable(node: Node) -> LeaderAndIsr | None:
+    try:
+        return decode_partition_state(node.data, node.version)
+    except MalformedZnodeError:
+        return None

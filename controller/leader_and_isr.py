@@ -1,8 +1,7 @@
 """Who leads a partition and who is in sync with it (decision)."""
 
-from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.replica_assignment import Replicas
 from kafkawire.ids import BrokerId, LeaderEpoch
@@ -21,8 +20,7 @@ class LeaderRecoveryState(IntEnum):
     RECOVERING = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsr:
+class LeaderAndIsr(NamedTuple):
     """The state of a partition as its node holds it.
 
     `partition_epoch` is the version of the node that it was read from or written to: it grows with
@@ -30,11 +28,11 @@ class LeaderAndIsr:
     """
 
     leader: BrokerId
-    leader_epoch: LeaderEpoch = INITIAL_LEADER_EPOCH
     isr: Replicas
+    controller_epoch: int
+    leader_epoch: LeaderEpoch = INITIAL_LEADER_EPOCH
     recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     partition_epoch: int = 0
-    controller_epoch: int
 
     def led_by(self, leader: BrokerId, isr: Replicas | None = None) -> "LeaderAndIsr":
         """Return the state under `leader`, in the next leader epoch.
@@ -42,16 +40,15 @@ class LeaderAndIsr:
         A higher epoch fences whoever still believes to be the leader, and makes every follower
         compare its log again.
         """
-        return replace(
-            self,
+        return self._replace(
             leader=leader,
-            isr=self.isr if isr is None else isr,
             leader_epoch=LeaderEpoch(self.leader_epoch + 1),
+            isr=self.isr if isr is None else isr,
         )
 
     def written(self, partition_epoch: int, controller_epoch: int) -> "LeaderAndIsr":
         """Return the state as it stands after a write."""
-        return replace(self, partition_epoch=partition_epoch, controller_epoch=controller_epoch)
+        return self._replace(partition_epoch=partition_epoch, controller_epoch=controller_epoch)
 
     def same_content(self, other: "LeaderAndIsr") -> bool:
         """Whether both say the same, whichever node version they come from."""

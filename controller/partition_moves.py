@@ -4,7 +4,7 @@ Each function changes the picture and the nodes, and adds to a batch what broker
 caller sends the batch.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 
 from controller import elections
@@ -18,7 +18,7 @@ from controller.request_batch import RequestBatch
 from controller.znodes import paths
 from controller.znodes.config import decode_config
 from controller.znodes.partition_state import encode_partition_state
-from kafkawire.ids import BrokerId, TopicPartition
+from kafkawire.ids import TopicPartition
 
 UNCLEAN_KEY = "unclean.leader.election.enable"
 
@@ -105,8 +105,8 @@ def elect(
 ) -> Plan[Changes]:
     """Elect a leader of each partition that has a state, by `strategy`."""
     listed = list(partitions)
-    hopeless = {one for one in listed if not _has_online_isr(cluster, one)}
-    unclean = yield from _topics_allowing_unclean(cluster, listed, strategy)
+    hopeless = _without_online_isr(cluster, listed)
+    unclean = yield from _topics_allowing_unclean(cluster, hopeless, strategy)
     changes = yield from change_states(cluster, listed, _decide(cluster, strategy, unclean))
     for partition, state in changes.changed.items():
         _lead(cluster, batch, partition, state)
@@ -144,8 +144,8 @@ def repair_partitions(
     becomes OFFLINE.
     """
     listed = [one for one in partitions if one in cluster.leaderships]
-    hopeless = {one for one in listed if not _has_online_isr(cluster, one)}
-    unclean = yield from _topics_allowing_unclean(cluster, listed, Strategy.OFFLINE)
+    hopeless = _without_online_isr(cluster, listed)
+    unclean = yield from _topics_allowing_unclean(cluster, hopeless, Strategy.OFFLINE)
 
     def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
         return elections.repair(
@@ -202,17 +202,13 @@ def _go_offline(cluster: Cluster, partition: TopicPartition) -> None:
 
 
 def _topics_allowing_unclean(
-    cluster: Cluster, partitions: Sequence[TopicPartition], strategy: Strategy
+    cluster: Cluster, hopeless: Iterable[TopicPartition], strategy: Strategy
 ) -> Plan[set[str]]:
     """Return the topics in which an election may lose records.
 
     The configs are read only of topics that need it: none of the in-sync replicas is online.
     """
-    topics = dict.fromkeys(
-        partition.topic
-        for partition in partitions
-        if not _has_online_isr(cluster, partition) and cluster.online(partition)
-    )
+    topics = dict.fromkeys(partition.topic for partition in hopeless if cluster.online(partition))
     if strategy is Strategy.UNCLEAN:
         return set(topics)
     if strategy is not Strategy.OFFLINE:
@@ -226,16 +222,23 @@ def _topics_allowing_unclean(
     }
 
 
-def _count_unclean(cluster: Cluster, hopeless: Set[TopicPartition], changes: Changes) -> None:
+def _count_unclean(cluster: Cluster, hopeless: Iterable[TopicPartition], changes: Changes) -> None:
     """Count the partitions that got a leader although nobody in sync was online."""
-    led = {one for one, state in changes.changed.items() if state.leader != NO_LEADER}
-    cluster.unclean_election_count += len(hopeless & led)
+    for partition in hopeless:
+        state = changes.changed.get(partition)
+        cluster.unclean_election_count += state is not None and state.leader != NO_LEADER
 
 
-def _has_online_isr(cluster: Cluster, partition: TopicPartition) -> bool:
-    state = cluster.leaderships.get(partition)
-    online: Iterable[BrokerId] = cluster.online(partition)
-    return state is not None and any(replica in state.isr for replica in online)
+def _without_online_isr(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, None]:
+    """Return the partitions that nobody in sync could lead, in their order."""
+    return {
+        partition: None
+        for partition in partitions
+        if (state := cluster.leaderships.get(partition)) is None
+        or cluster.online(partition).isdisjoint(state.isr)
+    }
 
 
 def _allows_unclean(data: bytes | None, default: bool) -> bool:

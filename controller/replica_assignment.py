@@ -8,7 +8,7 @@ from kafkawire.ids import BrokerId
 Replicas = tuple[BrokerId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
     """All replicas of a partition; the first is the preferred leader.
 

@@ -17,6 +17,7 @@ from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
+    LeaderAndIsrType,
 )
 from kafkawire.messages.stop_replica import (
     StopReplicaPartitionState,
@@ -44,6 +45,8 @@ class RequestBatch:
         self._stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._metadata_brokers: set[BrokerId] = set()
         self._metadata_partitions: dict[TopicPartition, None] = {}
+        # Most are the same for every broker.
+        self._states: dict[tuple[TopicPartition, bool], LeaderAndIsrPartitionState] = {}
 
     def add_leader_and_isr(
         self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool = False
@@ -68,10 +71,10 @@ class RequestBatch:
         self._metadata_brokers.update(brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
-    def take(self) -> tuple[BrokerRequest, ...]:
+    def take(self, kind: LeaderAndIsrType = LeaderAndIsrType.UNKNOWN) -> tuple[BrokerRequest, ...]:
         """Return the requests to the brokers that are alive, and start anew."""
         requests = [
-            *self._leader_and_isr_requests(),
+            *self._leader_and_isr_requests(kind),
             *self._update_metadata_requests(),
             *self._stop_replica_requests(),
         ]
@@ -79,20 +82,21 @@ class RequestBatch:
         self._stop_replica.clear()
         self._metadata_brokers.clear()
         self._metadata_partitions.clear()
+        self._states.clear()
         return tuple(requests)
 
-    def send(self) -> Plan[None]:
-        """Send what was collected, if anything was."""
-        if requests := self.take():
+    def send(self, kind: LeaderAndIsrType = LeaderAndIsrType.UNKNOWN) -> Plan[None]:
+        """Send what was collected, if anything was; `kind` says whether it may be all."""
+        if requests := self.take(kind):
             yield Send(requests)
 
-    def _leader_and_isr_requests(self) -> Iterable[BrokerRequest]:
+    def _leader_and_isr_requests(self, kind: LeaderAndIsrType) -> Iterable[BrokerRequest]:
         for broker, partitions in sorted(self._leader_and_isr.items()):
             if broker in self._cluster.brokers:
-                yield self._to(broker, self._leader_and_isr_request(partitions))
+                yield self._to(broker, self._leader_and_isr_request(partitions, kind))
 
     def _leader_and_isr_request(
-        self, partitions: Mapping[TopicPartition, bool]
+        self, partitions: Mapping[TopicPartition, bool], kind: LeaderAndIsrType
     ) -> LeaderAndIsrRequest:
         topics: dict[str, list[LeaderAndIsrPartitionState]] = {}
         leaders: set[BrokerId] = set()
@@ -103,6 +107,7 @@ class RequestBatch:
                 self._leader_and_isr_state(partition, state, is_new)
             )
         return LeaderAndIsrRequest(
+            type=int(kind),
             topic_states=[
                 LeaderAndIsrTopicState(
                     topic_name=topic,
@@ -120,8 +125,11 @@ class RequestBatch:
     def _leader_and_isr_state(
         self, partition: TopicPartition, state: LeaderAndIsr, is_new: bool
     ) -> LeaderAndIsrPartitionState:
+        key = (partition, is_new)
+        if key in self._states:
+            return self._states[key]
         assignment = self._cluster.assignment(partition)
-        return LeaderAndIsrPartitionState(
+        self._states[key] = LeaderAndIsrPartitionState(
             topic_name=partition.topic,
             partition_index=partition.partition,
             controller_epoch=state.controller_epoch,
@@ -135,6 +143,7 @@ class RequestBatch:
             is_new=is_new,
             leader_recovery_state=int(state.recovery_state),
         )
+        return self._states[key]
 
     def _live_leader(self, broker: LiveBroker) -> LeaderAndIsrLiveLeader:
         wanted = self._cluster.config.inter_broker_listener_name

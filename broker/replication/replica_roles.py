@@ -39,7 +39,11 @@ from broker.replication.replica_opening import ReplicaOpening
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
-from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkawire.messages.leader_and_isr import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrType,
+)
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from storage.config import LogConfig
 from storage.directory import Logs
@@ -110,7 +114,7 @@ class ReplicaRoles:
             log.warning("leader_and_isr.refused", error=refusal.name)
             return LeaderAndIsrResponse(error_code=refusal)
         orders = {order.topic_partition: order for order in role_orders(request)}
-        if self._expects_all:
+        if self._expects_all and request.type != LeaderAndIsrType.INCREMENTAL:
             self._expects_all = False
             self._set_strays_aside(orders.keys())
         for order in orders.values():

@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Final, Self
 
 from controller.errors import MalformedZnodeError
+
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_DECODER: Final = json.JSONDecoder()
 
 
 def encode_json(value: Mapping[str, object]) -> bytes:
     """Return `value` as Kafka writes JSON: no spaces, UTF-8, keys in the order given."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
 class JsonObject:
@@ -28,7 +31,7 @@ class JsonObject:
             MalformedZnodeError: no JSON object.
         """
         try:
-            value = json.loads(data or b"")
+            value = _DECODER.decode((data or b"").decode())
         except ValueError as error:
             raise MalformedZnodeError(f"not JSON: {data!r}") from error
         return cls(_object(value))
@@ -108,11 +111,11 @@ def _list(name: str, value: object) -> Sequence[object]:
 
 
 def _integers(name: str, value: object) -> tuple[int, ...]:
-    return tuple(_integer(name, item) for item in _list(name, value))
+    return tuple([_integer(name, item) for item in _list(name, value)])
 
 
 def _integer(name: str, value: object) -> int:
-    # bool is an int to Python, but not to JSON.
-    if not isinstance(value, int) or isinstance(value, bool):
+    # A bool is an int to Python, but not to JSON.
+    if type(value) is not int:
         raise MalformedZnodeError(f"{name} is not an integer: {value!r}")
     return value

@@ -4,14 +4,16 @@ The version of this node is the partition epoch. Written and read in version 1; 
 `leader_recovery_state` stands in it only while the leader recovers.
 """
 
-from typing import Final
+from typing import Final, cast
 
 from controller.errors import MalformedZnodeError
 from controller.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
+from controller.replica_assignment import Replicas
 from controller.znodes.json_object import JsonObject, encode_json
 from kafkawire.ids import BrokerId, LeaderEpoch
 
 VERSION: Final = 1
+_RECOVERY_STATES: Final = {int(state): state for state in LeaderRecoveryState}
 
 
 def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:
@@ -34,14 +36,15 @@ def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr:
         MalformedZnodeError: not a partition's state.
     """
     fields = JsonObject.decode(data)
-    recovery_state = fields.integer("leader_recovery_state", default=0)
-    if recovery_state not in set(LeaderRecoveryState):
-        raise MalformedZnodeError(f"leader recovery state {recovery_state}")
+    number = fields.integer("leader_recovery_state", default=0)
+    recovery_state = _RECOVERY_STATES.get(number)
+    if recovery_state is None:
+        raise MalformedZnodeError(f"leader recovery state {number}")
     return LeaderAndIsr(
         leader=BrokerId(fields.integer("leader")),
         leader_epoch=LeaderEpoch(fields.integer("leader_epoch")),
-        isr=tuple(BrokerId(replica) for replica in fields.integers("isr")),
-        recovery_state=LeaderRecoveryState(recovery_state),
+        isr=cast("Replicas", fields.integers("isr")),
+        recovery_state=recovery_state,
         partition_epoch=version,
         controller_epoch=fields.integer("controller_epoch"),
     )

@@ -6,14 +6,15 @@ both sides in `partitions`, and says in `adding_replicas` and `removing_replicas
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from controller.errors import MalformedZnodeError
-from controller.replica_assignment import ReplicaAssignment
+from controller.replica_assignment import ReplicaAssignment, Replicas
 from controller.znodes.json_object import JsonObject, encode_json
-from kafkawire.ids import BrokerId, TopicId, topic_id_from_text, topic_id_to_text
+from kafkawire.ids import TopicId, topic_id_from_text, topic_id_to_text
 
 VERSION: Final = 3
+Sides = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +49,16 @@ def decode_topic(data: bytes | None) -> TopicAssignment:
         fields.replica_map("adding_replicas"),
         fields.replica_map("removing_replicas"),
     )
-    partitions = {
-        number: ReplicaAssignment(
-            replicas=_brokers(replicas),
-            adding=_brokers(adding.get(number, ())),
-            removing=_brokers(removing.get(number, ())),
-        )
-        for number, replicas in fields.replica_map("partitions").items()
-    }
+    # Few differ: brokers are fewer than partitions.
+    known: dict[Sides, ReplicaAssignment] = {}
+    partitions: dict[int, ReplicaAssignment] = {}
+    for number, replicas in fields.replica_map("partitions").items():
+        sides = (replicas, adding.get(number, ()), removing.get(number, ()))
+        if sides not in known:
+            known[sides] = ReplicaAssignment(*cast("tuple[Replicas, Replicas, Replicas]", sides))
+        partitions[number] = known[sides]
     try:
         topic_id = topic_id_from_text(fields.text("topic_id")) if fields.has("topic_id") else None
     except ValueError as error:
         raise MalformedZnodeError(str(error)) from error
     return TopicAssignment(topic_id, partitions)
-
-
-def _brokers(ids: tuple[int, ...]) -> tuple[BrokerId, ...]:
-    return tuple(BrokerId(broker_id) for broker_id in ids)

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from enum import IntEnum
 
 from kafkawire.schema import (
     BOOL,
@@ -16,6 +17,15 @@ from kafkawire.schema import (
     message,
     struct,
 )
+
+
+class LeaderAndIsrType(IntEnum):
+    """Whether a request names all that a broker holds."""
+
+    UNKNOWN = 0
+    """The first after a registration does, the others do not."""
+    INCREMENTAL = 1
+    FULL = 2
 
 
 @struct
@@ -58,7 +68,8 @@ class LeaderAndIsrRequest:
     is_kraft_controller: bool = field(BOOL, since=7)
     controller_epoch: int = field(INT32)
     broker_epoch: int = field(INT64, since=2, default=-1, ignorable=True)
-    type: int = field(INT8, since=5)
+    # Who does not know of it takes every request for the whole.
+    type: int = field(INT8, since=5, default=0, ignorable=True)
     ungrouped_partition_states: Sequence[LeaderAndIsrPartitionState] = field(
         array(LeaderAndIsrPartitionState), until=1
     )

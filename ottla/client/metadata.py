@@ -11,7 +11,11 @@ from typing import Final
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
-from kafkawire.messages.metadata import MetadataResponse, MetadataResponseTopic
+from kafkawire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from ottla.client.config import Address
 from ottla.client.errors import known_code
 
@@ -100,6 +104,11 @@ def _merge_topic(old: TopicMetadata | None, answered: MetadataResponseTopic) -> 
     known = old.partitions if old is not None and is_same else {}
     partitions = {}
     for held in answered.partitions:
+        before = known.get(held.partition_index)
+        # Most stand as they stood, and answers come again and again while a leader is awaited.
+        if before is not None and _says_the_same(before, held):
+            partitions[before.partition] = before
+            continue
         fresh = PartitionMetadata(
             partition=held.partition_index,
             leader=BrokerId(held.leader_id),
@@ -108,13 +117,23 @@ def _merge_topic(old: TopicMetadata | None, answered: MetadataResponseTopic) -> 
             isr=tuple(map(BrokerId, held.isr_nodes)),
             offline_replicas=tuple(map(BrokerId, held.offline_replicas)),
         )
-        partitions[fresh.partition] = _newer(known.get(fresh.partition), fresh)
+        partitions[fresh.partition] = _newer(before, fresh)
     return TopicMetadata(
         name=answered.name or "",
         topic_id=answered.topic_id,
         error=error,
         is_internal=answered.is_internal,
         partitions=partitions,
+    )
+
+
+def _says_the_same(known: PartitionMetadata, held: MetadataResponsePartition) -> bool:
+    return (
+        known.leader == held.leader_id
+        and known.leader_epoch == held.leader_epoch
+        and [*known.isr] == held.isr_nodes
+        and [*known.replicas] == held.replica_nodes
+        and [*known.offline_replicas] == held.offline_replicas
     )
 
 

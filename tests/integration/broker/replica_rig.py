@@ -44,6 +44,7 @@ from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
+    LeaderAndIsrType,
 )
 from kafkawire.messages.produce import (
     PartitionProduceData,
@@ -312,6 +313,7 @@ class Rig:
         controller_epoch: int = 1,
         broker_epoch: int = -1,
         is_repeated: bool = False,
+        kind: LeaderAndIsrType = LeaderAndIsrType.UNKNOWN,
     ) -> list[LeaderAndIsrResponse]:
         """Tell the replicas who leads, in a new epoch, or in the last one again."""
         self.epoch += not is_repeated
@@ -336,6 +338,7 @@ class Rig:
             controller_id=CONTROLLER,
             controller_epoch=controller_epoch,
             broker_epoch=broker_epoch,
+            type=kind,
             topic_states=[topic],
         )
         answers = []

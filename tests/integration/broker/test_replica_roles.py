@@ -9,7 +9,7 @@ from broker.cluster.metadata_cache import PartitionState, TopicState
 from broker.config_keys.replication import ReplicationKeys
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
-from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse, LeaderAndIsrType
 from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig
 from tests.unit.broker.metadata import put_topics
 from tests.waiting import until
@@ -122,6 +122,16 @@ async def test_what_the_first_order_of_a_registration_leaves_out_is_a_stray(rig:
     assert len(list(rig.brokers[1].directory.glob("orders-2.*-stray"))) == 1
     await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
     assert len(list(rig.brokers[1].replicas)) == 2, "later orders name only what changes"
+
+
+async def test_an_order_that_says_that_it_names_only_some_leaves_out_no_strays(rig: Rig) -> None:
+    await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
+    rig.brokers[1].replicas.on_registered(50)
+    some = LeaderAndIsrType.INCREMENTAL
+    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50, kind=some)
+    assert {each.topic_partition.partition for each in rig.brokers[1].replicas} == {0, 1}
+    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    assert {each.topic_partition.partition for each in rig.brokers[1].replicas} == {0}
 
 
 async def test_a_stopped_replica_neither_leads_nor_follows(rig: Rig) -> None:

@@ -1,7 +1,6 @@
 """Planted bugs: each breaks one rule of the decisions, and the simulation must notice."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,14 +36,13 @@ def no_fence(patch: pytest.MonkeyPatch) -> None:
 
 def any_version(patch: pytest.MonkeyPatch) -> None:
     """The controller overwrites what it has not read (C7, T8)."""
-    real = fenced_writes._set_state
+    real = fenced_writes._set_states
 
     def careless(*args: Any) -> Any:
-        [op] = real(*args)
-        assert isinstance(op, SetData)
-        return (op._replace(version=-1),)
+        ops = [op for [op] in real(*args)]
+        return [(op._replace(version=-1),) for op in ops if isinstance(op, SetData)]
 
-    patch.setattr(fenced_writes, "_set_state", careless)
+    patch.setattr(fenced_writes, "_set_states", careless)
 
 
 def any_controller(patch: pytest.MonkeyPatch) -> None:
@@ -74,7 +72,7 @@ def same_epoch(patch: pytest.MonkeyPatch) -> None:
     real = LeaderAndIsr.led_by
 
     def led_by(state: LeaderAndIsr, leader: BrokerId, isr: Replicas | None = None) -> LeaderAndIsr:
-        return replace(real(state, leader, isr), leader_epoch=state.leader_epoch)
+        return real(state, leader, isr)._replace(leader_epoch=state.leader_epoch)
 
     patch.setattr(LeaderAndIsr, "led_by", led_by)
 
@@ -100,7 +98,7 @@ def last_member_leaves(patch: pytest.MonkeyPatch) -> None:
     ) -> LeaderAndIsr | None:
         after = real(replicas, state, online, **options)
         if after is not None and after.leader < 0:
-            return replace(after, isr=())
+            return after._replace(isr=())
         return after
 
     patch.setattr(elections, "repair", repair)

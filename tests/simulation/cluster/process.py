@@ -26,6 +26,7 @@ from controller.effects import (
     Note,
     Plan,
     Read,
+    Rest,
     Send,
     Write,
 )
@@ -248,8 +249,9 @@ class Process:
         if isinstance(effect, Read | ListChildren | Write):
             self._ask(effect, lambda found: self._continue(plan, found, done))
         else:
+            rest_ms = effect.duration_ms if isinstance(effect, Rest) else 0
             self.act(lambda: self._perform(effect))
-            self.later(self.world.pick_ms(3), lambda: self._continue(plan, None, done))
+            self.later(rest_ms + self.world.pick_ms(3), lambda: self._continue(plan, None, done))
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -268,7 +270,7 @@ class Process:
             case Enqueue(event, delay_ms):
                 reign = self.reign
                 self.later(delay_ms, lambda: self.put(event) if reign == self.reign else None)
-            case Note():
+            case Note() | Rest():
                 pass
             case _:
                 raise AssertionError(effect)

@@ -15,8 +15,9 @@ from controller.broker_registration import (
     update,
 )
 from controller.config import ControllerConfig
-from controller.effects import Children, Create, Enqueue, Nodes, Note, Read, Send, Write
+from controller.effects import Children, Create, Enqueue, Nodes, Note, Read, Rest, Send, Write
 from controller.errors import ControllerMovedError
+from controller.failover import REST_MS
 from controller.fenced_writes import write_fenced
 from controller.leader_and_isr import LeaderAndIsr
 from controller.live_brokers import read_brokers
@@ -48,6 +49,7 @@ from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
+    LeaderAndIsrType,
 )
 from kafkawire.messages.stop_replica import (
     StopReplicaPartitionError,
@@ -83,6 +85,14 @@ class Reign:
 
     def end(self, broker: BrokerId) -> None:
         self.driver.coordinator.end_session(self.sessions[broker].session)
+
+    def succeed(self) -> Driver:
+        """Let broker 1 die, and broker 2 be controller; return what that did."""
+        for path in (paths.broker(B1), paths.CONTROLLER):
+            self.driver.coordinator.remove(path)
+        driver = Driver(self.driver.coordinator)
+        driver.run(Planner(ControllerConfig(broker_id=B2), lambda: NEW_ID).plan(e.Reelect(), 0))
+        return driver
 
     def sent(self, kind: type) -> list[tuple[BrokerId, object]]:
         return [
@@ -175,6 +185,34 @@ def test_a_dead_leader_is_replaced_in_one_write() -> None:
     assert (second.leader, second.isr) == (1, (1, 3))
     told = [broker for broker, _ in reign.sent(LeaderAndIsrRequest)]
     assert told == [1, 3]
+
+
+def _orders(sent: Send) -> list[tuple[int, int]]:
+    """The kind of each LeaderAndIsr request, and how many partitions it names."""
+    return [
+        (message.type, sum(len(topic.partition_states) for topic in message.topic_states))
+        for _, _, message in sent.requests
+        if isinstance(message, LeaderAndIsrRequest)
+    ]
+
+
+def test_a_takeover_elects_for_those_without_a_leader_first() -> None:
+    reign = Reign((1, 2, 3), (2, 3, 1), (2, 1, 3))
+    driver = reign.succeed()
+    steps = [
+        _orders(one) if isinstance(one, Send) else one.duration_ms
+        for one in driver.effects
+        if isinstance(one, Send | Rest)
+    ]
+    some, all_three = (LeaderAndIsrType.INCREMENTAL, 1), (LeaderAndIsrType.UNKNOWN, 3)
+    assert steps == [[], [some, some], REST_MS, [all_three, all_three]]
+    assert (reign.state().leader, reign.state().isr) == (2, (2, 3))
+    assert reign.state(TopicPartition("orders", 1)).isr == (2, 3)
+
+
+def test_a_takeover_without_need_does_not_rest() -> None:
+    reign = Reign((2, 3), (3, 2))
+    assert reign.succeed().take(Rest) == []
 
 
 def test_a_write_that_another_controller_made_impossible_stops_everything() -> None:

@@ -168,6 +168,9 @@ def _archive(java: str, is_long: bool) -> str:
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
+    if not jars.is_dir():
+        # spark-submit gives us pyspark in a zip, and a JVM that runs already.
+        return ""
     # Java ignores an archive of jars that lie elsewhere, or were installed anew.
     stamp = f"{pyspark.__version__} {jars} {jars.stat().st_mtime_ns} {java} {Path(java).resolve()}"
     # SQL loads twice as many classes.

@@ -35,6 +35,13 @@ def test_an_archive_belongs_to_one_kind_of_work_and_the_jars_of_one_place(
     assert len(options) == 4
 
 
+def test_a_pyspark_without_jars_has_a_jvm_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "pyspark.zip" / "__init__.py"))
+    assert _archive("java", is_long=False) == ""
+
+
 def test_a_job_that_failed_is_told_by_its_first_and_its_last_words() -> None:
     sentence = (
         "^Spark gave up: org.apache.spark.api.python.PythonException: "

@@ -1,53 +1,17 @@
-"""The `ottla` command. Composition: puts the commands together and runs the one that was typed.
+"""The way into the `ottla` command. Composition: runs the command that was typed.
 
-Importing this module loads typer and the commands' signatures, nothing else: `ottla --help` has to
-answer at once, so each command imports what it starts inside its own function.
+Who types Ctrl-C before there is a command wants silence, not a stack trace: so importing this
+module loads nothing, and `main` loads the commands when it is ready for that.
 """
 
+import contextlib
+import os
+import signal
 import sys
+from typing import NoReturn
 
-import typer
-
-from ottla.cli.commands import (
-    audit,
-    broker,
-    cluster,
-    configs,
-    consume,
-    coordinator,
-    groups,
-    logs,
-    produce,
-    topics,
-    up,
-    version,
-)
-
-
-def make_app() -> typer.Typer:
-    """Return the application; help has panels and colours only where a person reads it."""
-    app = typer.Typer(
-        name="ottla",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode="rich" if sys.stdout.isatty() else None,
-        help="A replicated log that speaks Kafka's protocol: run it, use it, look inside.",
-        epilog="Start with: ottla up",
-    )
-    app.command("up")(up.up)
-    app.command("broker")(broker.run_broker)
-    app.add_typer(coordinator.app, name="coordinator")
-    app.add_typer(topics.app, name="topics")
-    app.add_typer(configs.app, name="configs")
-    app.add_typer(groups.app, name="groups")
-    app.add_typer(cluster.app, name="cluster")
-    app.command("produce")(produce.produce)
-    app.command("consume")(consume.consume)
-    app.add_typer(logs.app, name="logs")
-    app.command("audit")(audit.audit)
-    app.command("version")(version.version)
-    return app
+# As every shell counts it.
+EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
@@ -55,7 +19,32 @@ def main() -> None:
     # Python has none where the descriptor was closed (`>&-`); what is printed must go somewhere.
     if sys.stdout is None:
         sys.exit("ottla: standard output is closed: send it to /dev/null if it is not wanted.")
-    make_app()(prog_name="ottla")
+    handler = signal.getsignal(signal.SIGINT)
+    # Who starts it with nohup wants it to go on.
+    if handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+    from ottla.cli.app import make_app
+
+    app = make_app()
+    signal.signal(signal.SIGINT, handler)
+    try:
+        app(prog_name="ottla")
+    except KeyboardInterrupt:
+        # Before the command began: it would have made something of it.
+        _leave()
+    except SystemExit as end:
+        if end.code == EXIT_INTERRUPTED:
+            _leave()
+        raise
+
+
+def _leave(*_: object) -> NoReturn:
+    # Not by sys.exit: Python remembers an interrupt that hit the code of a dataclass in the making,
+    # and at its end dies of the signal, whatever the exit code was to be.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(EXIT_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from analytics.plan import Audit
 from analytics.rule_texts import parse_rules
 from analytics.run import Request, run_audit
 from analytics.spark_session import find_java
-from ottla.cli.__main__ import make_app
+from ottla.cli.app import make_app
 from tests.analytics.audited import RULES, findings_of
 from tests.analytics.log_model import make_log
 

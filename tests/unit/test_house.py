@@ -174,7 +174,7 @@ def test_importing_what_users_import_loads_nothing_of_the_server(package: str) -
 
 def test_the_help_of_a_command_loads_nothing_of_what_the_command_starts() -> None:
     unwanted = (*SERVER_PACKAGES, "kafkawire", "ottla.client", "asyncio")
-    program = f"import sys, ottla.cli.__main__; print(*set({unwanted!r}) & sys.modules.keys())"
+    program = f"import sys, ottla.cli.app; print(*set({unwanted!r}) & sys.modules.keys())"
     found = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )

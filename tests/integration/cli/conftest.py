@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
-from ottla.cli.__main__ import make_app
+from ottla.cli.app import make_app
 
 TIMEOUT_S = 60
 

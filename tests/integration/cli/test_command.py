@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from ottla.cli.__main__ import make_app
+from ottla.cli.app import make_app
 from tests.integration.cli.conftest import RunOttla
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from ottla.cli.__main__ import make_app
+from ottla.cli.app import make_app
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -1,0 +1,50 @@
+"""The `ottla` command. Composition: puts the commands together.
+
+Importing this module loads typer and the commands' signatures, nothing else: `ottla --help` has to
+answer at once, so each command imports what it starts inside its own function.
+"""
+
+import sys
+
+import typer
+
+from ottla.cli.commands import (
+    audit,
+    broker,
+    cluster,
+    configs,
+    consume,
+    coordinator,
+    groups,
+    logs,
+    produce,
+    topics,
+    up,
+    version,
+)
+
+
+def make_app() -> typer.Typer:
+    """Return the application; help has panels and colours only where a person reads it."""
+    app = typer.Typer(
+        name="ottla",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich" if sys.stdout.isatty() else None,
+        help="A replicated log that speaks Kafka's protocol: run it, use it, look inside.",
+        epilog="Start with: ottla up",
+    )
+    app.command("up")(up.up)
+    app.command("broker")(broker.run_broker)
+    app.add_typer(coordinator.app, name="coordinator")
+    app.add_typer(topics.app, name="topics")
+    app.add_typer(configs.app, name="configs")
+    app.add_typer(groups.app, name="groups")
+    app.add_typer(cluster.app, name="cluster")
+    app.command("produce")(produce.produce)
+    app.command("consume")(consume.consume)
+    app.add_typer(logs.app, name="logs")
+    app.command("audit")(audit.audit)
+    app.command("version")(version.version)
+    return app

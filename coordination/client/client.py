@@ -219,9 +219,10 @@ class Client(Operations):
 
     async def _keep_connected(self) -> None:
         while self.state not in _OVER:
-            if await self._connector.attempt(
-                self._new_connection, self._adopt, self.negotiated_timeout_ms
-            ):
+            # A session runs out meanwhile. One that is to begin waits for a disk that may be slow,
+            # and whoever gives up leaves a session behind, each time.
+            round_ms = self.negotiated_timeout_ms / (3 if self.session_id else 1)
+            if await self._connector.attempt(self._new_connection, self._adopt, round_ms):
                 await self._lost.wait()
 
     def _new_connection(self) -> ClientConnection:

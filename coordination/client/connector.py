@@ -27,17 +27,16 @@ class Connector:
         self._rotation.on_connected()
 
     async def attempt(
-        self, new_connection: Callable[[], ClientConnection], adopt: Adopt, timeout_ms: int
+        self, new_connection: Callable[[], ClientConnection], adopt: Adopt, round_ms: float
     ) -> bool:
         """Try the next server when its turn has come; return whether its connection was adopted.
 
-        `timeout_ms` is the session's. A connection that is not adopted is closed.
+        In `round_ms` each server has its turn. A connection that is not adopted is closed.
         """
         attempt = self._rotation.next()
         if attempt.delay_ms:
             await asyncio.sleep(attempt.delay_ms / 1000)
-        # All servers within a third of the timeout.
-        budget_s = max(MIN_ATTEMPT_S, timeout_ms / 3000 / self._rotation.host_count)
+        budget_s = max(MIN_ATTEMPT_S, round_ms / 1000 / self._rotation.host_count)
         return await self._try(attempt.host, new_connection, adopt, budget_s)
 
     async def _try(

@@ -1,6 +1,7 @@
-"""A client whose session ends while a server is about to answer it."""
+"""A client that meets a server which takes its time."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -21,6 +22,8 @@ class SlowServer:
     """Answers who begins a session, and keeps those waiting who come back with their first."""
 
     def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.requests: list[ConnectRequest] = []
         self.late: list[asyncio.StreamWriter] = []
         self.connected: list[asyncio.StreamWriter] = []
@@ -37,6 +40,7 @@ class SlowServer:
         if request.session_id == FIRST:
             self.late.append(writer)
         else:
+            await self.may_answer.wait()
             self.connected.append(writer)
             self.answer_late()
             answer(writer, FIRST if len(self.connected) == 1 else SECOND)
@@ -63,6 +67,10 @@ async def slow_server() -> AsyncIterator[SlowServer]:
         yield slow
     finally:
         server.close()
+        for writer in (*slow.connected, *slow.late):
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
 
 
 async def test_an_answer_to_a_session_that_was_given_up_is_not_heard() -> None:
@@ -82,4 +90,15 @@ async def test_an_answer_to_a_session_that_was_given_up_is_not_heard() -> None:
         server.connected[1].close()
         await server.came_back.wait()
         assert server.requests[-1].last_zxid_seen == 0
+        await client.abandon()
+
+
+async def test_a_session_that_begins_slowly_is_waited_for() -> None:
+    async with slow_server() as server, asyncio.timeout(LIMIT_S):
+        server.may_answer.clear()
+        # By then a third of the timeout is over, which is the time of one who comes back.
+        asyncio.get_running_loop().call_later(TIMEOUT_MS / 2000, server.may_answer.set)
+        client = Client(f"{HOST}:{server.port}", session_timeout_ms=TIMEOUT_MS)
+        await client.connect()
+        assert len(server.requests) == 1
         await client.abandon()

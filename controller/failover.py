@@ -7,7 +7,7 @@ done (elections, deletions, moves) is taken up where its nodes say it stands.
 Source: kafka.controller.KafkaController.onControllerFailover of Kafka 3.9.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from controller import deletion, reassignment, requested_elections
@@ -18,15 +18,14 @@ from controller.effects import (
     Disconnect,
     Enqueue,
     Plan,
-    Rest,
     list_children,
     read,
 )
 from controller.events import RebalanceDue
-from controller.fenced_writes import CHANGES_PER_TRANSACTION, read_states, write_fenced
+from controller.fenced_writes import read_states, write_fenced
 from controller.live_brokers import read_brokers
 from controller.notices import take_isr_changes, take_log_dir_events
-from controller.partition_moves import bring_online, repair_partitions
+from controller.partition_moves import bring_online, elect_first, repair_in_steps
 from controller.partition_state import PartitionState
 from controller.replica_state import ReplicaState
 from controller.request_batch import RequestBatch
@@ -34,11 +33,8 @@ from controller.topics import NewTopicId, adopt_topics
 from controller.znodes import paths
 from controller.znodes.cluster import encode_features
 from kafkawire.ids import TopicPartition
-from kafkawire.messages.leader_and_isr import LeaderAndIsrType
 
 FIRST_REBALANCE_MS: Final = 5000
-REST_MS: Final = 100
-"""How long brokers may take up the first elections, and producers find them, undisturbed."""
 
 
 def take_over(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
@@ -99,36 +95,13 @@ def _start_states(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
     staying = [one for one in cluster.partitions if not cluster.is_being_deleted(one.topic)]
     for partition in cluster.partitions:
         cluster.start_partition(partition, _found_state(cluster, partition))
-    yield from _elect_first(cluster, batch, staying)
+    yield from elect_first(cluster, batch, staying)
     for partition in cluster.partitions:
         _start_replicas(cluster, partition)
-    for some in _slices(staying):
-        yield from repair_partitions(cluster, batch, some)
+    yield from repair_in_steps(cluster, batch, staying)
     yield from bring_online(cluster, batch)
     _tell_everything(cluster, batch, staying)
     yield from batch.send()
-
-
-def _elect_first(
-    cluster: Cluster, batch: RequestBatch, partitions: Iterable[TopicPartition]
-) -> Plan[None]:
-    """Give new leaders to the partitions that nobody can use, some at a time, and say so at once.
-
-    Producers wait for them; for the others they wait only with acks=all.
-    """
-    waiting = [one for one in partitions if cluster.partition_state(one) is PartitionState.OFFLINE]
-    if waiting:
-        yield from repair_partitions(cluster, batch, waiting)
-        yield from batch.send(LeaderAndIsrType.INCREMENTAL)
-        yield Rest(REST_MS)
-
-
-def _slices(partitions: Sequence[TopicPartition]) -> list[Sequence[TopicPartition]]:
-    """Return them in parts so small that what is asked of this broker meanwhile need not wait."""
-    return [
-        partitions[start : start + CHANGES_PER_TRANSACTION]
-        for start in range(0, len(partitions), CHANGES_PER_TRANSACTION)
-    ]
 
 
 def _start_replicas(cluster: Cluster, partition: TopicPartition) -> None:

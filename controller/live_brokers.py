@@ -13,7 +13,7 @@ from controller.cluster import Cluster, LiveBroker
 from controller.effects import Connect, Disconnect, Note, Plan, list_children, read
 from controller.errors import MalformedZnodeError
 from controller.notices import take_log_dir_events
-from controller.partition_moves import bring_online, repair_partitions
+from controller.partition_moves import bring_online, elect_first, repair_in_steps
 from controller.replica_moves import mark, to_online
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
@@ -73,7 +73,8 @@ def on_replicas_lost(cluster: Cluster, lost: Collection[PartitionReplica]) -> Pl
     staying = [one for one in lost if not cluster.is_being_deleted(one.partition.topic)]
     partitions = dict.fromkeys(replica.partition for replica in staying)
     waiting = dict.fromkeys(cluster.partitions_without_leader())
-    yield from repair_partitions(cluster, batch, {**partitions, **waiting})
+    yield from elect_first(cluster, batch, partitions)
+    yield from repair_in_steps(cluster, batch, [*{**partitions, **waiting}])
     mark(cluster, staying, ReplicaState.OFFLINE)
     # Those who were told nothing else still must know which replicas are offline.
     batch.add_update_metadata(cluster.brokers, partitions)

@@ -6,12 +6,20 @@ caller sends the batch.
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
+from typing import Final
 
 from controller import elections
 from controller.cluster import Cluster
-from controller.effects import Create, Outcome, Plan, Refusal, Transaction, read
+from controller.effects import Create, Outcome, Plan, Refusal, Rest, Transaction, read
 from controller.errors import MalformedZnodeError, StateChangeFailedError
-from controller.fenced_writes import Changes, Decide, change_states, read_states, write_fenced
+from controller.fenced_writes import (
+    CHANGES_PER_TRANSACTION,
+    Changes,
+    Decide,
+    change_states,
+    read_states,
+    write_fenced,
+)
 from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
 from controller.partition_state import PartitionState
 from controller.request_batch import RequestBatch
@@ -19,8 +27,11 @@ from controller.znodes import paths
 from controller.znodes.config import decode_config
 from controller.znodes.partition_state import encode_partition_state
 from kafkawire.ids import TopicPartition
+from kafkawire.messages.leader_and_isr import LeaderAndIsrType
 
 UNCLEAN_KEY = "unclean.leader.election.enable"
+REST_MS: Final = 100
+"""How long brokers may take up the first elections, and producers find them, undisturbed."""
 
 
 class Strategy(Enum):
@@ -166,6 +177,35 @@ def repair_partitions(
         if cluster.leaderships[partition].leader not in cluster.online(partition):
             _go_offline(cluster, partition)
     return changes
+
+
+def elect_first(
+    cluster: Cluster, batch: RequestBatch, partitions: Iterable[TopicPartition]
+) -> Plan[None]:
+    """Replace the leaders that have died, and say so at once.
+
+    Producers wait for them; for the other partitions they wait only with acks=all.
+    """
+    waiting = [
+        one
+        for one in partitions
+        if (state := cluster.leaderships.get(one))
+        and state.leader != NO_LEADER
+        and not cluster.is_online(state.leader, one)
+    ]
+    if waiting:
+        yield from repair_partitions(cluster, batch, waiting)
+        yield from batch.send(LeaderAndIsrType.INCREMENTAL)
+        yield Rest(REST_MS)
+
+
+def repair_in_steps(
+    cluster: Cluster, batch: RequestBatch, partitions: Sequence[TopicPartition]
+) -> Plan[None]:
+    """Repair so few at a time that what is asked of this broker meanwhile need not wait."""
+    for start in range(0, len(partitions), CHANGES_PER_TRANSACTION):
+        some = partitions[start : start + CHANGES_PER_TRANSACTION]
+        yield from repair_partitions(cluster, batch, some)
 
 
 def bring_online(cluster: Cluster, batch: RequestBatch) -> Plan[None]:

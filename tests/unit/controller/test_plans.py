@@ -17,11 +17,10 @@ from controller.broker_registration import (
 from controller.config import ControllerConfig
 from controller.effects import Children, Create, Enqueue, Nodes, Note, Read, Rest, Send, Write
 from controller.errors import ControllerMovedError
-from controller.failover import REST_MS
 from controller.fenced_writes import write_fenced
 from controller.leader_and_isr import LeaderAndIsr
 from controller.live_brokers import read_brokers
-from controller.partition_moves import Strategy, elect
+from controller.partition_moves import REST_MS, Strategy, elect
 from controller.plan import Planner
 from controller.replica_assignment import ReplicaAssignment
 from controller.request_batch import RequestBatch
@@ -183,8 +182,9 @@ def test_a_dead_leader_is_replaced_in_one_write() -> None:
     assert (reign.state().leader, reign.state().isr, reign.state().leader_epoch) == (3, (3, 1), 1)
     second = reign.state(TopicPartition("orders", 1))
     assert (second.leader, second.isr) == (1, (1, 3))
-    told = [broker for broker, _ in reign.sent(LeaderAndIsrRequest)]
-    assert told == [1, 3]
+    sent = [_orders(one) for one in reign.driver.take(Send)]
+    some, other = (LeaderAndIsrType.INCREMENTAL, 1), (LeaderAndIsrType.UNKNOWN, 1)
+    assert sent == [[some, some], [other, other]], "who lost the leader comes first"
 
 
 def _orders(sent: Send) -> list[tuple[int, int]]:

@@ -21,7 +21,7 @@ from broker.properties import ENCODING, parse_overrides, parse_properties
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-GC_THRESHOLDS: Final = (100_000, 20, 1000)
+GC_THRESHOLDS: Final = (10_000, 10, 10)
 """Requests leave no cycles behind; one about a thousand partitions makes 50,000 objects."""
 
 log = structlog.get_logger(__name__)

@@ -226,3 +226,12 @@ class ApiError(Exception):
         super().__init__(f"{code.name}: {message or code.text}")
         self.code = code
         self.message = message
+
+    def without_origin(self) -> Self:
+        """Forget where it was raised, for whoever keeps it.
+
+        A frame that holds an exception which holds the frame stays, with all that it uses, until
+        somebody searches for garbage.
+        """
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self

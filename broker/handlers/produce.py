@@ -100,7 +100,7 @@ class ProduceHandler:
                 try:
                     info = append(key, _batch(request, name, data), acks, now_ms)
                 except ApiError as error:
-                    refused[TopicPartition(*key)] = error
+                    refused[TopicPartition(*key)] = error.without_origin()
                     continue
                 base_offset, last_offset, time_ms, start_offset = info
                 rows.append((data.index, base_offset, time_ms, start_offset))

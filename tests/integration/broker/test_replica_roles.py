@@ -1,5 +1,7 @@
 """What controllers may order, and what that does: LeaderAndIsr and StopReplica over sockets."""
 
+import errno
+import gc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ from broker.config_keys.replication import ReplicationKeys
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse, LeaderAndIsrType
+from storage.log import Log
+from storage.log_file import LogFile
 from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig
 from tests.unit.broker.metadata import put_topics
 from tests.waiting import until
@@ -151,6 +155,27 @@ async def test_a_deleted_replica_is_gone(rig: Rig) -> None:
     assert list(rig.brokers[1].logs) == []
     assert (await rig.brokers[1].produce(b"a"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE, "again, it is gone"
+
+
+async def test_a_deleted_log_that_refused_a_batch_leaves_no_file_open(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    await rig.order(1, isr=[1], to=[1])
+    await rig.brokers[1].produce(b"a")
+    # What only a search for garbage frees may stay for hours, and with it the space on the disk.
+    gc.collect()
+    gc.disable()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(LogFile, "append", is_full)
+            assert (await rig.brokers[1].produce(b"b"))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE
+        assert [each for each in gc.get_objects() if isinstance(each, Log | LogFile)] == []
+    finally:
+        gc.enable()
 
 
 async def test_a_stop_for_an_older_leadership_is_refused_but_not_a_deletion(rig: Rig) -> None:

@@ -59,6 +59,19 @@ def run_audit(request: Request) -> Result:
         KeyboardInterrupt: it was interrupted; no process that it has started is left.
     """
     started = time.monotonic()
+    tasks, found = plan(request)
+    findings, summaries = _run_on_spark(request, tasks)
+    findings = [finding.to_row() for finding in found] + findings
+    verdict = judge(str(request.audit), findings, summaries, time.monotonic() - started)
+    return Result(verdict=verdict, findings=findings, summaries=summaries)
+
+
+def plan(request: Request) -> tuple[list[AuditTask], list[Finding]]:
+    """Return the tasks of an audit, and what was found while the directories were listed.
+
+    Raises:
+        AuditError: there is nothing to audit.
+    """
     found: list[Finding] = []
     groups = group_by_partition(_replicas(request.directories, found))
     if not groups and not found:
@@ -71,12 +84,7 @@ def run_audit(request: Request) -> Result:
     references = _references(against, found)
     now_ms = request.rules.now_ms or int(time.time() * 1000)
     rules = replace(request.rules, now_ms=now_ms)
-    tasks = plan_tasks(request.audit, groups, references, rules, snapshot)
-    places = [*request.directories, *([against] if against is not None else [])]
-    findings, summaries = _run_on_spark(request, tasks, places, rules)
-    findings = [finding.to_row() for finding in found] + findings
-    verdict = judge(str(request.audit), findings, summaries, time.monotonic() - started)
-    return Result(verdict=verdict, findings=findings, summaries=summaries)
+    return plan_tasks(request.audit, groups, references, rules, snapshot), found
 
 
 def snapshot_logs(directories: Sequence[str], file: Path, key_limit: int) -> int:
@@ -124,7 +132,7 @@ def _references(against: str | None, found: list[Finding]) -> dict[TopicPartitio
 
 
 def _run_on_spark(
-    request: Request, tasks: list[AuditTask], places: Sequence[str], rules: Rules
+    request: Request, tasks: list[AuditTask]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Start Spark, or take the session that there is; return findings and summaries."""
     has_sql = request.audit is Audit.COLLISIONS
@@ -135,6 +143,9 @@ def _run_on_spark(
             ship_modules(context)
         findings, summaries = _run(context, tasks)
         if has_sql:
+            places, rules = [*request.directories], request.rules
+            if request.against is not None and not is_file(request.against):
+                places.append(request.against)
             keys = read_keys(get_session(), places)
             with told_in_one_sentence():
                 found = collisions(keys, rules.hash_bytes, rules.finding_limit).toArrow()

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from analytics.audit_frames import findings_frame, tasks_frame
 from analytics.data_source import KafkaSegments
 from analytics.discovery import find_replicas, group_by_partition
 from analytics.errors import AuditError
 from analytics.plan import Audit, plan_tasks
-from analytics.run import Request, run_audit, write_result
+from analytics.run import Request, plan, run_audit, write_result
 from analytics.spark_audit import audit
 from analytics.spark_session import told_in_one_sentence
 from analytics.sql_audit import changed_keys, duplicate_keys, read_log
@@ -71,6 +72,22 @@ def test_findings_are_those_of_this_process_and_are_kept(spark: Any, tmp_path: P
     page = (tmp_path / "out" / "report.html").read_text()
     assert "stale_value" in page
     assert "http" not in page, "the page needs nothing from elsewhere"
+
+
+@pytest.mark.parametrize("limits", [{}, {"key_limit": 4}], ids=["one table", "many shards"])
+def test_a_job_of_ones_own_finds_the_same_in_dataframes(
+    spark: Any, tmp_path: Path, limits: dict[str, int]
+) -> None:
+    raw = make_log()
+    raw.write(tmp_path / "raw")
+    log, expected = COMPACTION["an older value survives"](raw, compact(raw, horizon_ms=HORIZON_MS))
+    log.write(tmp_path / "clean")
+    tasks, found = plan(compaction_of(tmp_path, **limits))
+    assert found == []
+    findings = findings_frame(tasks_frame(spark, tasks))
+    assert findings.schema.simpleString().startswith("struct<check:string,what:string,")
+    rows = findings.where("severity = 'error'").collect()
+    assert {(row["what"], row["offset"]) for row in rows} == expected
 
 
 @pytest.mark.usefixtures("spark")

@@ -73,7 +73,8 @@ class World:
         self.versions: dict[int, str] = {}
         self.created: set[str] = set()
         self.pairs: set[str] = set()
-        self.crash_count = self.expired_count = self.loss_count = self.seen_count = 0
+        self.crash_count = self.outage_count = 0
+        self.expired_count = self.loss_count = self.seen_count = 0
         self.is_over = False
         self.server: Server
         self.log: CrashableLog
@@ -116,6 +117,7 @@ class World:
                 case 0:
                     await self.crash_server()
                 case 1:
+                    self.outage_count += 1
                     network.unreachable.add(ADDRESS)
                     await asyncio.sleep(chance.uniform(0.1, 6.0))
                     network.unreachable.discard(ADDRESS)
@@ -252,7 +254,7 @@ def test_nothing_acknowledged_is_lost_and_nobody_goes_back_in_time(seed: int) ->
     assert len(world.versions) > 20
     assert len(world.created) > 20
     assert len(world.pairs) > 20
-    assert world.crash_count + loop.network.cut_count > 10
+    assert world.crash_count + world.outage_count + loop.network.cut_count > 10
     assert world.loss_count > 0
     assert world.seen_count > 0
 

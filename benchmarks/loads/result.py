@@ -67,7 +67,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def to_json(figures: Sequence[Figure], commit: str, measured_at: str) -> str:
+def to_json(figures: Sequence[Figure], commit: str, measured_at: str, stolen_share: float) -> str:
     """Return one load's run as JSON: machine, commit and every figure with its ratio."""
     return json.dumps(
         {
@@ -78,6 +78,7 @@ def to_json(figures: Sequence[Figure], commit: str, measured_at: str) -> str:
                 "architecture": platform.machine(),
                 "python": interpreter(platform.python_version(), _configured_with()),
                 "compiled_modules": HAS_COMPILED_PRODUCE,
+                "stolen_share": round(stolen_share, 3),
             },
             "figures": [
                 asdict(figure) | {"ratio": figure.ratio, "is_met": figure.is_met}

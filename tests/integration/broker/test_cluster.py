@@ -414,7 +414,8 @@ def test_a_leader_that_dies_is_followed_and_comes_back(
         cluster.brokers[1].kill()
         cluster.until_all_say(lambda asked: cluster.leaders(asked, "t") == [2])
         with cluster.wire(2) as wire:
-            assert wire.fetch("t", 0).high_watermark == 2
+            # A new leader hears from its followers how much of its log is committed.
+            wait_until(lambda: wire.fetch("t", 0).high_watermark == 2)
             assert wire.produce("t", batch(b"c")).base_offset == 2
         cluster.start(1)
         cluster.until_in_sync("t", {1, 2, 3})

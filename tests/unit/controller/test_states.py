@@ -4,13 +4,15 @@ import itertools
 
 import pytest
 
-from controller.cluster import Cluster
+from controller.cluster import Cluster, LiveBroker
 from controller.config import ControllerConfig
 from controller.errors import InvalidTransition
 from controller.partition_state import PREDECESSORS as PARTITION_PREDECESSORS
 from controller.partition_state import PartitionState
+from controller.replica_assignment import ReplicaAssignment
 from controller.replica_state import PREDECESSORS as REPLICA_PREDECESSORS
 from controller.replica_state import PartitionReplica, ReplicaState
+from controller.znodes.registration import Registration
 from kafkawire.ids import BrokerId, TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -46,3 +48,18 @@ def test_every_move_of_a_replica(source: ReplicaState, target: ReplicaState) -> 
     else:
         with pytest.raises(InvalidTransition, match=f"{source} -> {target}"):
             picture.move_replica(REPLICA, target)
+
+
+def test_a_topic_that_goes_is_not_missed_on_a_failed_disk() -> None:
+    picture = cluster()
+    stays = TopicPartition("stays", 0)
+    for partition in (T0, stays):
+        picture.assign(partition, ReplicaAssignment((BrokerId(1),)))
+    picture.brokers[BrokerId(1)] = LiveBroker(
+        Registration(broker_id=BrokerId(1), endpoints=()), epoch=1
+    )
+    picture.offline_dirs[BrokerId(1)] = {T0, stays}
+    assert picture.online(T0) == frozenset()
+    picture.remove_topic("t")
+    assert picture.offline_dirs == {BrokerId(1): {stays}}
+    assert picture.online(stays) == frozenset()

@@ -50,14 +50,6 @@ def findings_of(task: AuditTask) -> list[dict[str, Any]]:
     from analytics.spark_audit import run_task
 
     shards = [task]
-    while True:
-        rows: list[dict[str, Any]] = []
-        for shard in shards:
-            outcomes = run_task(shard)
-            if outcomes is None:
-                shards = split_task(shard)
-                break
-            for found, _summary in outcomes:
-                rows += found
-        else:
-            return rows
+    while None in (told := [run_task(shard) for shard in shards]):
+        shards = split_task(shards[0])
+    return [row for outcomes in told for rows, _ in outcomes or () for row in rows]

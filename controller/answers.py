@@ -27,10 +27,7 @@ def on_leader_and_isr(cluster: Cluster, event: LeaderAndIsrAnswered) -> Plan[Non
             now.add(partition)
         elif code == ErrorCode.NONE:
             now.discard(partition)
-    if now:
-        cluster.offline_dirs[event.broker_id] = now
-    else:
-        cluster.offline_dirs.pop(event.broker_id, None)
+    cluster.offline_dirs[event.broker_id] = now
     if lost := sorted(now - before):
         replicas = [PartitionReplica(one, event.broker_id) for one in lost]
         yield from on_replicas_lost(cluster, replicas)

@@ -78,13 +78,12 @@ class Cluster:
     ) -> frozenset[BrokerId]:
         """Return the replicas of a partition that can serve."""
         brokers = self.brokers if include_shutting_down else self.live
-        replicas = self.assignment(partition).replicas
-        if not self.offline_dirs:
-            return frozenset(filter(brokers.__contains__, replicas))
         return frozenset(
-            replica
-            for replica in replicas
-            if replica in brokers and partition not in self.offline_dirs.get(replica, ())
+            [
+                replica
+                for replica in self.assignment(partition).replicas
+                if replica in brokers and partition not in self.offline_dirs.get(replica, ())
+            ]
         )
 
     # Topics and assignments

@@ -1,7 +1,7 @@
 """Moves of partitions between states, and the elections that they need (decision).
 
 Each function changes the picture and the nodes, and adds to a batch what brokers must be told. The
-caller sends the batch.
+caller sends the batch; only `elect_first` does so itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from controller.znodes import paths
 from controller.znodes.config import decode_config
 from controller.znodes.partition_state import encode_partition_state
 from kafkawire.ids import TopicPartition
-from kafkawire.messages.leader_and_isr import LeaderAndIsrType
+from kafkawire.update_type import UpdateType
 
 UNCLEAN_KEY = "unclean.leader.election.enable"
 REST_MS: Final = 100
@@ -195,7 +195,7 @@ def elect_first(
     ]
     if waiting:
         yield from repair_partitions(cluster, batch, waiting)
-        yield from batch.send(LeaderAndIsrType.INCREMENTAL)
+        yield from batch.send(UpdateType.INCREMENTAL)
         yield Rest(REST_MS)
 
 

@@ -17,7 +17,6 @@ from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
-    LeaderAndIsrType,
 )
 from kafkawire.messages.stop_replica import (
     StopReplicaPartitionState,
@@ -31,6 +30,7 @@ from kafkawire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kafkawire.update_type import UpdateType
 
 NO_EPOCH: Final = -1
 SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -45,8 +45,6 @@ class RequestBatch:
         self._stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = {}
         self._metadata_brokers: set[BrokerId] = set()
         self._metadata_partitions: dict[TopicPartition, None] = {}
-        # Most are the same for every broker.
-        self._states: dict[tuple[TopicPartition, bool], LeaderAndIsrPartitionState] = {}
 
     def add_leader_and_isr(
         self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool = False
@@ -71,7 +69,7 @@ class RequestBatch:
         self._metadata_brokers.update(brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
-    def take(self, kind: LeaderAndIsrType = LeaderAndIsrType.UNKNOWN) -> tuple[BrokerRequest, ...]:
+    def take(self, kind: UpdateType = UpdateType.UNKNOWN) -> tuple[BrokerRequest, ...]:
         """Return the requests to the brokers that are alive, and start anew."""
         requests = [
             *self._leader_and_isr_requests(kind),
@@ -82,21 +80,20 @@ class RequestBatch:
         self._stop_replica.clear()
         self._metadata_brokers.clear()
         self._metadata_partitions.clear()
-        self._states.clear()
         return tuple(requests)
 
-    def send(self, kind: LeaderAndIsrType = LeaderAndIsrType.UNKNOWN) -> Plan[None]:
+    def send(self, kind: UpdateType = UpdateType.UNKNOWN) -> Plan[None]:
         """Send what was collected, if anything was; `kind` says whether it may be all."""
         if requests := self.take(kind):
             yield Send(requests)
 
-    def _leader_and_isr_requests(self, kind: LeaderAndIsrType) -> Iterable[BrokerRequest]:
+    def _leader_and_isr_requests(self, kind: UpdateType) -> Iterable[BrokerRequest]:
         for broker, partitions in sorted(self._leader_and_isr.items()):
             if broker in self._cluster.brokers:
                 yield self._to(broker, self._leader_and_isr_request(partitions, kind))
 
     def _leader_and_isr_request(
-        self, partitions: Mapping[TopicPartition, bool], kind: LeaderAndIsrType
+        self, partitions: Mapping[TopicPartition, bool], kind: UpdateType
     ) -> LeaderAndIsrRequest:
         topics: dict[str, list[LeaderAndIsrPartitionState]] = {}
         leaders: set[BrokerId] = set()
@@ -125,11 +122,8 @@ class RequestBatch:
     def _leader_and_isr_state(
         self, partition: TopicPartition, state: LeaderAndIsr, is_new: bool
     ) -> LeaderAndIsrPartitionState:
-        key = (partition, is_new)
-        if key in self._states:
-            return self._states[key]
         assignment = self._cluster.assignment(partition)
-        self._states[key] = LeaderAndIsrPartitionState(
+        return LeaderAndIsrPartitionState(
             topic_name=partition.topic,
             partition_index=partition.partition,
             controller_epoch=state.controller_epoch,
@@ -143,7 +137,6 @@ class RequestBatch:
             is_new=is_new,
             leader_recovery_state=int(state.recovery_state),
         )
-        return self._states[key]
 
     def _live_leader(self, broker: LiveBroker) -> LeaderAndIsrLiveLeader:
         wanted = self._cluster.config.inter_broker_listener_name

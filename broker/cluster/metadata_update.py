@@ -26,15 +26,15 @@ from kafkawire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kafkawire.update_type import UpdateType
 
 LEADER_DURING_DELETE: Final = -2
-FULL_UPDATE: Final = 2
 
 
 def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage:
     """Return `image` as `message` changes it."""
     topics = dict(image.topics)
-    if message.type == FULL_UPDATE:
+    if message.type == UpdateType.FULL:
         named = {state.topic_name for state in message.topic_states}
         topics = {name: topic for name, topic in topics.items() if name in named}
     for state in message.topic_states:

@@ -42,9 +42,9 @@ from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
 from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    LeaderAndIsrType,
 )
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkawire.update_type import UpdateType
 from storage.config import LogConfig
 from storage.directory import Logs
 from storage.errors import StorageError
@@ -114,7 +114,7 @@ class ReplicaRoles:
             log.warning("leader_and_isr.refused", error=refusal.name)
             return LeaderAndIsrResponse(error_code=refusal)
         orders = {order.topic_partition: order for order in role_orders(request)}
-        if self._expects_all and request.type != LeaderAndIsrType.INCREMENTAL:
+        if self._expects_all and request.type != UpdateType.INCREMENTAL:
             self._expects_all = False
             self._set_strays_aside(orders.keys())
         for order in orders.values():

@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Sequence
-from enum import IntEnum
 
 from kafkawire.schema import (
     BOOL,
@@ -17,15 +16,6 @@ from kafkawire.schema import (
     message,
     struct,
 )
-
-
-class LeaderAndIsrType(IntEnum):
-    """Whether a request names all that a broker holds."""
-
-    UNKNOWN = 0
-    """The first after a registration does, the others do not."""
-    INCREMENTAL = 1
-    FULL = 2
 
 
 @struct

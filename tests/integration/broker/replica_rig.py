@@ -44,7 +44,6 @@ from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
-    LeaderAndIsrType,
 )
 from kafkawire.messages.produce import (
     PartitionProduceData,
@@ -60,6 +59,7 @@ from kafkawire.messages.stop_replica import (
     StopReplicaTopicState,
 )
 from kafkawire.records import BatchBuilder
+from kafkawire.update_type import UpdateType
 from storage.config import LogConfig
 from storage.directory import Logs
 from tests.unit.broker.metadata import set_brokers
@@ -313,7 +313,7 @@ class Rig:
         controller_epoch: int = 1,
         broker_epoch: int = -1,
         is_repeated: bool = False,
-        kind: LeaderAndIsrType = LeaderAndIsrType.UNKNOWN,
+        kind: UpdateType = UpdateType.UNKNOWN,
     ) -> list[LeaderAndIsrResponse]:
         """Tell the replicas who leads, in a new epoch, or in the last one again."""
         self.epoch += not is_repeated

@@ -11,7 +11,8 @@ from broker.cluster.metadata_cache import PartitionState, TopicState
 from broker.config_keys.replication import ReplicationKeys
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
-from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse, LeaderAndIsrType
+from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkawire.update_type import UpdateType
 from storage.log import Log
 from storage.log_file import LogFile
 from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig
@@ -131,7 +132,7 @@ async def test_what_the_first_order_of_a_registration_leaves_out_is_a_stray(rig:
 async def test_an_order_that_says_that_it_names_only_some_leaves_out_no_strays(rig: Rig) -> None:
     await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
     rig.brokers[1].replicas.on_registered(50)
-    some = LeaderAndIsrType.INCREMENTAL
+    some = UpdateType.INCREMENTAL
     await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50, kind=some)
     assert {each.topic_partition.partition for each in rig.brokers[1].replicas} == {0, 1}
     await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)

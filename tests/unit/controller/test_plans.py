@@ -48,7 +48,6 @@ from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
-    LeaderAndIsrType,
 )
 from kafkawire.messages.stop_replica import (
     StopReplicaPartitionError,
@@ -56,6 +55,7 @@ from kafkawire.messages.stop_replica import (
     StopReplicaResponse,
 )
 from kafkawire.messages.update_metadata import UpdateMetadataRequest
+from kafkawire.update_type import UpdateType
 from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, join, put_topic
 
 B1, B2, B3 = map(BrokerId, (1, 2, 3))
@@ -183,7 +183,7 @@ def test_a_dead_leader_is_replaced_in_one_write() -> None:
     second = reign.state(TopicPartition("orders", 1))
     assert (second.leader, second.isr) == (1, (1, 3))
     sent = [_orders(one) for one in reign.driver.take(Send)]
-    some, other = (LeaderAndIsrType.INCREMENTAL, 1), (LeaderAndIsrType.UNKNOWN, 1)
+    some, other = (UpdateType.INCREMENTAL, 1), (UpdateType.UNKNOWN, 1)
     assert sent == [[some, some], [other, other]], "who lost the leader comes first"
 
 
@@ -204,7 +204,7 @@ def test_a_takeover_elects_for_those_without_a_leader_first() -> None:
         for one in driver.effects
         if isinstance(one, Send | Rest)
     ]
-    some, all_three = (LeaderAndIsrType.INCREMENTAL, 1), (LeaderAndIsrType.UNKNOWN, 3)
+    some, all_three = (UpdateType.INCREMENTAL, 1), (UpdateType.UNKNOWN, 3)
     assert steps == [[], [some, some], REST_MS, [all_three, all_three]]
     assert (reign.state().leader, reign.state().isr) == (2, (2, 3))
     assert reign.state(TopicPartition("orders", 1)).isr == (2, 3)

@@ -4,7 +4,6 @@ import uuid
 
 from broker.cluster.metadata_cache import ClusterImage, Endpoint
 from broker.cluster.metadata_update import (
-    FULL_UPDATE,
     LEADER_DURING_DELETE,
     deleted_partitions,
     updated,
@@ -17,6 +16,7 @@ from kafkawire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kafkawire.update_type import UpdateType
 
 T_ID, OTHER_ID = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -122,4 +122,4 @@ def test_a_controller_that_knows_no_ids_does_not_change_them() -> None:
 
 def test_a_full_update_drops_what_it_does_not_name() -> None:
     image = told(ClusterImage(), topic("t", 1), topic("u", 1, topic_id=OTHER_ID))
-    assert set(told(image, topic("u", 2, topic_id=OTHER_ID), kind=FULL_UPDATE).topics) == {"u"}
+    assert set(told(image, topic("u", 2, topic_id=OTHER_ID), kind=UpdateType.FULL).topics) == {"u"}

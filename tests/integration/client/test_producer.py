@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from contextlib import suppress
 
 import pytest
@@ -603,7 +604,12 @@ async def test_use_in_another_event_loop_is_refused(cluster: FakeCluster) -> Non
         Consumer(cluster.bootstrap) as consumer,
         Admin(cluster.bootstrap) as admin,
     ):
-        for use in (producer.send("t", b"v"), consumer.fetch_batch(), admin.list_topics()):
+        uses: tuple[Coroutine[object, object, object], ...] = (
+            producer.send("t", b"v"),
+            consumer.fetch_batch(),
+            admin.list_topics(),
+        )
+        for use in uses:
             with pytest.raises(ClientClosedError, match="another event loop"):
                 await asyncio.to_thread(asyncio.run, use)
         assert (await producer.send_and_wait("t", b"v")).offset == 0

@@ -110,11 +110,12 @@ def plain(bootstrap: str, history: History) -> Worker:
 
 
 @pytest.mark.parametrize(
-    ("make_producer", "keeps_order"),
+    ("make_producer", "may_happen"),
     [
-        pytest.param(ours, True, id="our client"),
-        pytest.param(idempotent, True, id="librdkafka, idempotent"),
-        pytest.param(plain, False, id="librdkafka"),
+        pytest.param(ours, set(), id="our client"),
+        pytest.param(idempotent, set(), id="librdkafka, idempotent"),
+        # A race: it is lost in most runs, and not in all.
+        pytest.param(plain, {(Kind.DISORDERED, HERE)}, id="librdkafka"),
     ],
 )
 @pytest.mark.parametrize(
@@ -125,7 +126,7 @@ async def test_a_new_leader_while_the_old_one_hangs(
     tmp_path: Path,
     brokers: Callable[[Path], AbstractContextManager[Cluster]],
     make_producer: Callable[[str, History], Worker],
-    keeps_order: bool,
+    may_happen: set[tuple[Kind, TopicPartition]],
 ) -> None:
     history = History()
     with brokers(tmp_path) as cluster:
@@ -150,7 +151,7 @@ async def test_a_new_leader_while_the_old_one_hangs(
         logs = await asyncio.to_thread(read_all, cluster.bootstrap)
     history.unordered.clear()
     found = {(anomaly.kind, anomaly.partition) for anomaly in check(history, logs)}
-    assert found == (set() if keeps_order else {(Kind.DISORDERED, HERE)})
+    assert found <= may_happen
 
 
 async def create_topic(bootstrap: str, hung: int, others: Sequence[int]) -> None:

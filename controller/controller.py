@@ -30,6 +30,7 @@ from controller.effects import (
     Write,
 )
 from controller.event_queue import EventQueue
+from controller.last_told import LastTold, nothing_told
 from controller.plan import Planner, Result
 from controller.topics import NewTopicId
 from controller.znodes.registration import Registration
@@ -54,8 +55,9 @@ class Controller:
         dial: DialBroker,
         new_topic_id: NewTopicId,
         now_ms: Callable[[], int],
+        last_told: LastTold = nothing_told,
     ) -> None:
-        self._planner = Planner(config, new_topic_id)
+        self._planner = Planner(config, new_topic_id, last_told)
         self._edge = CoordinatorEdge(client, self._on_watch)
         self._dial = dial
         self._now_ms = now_ms
@@ -181,9 +183,18 @@ class Controller:
             else:
                 answer = None
                 if isinstance(effect, Rest):
-                    await asyncio.sleep(effect.duration_ms / 1000)
+                    await self._rest(effect)
                 else:
                     self._perform(effect)
+
+    async def _rest(self, effect: Rest) -> None:
+        try:
+            async with asyncio.timeout(effect.patience_ms / 1000):
+                for channel in list(self._channels.values()):
+                    await channel.wait_idle()
+        except TimeoutError:
+            pass
+        await asyncio.sleep(effect.duration_ms / 1000)
 
     def _perform(self, effect: Effect) -> None:
         match effect:

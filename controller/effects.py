@@ -162,9 +162,14 @@ class Enqueue:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Go on only after `duration_ms`: what was sent is done first, on few processors."""
+    """Let what was sent be done first, on few processors.
+
+    Go on `duration_ms` after brokers have answered everything; those that hang are not waited for
+    longer than `patience_ms`.
+    """
 
     duration_ms: int
+    patience_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """What a controller does first (decision).
 
 Watches are set by the reads themselves, so that nothing falls between the picture and the first
-notice. Brokers hear who is alive before they hear who leads. Whatever the predecessor left half
-done (elections, deletions, moves) is taken up where its nodes say it stands.
+notice. Brokers hear who is alive before they hear who leads. Leaders that are missing are elected
+by what this broker remembers (`last_told`), before the states are read. Whatever the predecessor
+left half done (elections, deletions, moves) is taken up where its nodes say it stands.
 
 Source: kafka.controller.KafkaController.onControllerFailover of Kafka 3.9.
 """
@@ -23,6 +24,7 @@ from controller.effects import (
 )
 from controller.events import RebalanceDue
 from controller.fenced_writes import read_states, write_fenced
+from controller.last_told import LastTold, remember_leaderless
 from controller.live_brokers import read_brokers
 from controller.notices import take_isr_changes, take_log_dir_events
 from controller.partition_moves import bring_online, elect_first, repair_in_steps
@@ -37,12 +39,12 @@ from kafkawire.ids import TopicPartition
 FIRST_REBALANCE_MS: Final = 5000
 
 
-def take_over(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
+def take_over(cluster: Cluster, new_topic_id: NewTopicId, last_told: LastTold) -> Plan[None]:
     """Learn the state of the cluster, repair it, and go on with what was under way."""
     # The picture that follows holds what these say; from now on new ones are told.
     yield from take_log_dir_events(cluster)
     yield from take_isr_changes(cluster)
-    yield from _load(cluster, new_topic_id)
+    partitions = yield from _load_assignments(cluster, new_topic_id)
     yield from _load_deletions(cluster)
     yield Disconnect()
     for broker in cluster.brokers.values():
@@ -50,6 +52,8 @@ def take_over(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
     batch = RequestBatch(cluster)
     batch.add_update_metadata(cluster.brokers)
     yield from batch.send()
+    yield from _elect_by_memory(cluster, batch, last_told)
+    cluster.leaderships = yield from read_states(partitions)
     yield from _start_states(cluster, batch)
     yield from _resume(cluster)
     if cluster.config.has_features:
@@ -63,11 +67,10 @@ def _ensure_features(cluster: Cluster) -> Plan[None]:
         yield from write_fenced(cluster, [(Create(paths.FEATURE, encode_features({})),)])
 
 
-def _load(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
+def _load_assignments(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[list[TopicPartition]]:
     cluster.brokers |= yield from read_brokers()
     topics = yield from list_children(paths.TOPICS, watch=True)
-    partitions = yield from adopt_topics(cluster, sorted(topics), new_topic_id)
-    cluster.leaderships |= yield from read_states(partitions)
+    return (yield from adopt_topics(cluster, sorted(topics), new_topic_id))
 
 
 def _load_deletions(cluster: Cluster) -> Plan[None]:
@@ -85,6 +88,13 @@ def _load_deletions(cluster: Cluster) -> Plan[None]:
 
 def _is_damaged(cluster: Cluster, partition: TopicPartition) -> bool:
     return len(cluster.online(partition)) < len(cluster.assignment(partition).replicas)
+
+
+def _elect_by_memory(cluster: Cluster, batch: RequestBatch, last_told: LastTold) -> Plan[None]:
+    remembered = remember_leaderless(cluster, last_told)
+    for partition in remembered:
+        cluster.start_partition(partition, PartitionState.OFFLINE)
+    yield from elect_first(cluster, batch, remembered)
 
 
 def _start_states(cluster: Cluster, batch: RequestBatch) -> Plan[None]:

@@ -31,7 +31,9 @@ from kafkawire.update_type import UpdateType
 
 UNCLEAN_KEY = "unclean.leader.election.enable"
 REST_MS: Final = 100
-"""How long brokers may take up the first elections, and producers find them, undisturbed."""
+"""How long producers may find the leaders that were elected first, undisturbed."""
+PATIENCE_MS: Final = 500
+"""How long brokers may take before that to become those leaders."""
 
 
 class Strategy(Enum):
@@ -196,7 +198,7 @@ def elect_first(
     if waiting:
         yield from repair_partitions(cluster, batch, waiting)
         yield from batch.send(UpdateType.INCREMENTAL)
-        yield Rest(REST_MS)
+        yield Rest(REST_MS, PATIENCE_MS)
 
 
 def repair_in_steps(

@@ -24,6 +24,7 @@ from controller.config import ControllerConfig
 from controller.effects import Disconnect, Enqueue, Note, Plan, list_children
 from controller.errors import ControllerMovedError
 from controller.failover import take_over
+from controller.last_told import LastTold, nothing_told
 from controller.partition_moves import bring_online
 from controller.replica_assignment import ReplicaAssignment
 from controller.request_batch import RequestBatch
@@ -50,9 +51,16 @@ Result: TypeAlias = (
 class Planner:
     """The controller component of one broker, whether it is the controller or not."""
 
-    def __init__(self, config: ControllerConfig, new_topic_id: NewTopicId) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        new_topic_id: NewTopicId,
+        last_told: LastTold = nothing_told,
+    ) -> None:
+        """`last_told` is what this broker knows of partitions while another is controller."""
         self._config = config
         self._new_topic_id = new_topic_id
+        self._last_told = last_told
         self.cluster: Cluster | None = None
         """The picture; None while another is controller."""
         self.controller_id: BrokerId | None = None
@@ -120,7 +128,7 @@ class Planner:
         self.controller_id = self._config.broker_id
         self.cluster = Cluster(self._config, epoch=reign.epoch, epoch_version=reign.epoch_version)
         yield Note("controller.elected", {"controller_epoch": reign.epoch})
-        yield from take_over(self.cluster, self._new_topic_id)
+        yield from take_over(self.cluster, self._new_topic_id, self._last_told)
 
     def _resign(self) -> Plan[None]:
         if self.cluster is not None:

@@ -24,6 +24,7 @@ from broker.cluster.identity import (
     choose_broker_id,
     recall,
 )
+from broker.cluster.last_told import last_told
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.cluster.registration import dialled_endpoint, registration_of
 from broker.config import BrokerConfig
@@ -225,6 +226,7 @@ class ClusterMember:
             dial=self._dial,
             new_topic_id=uuid.uuid4,
             now_ms=self._now_ms,
+            last_told=lambda topic, topic_id: last_told(self._metadata.image, topic, topic_id),
         )
 
     def _controller_config(self, config: BrokerConfig) -> ControllerConfig:

@@ -15,6 +15,7 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition, validate_topic_name
 
 NO_LEADER: Final = BrokerId(-1)
+UNKNOWN_EPOCH: Final = -1
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
@@ -37,7 +38,10 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Who holds a partition, and who leads it; `leader` is NO_LEADER while nobody does."""
+    """Who holds a partition, and who leads it; `leader` is NO_LEADER while nobody does.
+
+    `partition_epoch` is the version of the state's node, `controller_epoch` says who wrote it.
+    """
 
     index: int
     leader: BrokerId
@@ -45,6 +49,8 @@ class PartitionState:
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     offline_replicas: tuple[BrokerId, ...] = ()
+    controller_epoch: int = UNKNOWN_EPOCH
+    partition_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,8 @@ def _partition(state: UpdateMetadataPartitionState) -> PartitionState:
         replicas=_ids(state.replicas),
         isr=_ids(state.isr),
         offline_replicas=_ids(state.offline_replicas),
+        controller_epoch=state.controller_epoch,
+        partition_epoch=state.zk_version,
     )
 
 

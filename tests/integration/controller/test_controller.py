@@ -53,11 +53,14 @@ class Ears:
 
     def __init__(self) -> None:
         self.heard: list[ControlRequest] = []
+        self.hangs_after: int | None = None
 
     async def request(self, message: ControlRequest) -> ControlResponse:
         match message:
             case LeaderAndIsrRequest():
                 self.heard.append(decode(LeaderAndIsrRequest, encode(message, 7), 7))
+                if self.hangs_after is not None and len(self.heard) > self.hangs_after:
+                    await asyncio.Event().wait()
                 return LeaderAndIsrResponse()
             case UpdateMetadataRequest():
                 self.heard.append(decode(UpdateMetadataRequest, encode(message, 8), 8))
@@ -206,6 +209,23 @@ async def test_another_takes_over_with_all_that_the_dead_one_led(coordinator: Co
         assert decode_controller_epoch(data) == 2
         last = ears[heir.broker_id].heard[-1]
         assert last.controller_epoch == 2
+
+
+async def test_a_takeover_does_not_wait_for_a_broker_that_hangs(coordinator: Coordinator) -> None:
+    async with cluster(coordinator.address) as (nodes, ears):
+        await until(lambda: len(active(nodes)) == 1)
+        await create_topic(nodes[0].client, partition_count=3)
+        await until(lambda: all(len(led(ears, broker)) == 3 for broker in IDS))
+        [dead] = active(nodes)
+        survivors = [node for node in nodes if node is not dead]
+        for node in survivors:
+            ears[node.broker_id].hangs_after = len(ears[node.broker_id].heard)
+        await dead.die()
+        await until(lambda: len(active(survivors)) == 1)
+        [heir] = active(survivors)
+        # The answer comes after the takeover: events are processed one after the other.
+        asked = e.ReassignmentsListed(None)
+        assert await asyncio.wait_for(heir.controller.put(asked), DEADLINE_S) == {}
 
 
 async def test_a_deleted_topic_leaves_no_nodes(coordinator: Coordinator) -> None:

@@ -10,7 +10,7 @@ from broker.replication.control_fence import ControlFence
 from broker.replication.divergence import Divergence, EpochHistory, Truncation
 from broker.replication.isr_state import Committed, IsrState, PendingExpand, PendingShrink, Refused
 from broker.replication.leadership import Leadership
-from controller import elections, fenced_writes, live_brokers
+from controller import elections, failover, fenced_writes, last_told, live_brokers
 from controller.channel import Channel
 from controller.cluster import Cluster
 from controller.effects import Check, Connect, Disconnect, Plan, SetData
@@ -19,7 +19,7 @@ from controller.leader_and_isr import LeaderAndIsr
 from controller.replica_assignment import Replicas
 from controller.request_batch import RequestBatch
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import BrokerId, Offset
+from kafkawire.ids import BrokerId, Offset, TopicPartition
 from tests.simulation.cluster import replica as sim
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -43,6 +43,20 @@ def any_version(patch: pytest.MonkeyPatch) -> None:
         return [(op._replace(version=-1),) for op in ops if isinstance(op, SetData)]
 
     patch.setattr(fenced_writes, "_set_states", careless)
+
+
+def blind_memory(patch: pytest.MonkeyPatch) -> None:
+    """A new controller writes what it remembers, whatever stands there (T8)."""
+    real = last_told.remember_leaderless
+
+    def careless(cluster: Cluster, told: last_told.LastTold) -> list[TopicPartition]:
+        found = real(cluster, told)
+        for partition in found:
+            state = cluster.leaderships[partition]
+            cluster.leaderships[partition] = state._replace(partition_epoch=-1)
+        return found
+
+    patch.setattr(failover, "remember_leaderless", careless)
 
 
 def any_controller(patch: pytest.MonkeyPatch) -> None:
@@ -251,6 +265,7 @@ MUTANTS: Mapping[str, Plant] = {
     for plant in (
         no_fence,
         any_version,
+        blind_memory,
         any_controller,
         any_leader_epoch,
         same_epoch,

@@ -8,6 +8,9 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from broker.cluster.last_told import last_told
+from broker.cluster.metadata_cache import ClusterImage
+from broker.cluster.metadata_update import updated
 from broker.replication.control_fence import ControlFence, refuse_stop
 from broker.replication.leadership import Limits, Proposal, Recorded
 from controller import events as e
@@ -124,7 +127,9 @@ class Process:
         config = ControllerConfig(
             broker_id=broker_id, unclean_leader_election_enable=world.unclean_default
         )
-        self.planner = Planner(config, world.new_topic_id)
+        self.planner = Planner(
+            config, world.new_topic_id, lambda topic, known: last_told(self.image, topic, known)
+        )
         self.queue: EventQueue[Reply] = EventQueue()
         self.is_planning = False
         self.reign = 0
@@ -136,6 +141,7 @@ class Process:
         self.controller_id: BrokerId | None = None
         self.replicas: dict[TopicPartition, Replica] = {}
         self.metadata: dict[TopicPartition, tuple[int, int]] = {}
+        self.image = ClusterImage()
         self.live: set[BrokerId] = set()
         self._run(create_top_nodes(), lambda _: self._register())
         self._tick()
@@ -447,6 +453,7 @@ class Process:
         if code is not None:
             return UpdateMetadataResponse(error_code=code)
         self.live = {BrokerId(one.id) for one in message.live_brokers}
+        self.image = updated(self.image, message)
         for topic in message.topic_states:
             for state in topic.partition_states:
                 partition = TopicPartition(topic.topic_name, state.partition_index)

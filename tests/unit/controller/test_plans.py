@@ -18,7 +18,8 @@ from controller.config import ControllerConfig
 from controller.effects import Children, Create, Enqueue, Nodes, Note, Read, Rest, Send, Write
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
-from controller.leader_and_isr import LeaderAndIsr
+from controller.last_told import LastTold, nothing_told
+from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
 from controller.live_brokers import read_brokers
 from controller.partition_moves import REST_MS, Strategy, elect
 from controller.plan import Planner
@@ -85,12 +86,13 @@ class Reign:
     def end(self, broker: BrokerId) -> None:
         self.driver.coordinator.end_session(self.sessions[broker].session)
 
-    def succeed(self) -> Driver:
-        """Let broker 1 die, and broker 2 be controller; return what that did."""
+    def succeed(self, last_told: LastTold = nothing_told) -> Driver:
+        """Let broker 1 die, and broker 2 be controller, which remembers; return what it did."""
         for path in (paths.broker(B1), paths.CONTROLLER):
             self.driver.coordinator.remove(path)
         driver = Driver(self.driver.coordinator)
-        driver.run(Planner(ControllerConfig(broker_id=B2), lambda: NEW_ID).plan(e.Reelect(), 0))
+        planner = Planner(ControllerConfig(broker_id=B2), lambda: NEW_ID, last_told)
+        driver.run(planner.plan(e.Reelect(), 0))
         return driver
 
     def sent(self, kind: type) -> list[tuple[BrokerId, object]]:
@@ -208,6 +210,74 @@ def test_a_takeover_elects_for_those_without_a_leader_first() -> None:
     assert steps == [[], [some, some], REST_MS, [all_three, all_three]]
     assert (reign.state().leader, reign.state().isr) == (2, (2, 3))
     assert reign.state(TopicPartition("orders", 1)).isr == (2, 3)
+
+
+class Memory:
+    """What broker 2 was told of the partitions, in order; a change of it is what it missed."""
+
+    def __init__(self, *states: LeaderAndIsr) -> None:
+        self.states = dict(enumerate(states))
+        self.topic_id = ORDERS_ID
+
+    def __call__(self, topic: str, topic_id: TopicId) -> dict[int, LeaderAndIsr]:
+        return self.states if (topic, topic_id) == ("orders", self.topic_id) else {}
+
+
+def _uses(driver: Driver, partition: TopicPartition) -> list[type]:
+    """How the node of a partition's state was used, in order."""
+    path = paths.partition_state(partition)
+    return [
+        type(one)
+        for one in driver.asked
+        if (isinstance(one, Read) and path in one.paths)
+        or (
+            isinstance(one, Write)
+            and any(op.path == path for ops in one.transactions for op in ops)
+        )
+    ]
+
+
+def test_a_takeover_elects_by_what_it_remembers_before_it_reads_the_states() -> None:
+    reign, other = Reign((1, 2, 3), (2, 3, 1)), TopicPartition("orders", 1)
+    driver = reign.succeed(Memory(reign.state(), reign.state(other)))
+    assert _uses(driver, T0) == [Write, Read]
+    assert _uses(driver, other) == [Read, Write], "its leader is alive"
+    assert (reign.state().leader, reign.state().isr) == (2, (2, 3))
+    assert reign.state(other).isr == (2, 3)
+    kinds = [type(one) for one in driver.effects if isinstance(one, Send | Rest)]
+    assert kinds == [Send, Send, Rest, Send]
+
+
+def test_what_a_takeover_remembers_and_is_not_so_any_more_changes_nothing() -> None:
+    reign = Reign()
+    told = reign.state()
+    assert reign.propose([1, 3]) is ErrorCode.NONE
+    driver = reign.succeed(Memory(told))
+    assert _uses(driver, T0) == [Write, Read, Write, Read], "refused, read, elected; and the whole"
+    assert (reign.state().leader, reign.state().isr) == (3, (3,))
+
+
+@pytest.mark.parametrize("told", ["another topic's", "alone in sync", "without a leader"])
+def test_a_takeover_reads_where_its_memory_does_not_say_enough(told: str) -> None:
+    reign = Reign()
+    memory = Memory(reign.state())
+    match told:
+        case "another topic's":
+            memory.topic_id = NEW_ID
+        case "alone in sync":
+            # It may recover from an unclean election, which brokers are not told.
+            memory.states[0] = reign.state()._replace(isr=(B1,))
+        case _:
+            memory.states[0] = reign.state()._replace(leader=NO_LEADER)
+    assert _uses(reign.succeed(memory), T0) == [Read, Write]
+    assert reign.state().leader == B2
+
+
+def test_a_takeover_elects_nobody_by_memory_for_a_topic_that_goes() -> None:
+    reign = Reign()
+    memory = Memory(reign.state())
+    reign.driver.coordinator.put(f"{paths.DELETE_TOPICS}/orders", b"")
+    assert _uses(reign.succeed(memory), T0) == [Read]
 
 
 def test_a_takeover_without_need_does_not_rest() -> None:

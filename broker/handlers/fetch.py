@@ -68,7 +68,7 @@ class FetchHandler:
         """Return a reply that is complete unless `min_bytes` have to be waited for."""
         follower = follower_of(message)
         if follower is not None:
-            return self._followers.handle(message, request.header.api_version, follower)
+            return self._followers.handle(request, message, follower)
         if message.session_epoch not in FULL_FETCH_EPOCHS:
             # Consumers get no sessions, as in a Kafka whose session cache is full.
             return Reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.network.reply import Reply
+from broker.network.request import Request
 from broker.purgatory import Purgatory
 from broker.replication.fetch_session import FetchSessions, Follower, FollowerSession, Key
 from broker.replication.replica import ReadResult
@@ -59,13 +60,14 @@ class FollowerFetchHandler:
         )
         replicas.add_change_listener(self.sessions.on_change)
 
-    def handle(self, message: FetchRequest, version: int, follower: Follower) -> Reply:
+    def handle(self, request: Request, message: FetchRequest, follower: Follower) -> Reply:
         """Return a reply that is complete unless records have to be waited for."""
-        now_ms = self.now_ms()
+        now_ms, version = self.now_ms(), request.header.api_version
         found = self.sessions.find(message, follower, now_ms)
         if not isinstance(found, FollowerSession):
             return Reply(FetchResponse(error_code=found))
         session = found
+        session.on_request(request.connection.number)
         unknown = self._update(session, message, version)
         fetch = FollowerFetch(self, session, message, version, unknown)
         self._touch(session, now_ms)
@@ -153,7 +155,7 @@ class FollowerFetch:
         """Wait for records, at most as long as the follower wants to."""
         handler = self._handler
         self._found = None
-        self._session.on_news = self._on_news
+        self._session.waiting = self
         self.reply.on_cancel(self._forget)
         handler.purgatory.hold(self, (), self._message.max_wait_ms)
 
@@ -162,11 +164,18 @@ class FollowerFetch:
         del changed
         return False
 
+    def give_way(self) -> None:
+        """Answer that there is nothing, and leave the session to the next request."""
+        self._handler.purgatory.cancel(self)
+        self._session.waiting = None
+        if not self.reply.cancelled:
+            self.reply.complete(FetchResponse(session_id=self._session.session_id))
+
     def complete(self) -> None:
         """Answer with what there is."""
         session = self._session
-        if session.on_news == self._on_news:
-            session.on_news = None
+        if session.waiting is self:
+            session.waiting = None
         if not self.reply.cancelled:
             self.reply.complete(self._answer())
         if not session.session_id:
@@ -174,12 +183,13 @@ class FollowerFetch:
 
     def _forget(self) -> None:
         self._handler.purgatory.cancel(self)
-        if self._session.on_news == self._on_news:
-            self._session.on_news = None
+        if self._session.waiting is self:
+            self._session.waiting = None
         if not self._session.session_id:
             self._handler.sessions.drop(self._session)
 
-    def _on_news(self, key: Key) -> None:
+    def on_news(self, key: Key) -> None:
+        """Look, once for all partitions that change in this turn of the loop."""
         if not self._news:
             self._handler.loop.call_soon(self._look)
         self._news[key] = None
@@ -212,14 +222,16 @@ class FollowerFetch:
     def _answer(self) -> FetchResponse:
         session = self._session
         topics: dict[str, list[PartitionData]] = {}
+        told: list[Key] = []
         for key, data, is_complete in self._found or self._read_active():
             marks = (data.high_watermark, data.log_start_offset)
             if size_bytes := self._sizes.get(key):
                 self._replicas.followers.on_sent(key, size_bytes, self._handler.now_ms())
             if not self._is_empty(key) or session.is_news(key, marks):
                 topics.setdefault(key[0], []).append(data)
+                told.append(key)
             session.on_sent(key, marks, is_complete=is_complete)
-        session.is_full = False
+        session.on_answer(told)
         responses = [
             FetchableTopicResponse(
                 topic=name, topic_id=session.topic_ids.get(name, ZERO_TOPIC_ID), partitions=each

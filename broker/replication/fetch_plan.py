@@ -203,11 +203,24 @@ class FetchPlan:
             self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
             return
         self._session_id = response.session_id
-        self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+        self._advance()
 
     def on_no_response(self) -> None:
         """Begin another session: whether the leader has taken the last request is not known."""
         self._epoch = INITIAL_EPOCH
+
+    def on_given_up(self) -> None:
+        """Go on with the session, if there is one, on another connection.
+
+        A leader that has not taken the last request refuses the next one, and another session
+        begins. Of an answer that was on its way the records are sent again, and by our leaders the
+        marks too; Kafka's tell a mark when it moves next.
+        """
+        if self._epoch != INITIAL_EPOCH:
+            self._advance()
+
+    def _advance(self) -> None:
+        self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
 
     def _forget(self, key: Key) -> None:
         self._changed.pop(key, None)

@@ -2,16 +2,18 @@
 
 With a session a follower names only what has changed since its last request, and is told only what
 has changed since the last answer (KIP-227). Here the leader also remembers which partitions have
-changed: it looks at those alone, so that the others cost nothing. Invariant: a partition that is
-not `active` is one where the follower holds everything, and knows the marks that it was sent.
+changed: it looks at those alone, so that the others cost nothing. A follower may give up a
+connection on which it waits, and go on with its session on another one. Invariant: a partition
+that is not `active` is one where the follower holds everything, and knows the marks that it was
+sent.
 
 Source: KIP-227; kafka.server.FetchSession of Kafka 3.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
 
 from broker.replication.follower_progress import NO_EPOCH
 from kafkawire.errors import ErrorCode
@@ -47,6 +49,16 @@ def follower_of(message: FetchRequest) -> Follower | None:
     return None
 
 
+class WaitingFetch(Protocol):
+    """A request of a session that is not answered yet."""
+
+    def on_news(self, key: Key) -> None:
+        """Look whether to answer now: that partition has changed."""
+
+    def give_way(self) -> None:
+        """Answer that there is nothing: the follower has asked again."""
+
+
 class FollowerSession:
     """One follower's partitions, and which of them to look at."""
 
@@ -62,8 +74,9 @@ class FollowerSession:
         self.active: dict[Key, None] = {}
         self.sent: dict[Key, Marks] = {}
         self.topic_ids: dict[str, TopicId] = {}
-        self.on_news: Callable[[Key], None] | None = None
-        """Called with each partition that changes while the follower waits for an answer."""
+        self.waiting: WaitingFetch | None = None
+        self._connection_number = -1
+        self._told_last: tuple[Key, ...] = ()
 
     def want(self, key: Key, wanted: FetchPartition, topic_id: TopicId) -> None:
         """Note what the follower asks for now, which says also how far it is."""
@@ -77,11 +90,29 @@ class FollowerSession:
         self.active.pop(key, None)
         self.sent.pop(key, None)
 
+    def on_request(self, connection_number: int) -> None:
+        """Note by which connection a request has come.
+
+        An answer that was sent on another one may not have arrived: its marks are told again.
+        """
+        if self.waiting is not None:
+            self.waiting.give_way()
+        if connection_number != self._connection_number:
+            self._connection_number = connection_number
+            for key in self._told_last:
+                if self.sent.pop(key, None) is not None:
+                    self.active[key] = None
+
+    def on_answer(self, told: Iterable[Key]) -> None:
+        """Note what an answer names."""
+        self._told_last = tuple(told)
+        self.is_full = False
+
     def on_change(self, key: Key) -> None:
         """Look at a partition again."""
         self.active[key] = None
-        if self.on_news is not None:
-            self.on_news(key)
+        if self.waiting is not None:
+            self.waiting.on_news(key)
 
     def is_news(self, key: Key, marks: Marks) -> bool:
         """Whether marks must be told that come without records."""

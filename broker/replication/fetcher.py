@@ -83,7 +83,10 @@ class Fetcher:
         return not len(self._plan)
 
     def add(self, replicas: Iterable[Replica]) -> None:
-        """Copy these from now on: the request that waits at the leader is given up for them."""
+        """Copy these from now on: the request that waits at the leader is given up for them.
+
+        The session there goes on, so that only what is new is asked for.
+        """
         for replica in replicas:
             self._plan.add(replica)
         self._news.set()
@@ -150,7 +153,10 @@ class Fetcher:
         try:
             response = await self._ask(request, version)
         except PeerError:
-            self._plan.on_no_response()
+            if self._is_waiting:
+                self._plan.on_no_response()
+            else:
+                self._plan.on_given_up()
             raise
         finally:
             self._is_waiting = False

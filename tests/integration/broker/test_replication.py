@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.config_keys.replication import ReplicationKeys
+from broker.replication.peer import Peer
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, Offset, TopicId
 from kafkawire.messages.fetch import (
@@ -19,7 +20,7 @@ from kafkawire.messages.fetch import (
     PartitionData,
 )
 from storage.config import LogConfig
-from tests.integration.broker.replica_rig import TOPIC_ID, Rig
+from tests.integration.broker.replica_rig import TOPIC_ID, Rig, RigBroker
 from tests.waiting import until
 
 KEYS = ReplicationKeys(
@@ -133,6 +134,65 @@ async def test_new_partitions_do_not_wait_for_an_idle_fetch_to_end(tmp_path: Pat
             await rig.order(1, isr=[1, 2], replicas=[1, 2], partitions=[index])
             assert await rig.brokers[1].produce(b"a", index=index) == (ErrorCode.NONE, 0)
     finally:
+        await rig.stop()
+
+
+class RawFollower:
+    """Broker 2 as a leader sees it: one session, over any of its connections."""
+
+    def __init__(self, leader: RigBroker) -> None:
+        self._endpoint = leader.endpoints[leader.broker_id]
+        self.session_id = 0
+        self.epoch = 0
+
+    def connect(self) -> Peer:
+        return Peer(self._endpoint, loop=asyncio.get_running_loop(), client_id="2")
+
+    async def fetch(self, peer: Peer, *offsets: int, wait_ms: int = 0) -> dict[int, PartitionData]:
+        """Ask for partitions 0, 1 and so on from there; none of them: as before."""
+        wanted = [
+            FetchPartition(partition=index, current_leader_epoch=-1, fetch_offset=offset)
+            for index, offset in enumerate(offsets)
+        ]
+        request = FetchRequest(
+            replica_id=2,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            session_id=self.session_id,
+            session_epoch=self.epoch,
+            topics=[FetchTopic(topic="orders", partitions=wanted)] if wanted else [],
+        )
+        self.epoch += 1
+        response = await peer.request(request, version=12)
+        assert isinstance(response, FetchResponse)
+        assert response.error_code == ErrorCode.NONE
+        self.session_id = response.session_id
+        return {
+            data.partition_index: data for topic in response.responses for data in topic.partitions
+        }
+
+
+async def test_a_session_goes_on_over_another_connection(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, KEYS)
+    await rig.start(1)
+    follower = RawFollower(rig.brokers[1])
+    first, second = follower.connect(), follower.connect()
+    try:
+        await rig.order(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
+        assert list(await follower.fetch(first, 0, 0)) == [0, 1]
+        assert await rig.brokers[1].produce(b"a", acks=1) == (ErrorCode.NONE, 0)
+        assert list(await follower.fetch(first)) == [0]
+        assert (await follower.fetch(first, 1))[0].high_watermark == 1
+        told = await follower.fetch(second)
+        assert list(told) == [0], "the last answer might not have arrived"
+        assert told[0].high_watermark == 1
+        assert await follower.fetch(second) == {}
+        waiting = asyncio.create_task(follower.fetch(second, wait_ms=20_000))
+        await until(lambda: rig.brokers[1].purgatory.waiting.operation_count == 1)
+        assert await follower.fetch(first) == {}
+        assert await waiting == {}, "it makes way for what is asked next"
+    finally:
+        await asyncio.gather(first.close(), second.close())
         await rig.stop()
 
 

@@ -126,6 +126,27 @@ def test_after_a_lost_answer_the_old_session_is_closed() -> None:
     )
 
 
+def test_after_a_request_that_was_given_up_the_session_goes_on() -> None:
+    plan = in_session(T0)
+    plan.request(0, 17)
+    plan.on_given_up()
+    plan.add(cast(Replica, FakeReplica(T1)))
+    request = plan.request(0, 17)
+    assert (asked(request), request.session_id, request.session_epoch) == (
+        [("t", 1, 0)],
+        SESSION,
+        2,
+    )
+
+
+def test_a_session_that_was_given_up_before_it_began_begins() -> None:
+    plan = plan_of(T0)
+    plan.request(0, 17)
+    plan.on_given_up()
+    request = plan.request(0, 17)
+    assert (asked(request), request.session_id, request.session_epoch) == ([("t", 0, 0)], 0, 0)
+
+
 def test_epochs_begin_again_behind_the_largest() -> None:
     plan = in_session(T0)
     plan._epoch = MAX_EPOCH

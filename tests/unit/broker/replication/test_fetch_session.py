@@ -8,6 +8,7 @@ from broker.replication.fetch_session import (
     FetchSessions,
     Follower,
     FollowerSession,
+    Key,
     follower_of,
 )
 from kafkawire.errors import ErrorCode
@@ -30,10 +31,24 @@ def begin(sessions: FetchSessions, now_ms: int = 0) -> FollowerSession:
     return found
 
 
+class Waiting:
+    """A request that waits."""
+
+    def __init__(self) -> None:
+        self.heard: list[Key] = []
+        self.has_given_way = False
+
+    def on_news(self, key: Key) -> None:
+        self.heard.append(key)
+
+    def give_way(self) -> None:
+        self.has_given_way = True
+
+
 def answer_all(session: FollowerSession) -> None:
     for key in list(session.active):
         session.on_sent(key, (0, 0), is_complete=True)
-    session.is_full = False
+    session.on_answer([T0])
 
 
 def test_a_follower_is_told_from_a_consumer_in_every_version() -> None:
@@ -111,10 +126,37 @@ def test_who_lacks_something_is_looked_at_again_after_the_others() -> None:
 def test_who_waits_hears_of_a_change() -> None:
     sessions = FetchSessions(1)
     session = begin(sessions)
-    heard: list[tuple[str, int]] = []
-    session.on_news = heard.append
+    session.waiting = waiting = Waiting()
     sessions.on_change(T0)
-    assert heard == [T0]
+    assert waiting.heard == [T0]
+
+
+def test_what_may_not_have_arrived_is_told_again() -> None:
+    session = begin(FetchSessions(1))
+    session.on_request(7)
+    answer_all(session)
+    session.on_request(7)
+    assert not session.active
+    session.on_request(8)
+    assert list(session.active) == [T0], "the last answer named it"
+    assert session.is_news(T0, (0, 0))
+    assert not session.is_news(T1, (0, 0))
+
+
+def test_what_was_forgotten_meanwhile_is_not_told_again() -> None:
+    sessions = FetchSessions(1)
+    session = begin(sessions)
+    answer_all(session)
+    sessions.forget(session, T0)
+    session.on_request(8)
+    assert not session.active
+
+
+def test_who_waits_makes_way_for_the_next_request() -> None:
+    session = begin(FetchSessions(1))
+    session.waiting = waiting = Waiting()
+    session.on_request(7)
+    assert waiting.has_given_way
 
 
 def test_what_is_forgotten_is_gone() -> None:

@@ -47,6 +47,8 @@ R = TypeVar("R")
 UNKNOWN_PATIENCE_S: Final = 1.0
 """A topic that was just created may be unknown to some brokers for a moment."""
 
+MAX_IMPATIENT_FAILURES: Final = 5
+"""Attempts in vain to reach a broker, while which the others are asked again and again."""
 FIRST_BOOTSTRAP_ID: Final = -2
 """Bootstrap addresses have no broker id yet: they use -2, -3, ... (-1 means no leader)."""
 
@@ -197,13 +199,19 @@ class Cluster:
     # Requests
 
     def ready_connection(self, broker_id: BrokerId, purpose: Purpose) -> Connection | None:
-        """Return an open connection, or None and begin to open one; `on_change` then tells."""
+        """Return an open connection, or None and begin to open one; `on_change` then tells.
+
+        While a broker cannot be reached others are asked who is in its place: at first one backoff
+        apart, so that an election is noticed soon, and later when it was tried again in vain.
+        """
         address = self.metadata.brokers.get(broker_id)
         if address is None or self._is_closed:
             return None
         connection = self._pool.ready(broker_id, purpose, address)
         if connection is None:
             self._pool.begin_open(broker_id, purpose, address)
+            if 0 < self._pool.failure_count(broker_id) <= MAX_IMPATIENT_FAILURES:
+                self.request_refresh()
         return connection
 
     async def request(self, broker_id: BrokerId, message: object, response_type: type[R]) -> R:

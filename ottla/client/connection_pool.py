@@ -81,6 +81,10 @@ class ConnectionPool:
         if not self._is_closed:
             self._opening_task(_Key(broker_id, purpose), address)
 
+    def failure_count(self, broker_id: BrokerId) -> int:
+        """Return how many attempts in a row to reach a broker were in vain."""
+        return self._failure_counts.get(broker_id, 0)
+
     async def get(self, broker_id: BrokerId, purpose: Purpose, address: Address) -> Connection:
         """Return the open connection, opening it first when needed.
 

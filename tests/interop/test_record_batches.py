@@ -89,7 +89,8 @@ def test_plain_batches_are_the_same_bytes(library: Any, is_transactional: bool) 
 @libraries
 @pytest.mark.parametrize("codec", CODECS)
 def test_their_batches_are_taken_and_read(library: Any, codec: Codec) -> None:
-    batch = bytearray(theirs(library, codec))
+    sent = theirs(library, codec)
+    batch = bytearray(sent)
     header = validate_produced(
         memoryview(batch),
         compacted=False,
@@ -100,7 +101,7 @@ def test_their_batches_are_taken_and_read(library: Any, codec: Codec) -> None:
         timestamp_after_max_ms=10_000,
         per_record=True,
     )
-    assert batch == theirs(library, codec), "validation has nothing to correct"
+    assert batch == sent, "validation has nothing to correct"
     assert header.codec is codec
     read = [(*record[1:4], list(record.headers)) for record in read_records(batch)]
     assert read == RECORDS

@@ -36,18 +36,18 @@ class ChannelTask:
         self._dial = dial
         self._on_event = on_event
         self._news = asyncio.Event()
-        self._is_idle = asyncio.Event()
+        self._is_settled = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"channel-{channel.broker_id}")
 
     def put(self, request: BrokerRequest) -> None:
         """Queue a request."""
         self._channel.put(request)
-        self._is_idle.clear()
+        self._is_settled.clear()
         self._news.set()
 
-    async def wait_idle(self) -> None:
-        """Return when everything that was queued is answered."""
-        await self._is_idle.wait()
+    async def wait_settled(self) -> None:
+        """Return when everything that was queued is answered, or an attempt has failed."""
+        await self._is_settled.wait()
 
     def close(self) -> asyncio.Task[None]:
         """Drop everything; the task that is returned ends soon."""
@@ -61,7 +61,7 @@ class ChannelTask:
             while True:
                 request = self._channel.next()
                 if request is None:
-                    self._is_idle.set()
+                    self._is_settled.set()
                     self._news.clear()
                     await self._news.wait()
                     continue
@@ -70,6 +70,7 @@ class ChannelTask:
                     response = await connection.request(request.message)
                 except OSError:
                     self._channel.on_failure()
+                    self._is_settled.set()
                     await connection.close()
                     connection = None
                     await asyncio.sleep(RETRY_BACKOFF_MS / 1000)

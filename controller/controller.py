@@ -191,7 +191,7 @@ class Controller:
         try:
             async with asyncio.timeout(effect.patience_ms / 1000):
                 for channel in list(self._channels.values()):
-                    await channel.wait_idle()
+                    await channel.wait_settled()
         except TimeoutError:
             pass
         await asyncio.sleep(effect.duration_ms / 1000)

@@ -164,8 +164,8 @@ class Enqueue:
 class Rest:
     """Let what was sent be done first, on few processors.
 
-    Go on `duration_ms` after brokers have answered everything; those that hang are not waited for
-    longer than `patience_ms`.
+    Go on `duration_ms` after the brokers that can be reached have answered everything; those that
+    hang are not waited for longer than `patience_ms`.
     """
 
     duration_ms: int

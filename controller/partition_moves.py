@@ -10,7 +10,7 @@ from typing import Final
 
 from controller import elections
 from controller.cluster import Cluster
-from controller.effects import Create, Outcome, Plan, Refusal, Rest, Transaction, read
+from controller.effects import Create, Outcome, Plan, Refusal, Rest, Send, Transaction, read
 from controller.errors import MalformedZnodeError, StateChangeFailedError
 from controller.fenced_writes import (
     CHANGES_PER_TRANSACTION,
@@ -32,7 +32,7 @@ from kafkawire.update_type import UpdateType
 UNCLEAN_KEY = "unclean.leader.election.enable"
 REST_MS: Final = 100
 """How long producers may find the leaders that were elected first, undisturbed."""
-PATIENCE_MS: Final = 500
+PATIENCE_MS: Final = 300
 """How long brokers may take before that to become those leaders."""
 
 
@@ -195,9 +195,9 @@ def elect_first(
         and state.leader != NO_LEADER
         and not cluster.is_online(state.leader, one)
     ]
-    if waiting:
-        yield from repair_partitions(cluster, batch, waiting)
-        yield from batch.send(UpdateType.INCREMENTAL)
+    yield from repair_partitions(cluster, batch, waiting)
+    if requests := batch.take(UpdateType.INCREMENTAL):
+        yield Send(requests)
         yield Rest(REST_MS, PATIENCE_MS)
 
 

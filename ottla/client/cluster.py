@@ -272,16 +272,24 @@ class Cluster:
     # Inside
 
     def _addresses(self) -> list[tuple[BrokerId, Address]]:
-        """Every address worth trying: brokers with an open connection, other brokers, bootstrap."""
+        """Every address worth trying: brokers with an open connection, other brokers, bootstrap.
+
+        Those that could not be reached come after those of their kind: they are not tried at once.
+        """
         known = list(self.metadata.brokers.items())
         random.shuffle(known)
-        known.sort(key=lambda entry: self._pool.ready(entry[0], Purpose.CONTROL, entry[1]) is None)
+        known.sort(key=self._reluctance)
         bootstrap = [
             (BrokerId(FIRST_BOOTSTRAP_ID - index), address)
             for index, address in enumerate(self.config.bootstrap)
         ]
         random.shuffle(bootstrap)
         return known + bootstrap
+
+    def _reluctance(self, entry: tuple[BrokerId, Address]) -> tuple[bool, int]:
+        broker_id, address = entry
+        is_unconnected = self._pool.ready(broker_id, Purpose.CONTROL, address) is None
+        return is_unconnected, self._pool.failure_count(broker_id)
 
     def _on_connection_failure(self) -> None:
         # The broker may be gone, and its partitions led by others.

@@ -1,7 +1,10 @@
 """What a log tells of idempotent producers: each batch once, in order. Pure.
 
 This is the brokers' part of idempotence. A client that begins a new producer epoch may send again
-what it has no answer for, and the log then holds records twice: that is the client's choice.
+what it has no answer for, and the log then holds records twice: that is the client's choice. So is
+where it begins: a broker takes any sequence from a producer that it has nothing of (KIP-360). When
+the leader changes before the first answer, librdkafka may begin with what it sends to the new one,
+and then takes for delivered what the old one has refused, without an offset.
 """
 
 import struct
@@ -33,7 +36,7 @@ def sequence_faults(batches: Mapping[int, bytes]) -> list[str]:
         producer, epoch, sequence, count = _PRODUCER.unpack_from(batch, _PRODUCER_POSITION)
         if producer < 0 or attributes & _CONTROL_BIT:
             continue
-        place = places.get(producer, _Place(-1, 0))
+        place = places.get(producer, _Place(epoch, sequence))
         expected = _Place(epoch, place.next_sequence if epoch == place.epoch else 0)
         if epoch < place.epoch or sequence != expected.next_sequence:
             faults.append(

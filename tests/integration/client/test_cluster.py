@@ -218,6 +218,22 @@ async def test_all_brokers_gone_and_back_again(cluster: FakeCluster) -> None:
     await opened.close()
 
 
+async def test_others_are_asked_while_a_broker_cannot_be_reached(pair: FakeCluster) -> None:
+    slow = 60_000
+    opened = Cluster(config(pair, reconnect_backoff_ms=slow, reconnect_backoff_max_ms=slow))
+    await opened.start()
+    gone = next(broker_id for broker_id in opened.metadata.brokers if broker_id != 0)
+
+    def reach() -> None:
+        opened.ready_connection(gone, Purpose.PRODUCE)
+
+    opened.on_change = reach
+    await pair.brokers[gone].stop()
+    opened.on_change()
+    await pair.wait_for(ApiKey.METADATA, 6)
+    await opened.close()
+
+
 async def test_closing_ends_whoever_waits(cluster: FakeCluster) -> None:
     opened = Cluster(config(cluster))
     await opened.start()

@@ -43,15 +43,25 @@ async def test_a_lost_request_is_repeated_on_a_new_connection() -> None:
     assert log == ["1 request 7", "1 close", "2 request 7", "2 request 8", "2 close"]
 
 
-async def test_it_is_idle_when_everything_is_answered() -> None:
+async def test_it_is_settled_when_everything_is_answered() -> None:
     log: list[str] = []
     answered: asyncio.Queue[Event] = asyncio.Queue()
-    numbers = iter((1, 2))
-    task = ChannelTask(Channel(B1, 5), lambda: Flaky(next(numbers), log), answered.put_nowait)
+    task = ChannelTask(Channel(B1, 5), lambda: Flaky(2, log), answered.put_nowait)
     async with asyncio.timeout(5):
-        await task.wait_idle()
+        await task.wait_settled()
         for epoch in (7, 8):
             task.put(BrokerRequest(B1, 5, LeaderAndIsrRequest(controller_epoch=epoch)))
-        await task.wait_idle()
+        await task.wait_settled()
     assert answered.qsize() == 2
+    await asyncio.gather(task.close(), return_exceptions=True)
+
+
+async def test_it_is_settled_when_the_broker_cannot_be_reached() -> None:
+    log: list[str] = []
+    answered: asyncio.Queue[Event] = asyncio.Queue()
+    task = ChannelTask(Channel(B1, 5), lambda: Flaky(1, log), answered.put_nowait)
+    async with asyncio.timeout(5):
+        task.put(BrokerRequest(B1, 5, LeaderAndIsrRequest(controller_epoch=7)))
+        await task.wait_settled()
+    assert answered.empty()
     await asyncio.gather(task.close(), return_exceptions=True)

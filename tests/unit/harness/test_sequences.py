@@ -24,6 +24,7 @@ def faults(*batches: bytes) -> list[str]:
     "batches",
     [
         pytest.param([batch(0), batch(5), batch(10)], id="in order"),
+        pytest.param([batch(20), batch(25)], id="any beginning"),
         pytest.param([batch(0), batch(0, producer=8), batch(5)], id="two producers"),
         pytest.param([batch(0), batch(0, epoch=1), batch(5, epoch=1)], id="a new epoch"),
         pytest.param([batch(0), batch(-1, producer=-1), batch(5)], id="others between"),

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from crc32c import crc32c
 
 from analytics.finding import Check, Finding, Report, Severity
-from kafkawire.columns_scanner import SectionSurvey
+from kafkawire.columns_scanner import SoundBatch, read_plain_batches
 from kafkawire.compression import Codec
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import (
@@ -35,6 +35,10 @@ _CODEC_COUNT: Final = len(Codec)
 _OLD_MAGICS: Final = (0, 1)
 
 
+MAX_RUN: Final = 256
+"""Batches that are handed on together."""
+
+
 class Source(Protocol):
     """Where bytes come from."""
 
@@ -52,17 +56,6 @@ class Batch(NamedTuple):
     position: int
     header: BatchHeader
     data: memoryview
-
-
-class SoundBatch(NamedTuple):
-    """A batch whose records are right too, decompressed."""
-
-    file: str
-    position: int
-    header: BatchHeader
-    data: memoryview
-    section: memoryview
-    survey: SectionSurvey
 
 
 class Hole(NamedTuple):
@@ -107,11 +100,30 @@ class Walk:
 
     def items(self, start: int = 0, end: int | None = None) -> Iterator[Batch | Hole]:
         """Yield the batches that begin in `start..end` (exclusive); one begins at `start`."""
+        window = _Window(self.source)
+        for item in self._found(window, start, end, plain_limit=0):
+            assert not isinstance(item, list)
+            yield item
+
+    def runs(self) -> Iterator[list[SoundBatch] | Batch | Hole]:
+        """Yield all batches of the file: many at once where there is nothing to say about them."""
+        return self._found(_Window(self.source), 0, None, plain_limit=MAX_RUN)
+
+    def _found(
+        self, window: _Window, start: int, end: int | None, *, plain_limit: int
+    ) -> Iterator[list[SoundBatch] | Batch | Hole]:
         limit = self.source.size_bytes
         stop = limit if end is None else min(end, limit)
-        window = _Window(self.source)
         position = start
         while position < stop:
+            if plain_limit:
+                data = window.from_position(position, BATCH_HEADER_BYTES)
+                run = read_plain_batches(data, self.file, position, plain_limit)
+                if run:
+                    yield run
+                    last = run[-1]
+                    position = self.end_position = last.position + len(last.data)
+                    continue
             batch = self._batch_at(window, position, limit)
             if batch is not None and crc32c(batch.data[CRC_END:]) == batch.header.crc:
                 yield batch

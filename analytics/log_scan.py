@@ -4,19 +4,20 @@ Memory: one chunk of a file, the columns of the batches seen so far (32 bytes a 
 checks keep.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from analytics.batch_walk import Batch, Hole, Walk
 from analytics.checks.batches import BatchCheck
 from analytics.checks.epochs import EpochCheck
-from analytics.checks.log_view import Observer
+from analytics.checks.log_view import Observer, ProducerObserver
 from analytics.checks.offsets import OffsetCheck
 from analytics.file_store import OpenFile
 from analytics.finding import Check, Finding, Report, Severity
 from analytics.segment_columns import SegmentColumns
 from analytics.task import ReplicaFiles, SegmentFiles
+from kafkawire.columns_scanner import SoundBatch
 from kafkawire.errors import CorruptBatchError
-from kafkawire.records import read_records
+from kafkawire.records import NO_PRODUCER_ID, read_records
 
 
 class LogScan:
@@ -72,24 +73,40 @@ class LogScan:
         columns = self.segments[-1]
         check = BatchCheck(files.log, self._report)
         walk = Walk(source, files.log, self._report, is_tail_allowed=is_last)
-        for item in walk.items():
-            if isinstance(item, Hole):
+        every = [each for each in observers if not isinstance(each, ProducerObserver)]
+        for item in walk.runs():
+            if isinstance(item, list):
+                self._take(item, columns, observers, every)
+            elif isinstance(item, Hole):
                 if not (item.is_tail and is_last):
                     self._skip(columns, item.position)
-                continue
-            batch = check.open(item)
-            if batch is None or not self.offsets.check(item.position, item.header):
+            elif (batch := check.open(item)) is None:
                 self._skip(columns, item.position)
-                continue
-            if not check.is_extent_known(item.header):
-                self.offsets.excuse_gap()
-            self.epochs.add(files.log, item.position, item.header)
-            columns.add(item.position, item.header)
-            self.batch_count += 1
-            self.record_count += item.header.record_count
-            for observer in observers:
-                observer.on_batch(batch)
+            else:
+                self._take([batch], columns, observers, every)
         columns.end_position = walk.end_position
+
+    def _take(
+        self,
+        batches: Iterable[SoundBatch],
+        columns: SegmentColumns,
+        observers: Sequence[Observer],
+        every: Sequence[Observer],
+    ) -> None:
+        """Tell of sound batches; those without a producer id are told to `every` alone."""
+        for batch in batches:
+            file, position, header, *_ = batch
+            if not self.offsets.check(position, header):
+                self._skip(columns, position)
+                continue
+            if header.record_count > header.last_offset_delta + 1:
+                self.offsets.excuse_gap()
+            self.epochs.add(file, position, header)
+            columns.add(position, header)
+            self.batch_count += 1
+            self.record_count += header.record_count
+            for observer in every if header.producer_id == NO_PRODUCER_ID else observers:
+                observer.on_batch(batch)
 
     def _skip(self, columns: SegmentColumns, position: int) -> None:
         """Go on behind something that cannot be trusted."""

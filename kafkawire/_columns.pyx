@@ -15,10 +15,11 @@ if environ.get("OTTLA_PURE_PYTHON", "0") not in ("", "0"):
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
+from kafkawire._numbers cimport read_big_endian
 from kafkawire._walk cimport (
     MIN_RECORD_BYTES,
     NO_FAULT,
@@ -28,11 +29,14 @@ from kafkawire._walk cimport (
     walk_record,
 )
 
-from kafkawire.columns_loops import Column, SectionSurvey, Spans
+from crc32c import crc32c
+
+from kafkawire.columns_loops import Column, SectionSurvey, SoundBatch, Spans
 from kafkawire.errors import CorruptBatchError
 from kafkawire.key_table_loops import KeyLimitError
+from kafkawire.records_header import BatchHeader
 
-COLUMNS_VERSION = 2
+COLUMNS_VERSION = 3
 
 # A named tuple's own call is a Python function, and takes as long as a small batch.
 cdef object new_tuple = tuple.__new__
@@ -173,36 +177,157 @@ cdef class Section:
         return self.check_end(cursor)
 
 
+# What holds for the records of one batch, as `SectionSurvey` tells it.
+cdef struct Survey:
+    int64_t newest_ms
+    Py_ssize_t out_of_order
+    Py_ssize_t without_key
+    Py_ssize_t tombstones
+
+
+cdef Py_ssize_t survey_records(
+    const uint8_t **cursor,
+    const uint8_t *end,
+    Py_ssize_t count,
+    int32_t last_offset_delta,
+    int64_t base_timestamp_ms,
+    Survey *survey,
+) noexcept nogil:
+    """Walk `count` records; return the index of the first that cannot be read, or -1."""
+    cdef int64_t timestamp_ms
+    cdef Py_ssize_t index
+    cdef int32_t previous = -1
+    cdef Record record
+    survey.newest_ms = NO_TIMESTAMP
+    survey.out_of_order = -1
+    survey.without_key = 0
+    survey.tombstones = 0
+    for index in range(count):
+        if walk_record(cursor, end, &record) != NO_FAULT:
+            return index
+        timestamp_ms = plus(base_timestamp_ms, record.timestamp_delta)
+        if timestamp_ms > survey.newest_ms:
+            survey.newest_ms = timestamp_ms
+        if survey.out_of_order < 0 and not previous < record.offset_delta <= last_offset_delta:
+            survey.out_of_order = index
+        previous = record.offset_delta
+        if record.key_bytes < 0:
+            survey.without_key += 1
+        elif record.value_bytes < 0:
+            survey.tombstones += 1
+    return -1
+
+
+cdef inline object told_survey(const Survey *survey):
+    cdef tuple fields = (
+        survey.newest_ms, survey.out_of_order, survey.without_key, survey.tombstones
+    )
+    return new_tuple(SectionSurvey, fields)
+
+
 def survey_section(
     data, Py_ssize_t count, int32_t last_offset_delta, int64_t base_timestamp_ms
 ):
     """See `columns_loops.survey_section`."""
     cdef Section section = Section(data, count)
-    cdef int64_t newest_ms = NO_TIMESTAMP
-    cdef int64_t timestamp_ms
-    cdef Py_ssize_t out_of_order = -1
-    cdef Py_ssize_t without_key = 0
-    cdef Py_ssize_t tombstones = 0
-    cdef Py_ssize_t index
-    cdef int32_t previous = -1
     cdef const uint8_t *cursor = section.start
-    cdef const uint8_t *end = section.end
-    cdef Record record
-    for index in range(count):
-        if walk_record(&cursor, end, &record) != NO_FAULT:
-            raise corrupt(index)
-        timestamp_ms = plus(base_timestamp_ms, record.timestamp_delta)
-        if timestamp_ms > newest_ms:
-            newest_ms = timestamp_ms
-        if out_of_order < 0 and not previous < record.offset_delta <= last_offset_delta:
-            out_of_order = index
-        previous = record.offset_delta
-        if record.key_bytes < 0:
-            without_key += 1
-        elif record.value_bytes < 0:
-            tombstones += 1
+    cdef Survey survey
+    cdef Py_ssize_t unreadable = survey_records(
+        &cursor, section.end, count, last_offset_delta, base_timestamp_ms, &survey
+    )
+    if unreadable >= 0:
+        raise corrupt(unreadable)
     section.check_end(cursor)
-    return new_tuple(SectionSurvey, (newest_ms, out_of_order, without_key, tombstones))
+    return told_survey(&survey)
+
+
+cdef enum:
+    HEADER_BYTES = 61
+    # Base offset and length, which the length field does not count.
+    LOG_OVERHEAD_BYTES = 12
+    MAGIC = 2
+    ATTRIBUTES_POSITION = 21
+    CODEC_MASK = 0x07
+
+cdef int64_t MAX_BASE_OFFSET = (<int64_t>1 << 62) - (<int64_t>1 << 31) + (<int64_t>1 << 62)
+
+
+def read_plain_batches(data not None, file, Py_ssize_t position, Py_ssize_t limit):
+    """See `columns_loops.read_plain_batches`."""
+    cdef Py_buffer view
+    cdef list found = []
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t size
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        while len(found) < limit:
+            size = put_plain_batch(
+                <const uint8_t *>view.buf + at, view.len - at, data, at, file, position + at, found
+            )
+            if size == 0:
+                break
+            at += size
+    finally:
+        PyBuffer_Release(&view)
+    return found
+
+
+cdef Py_ssize_t put_plain_batch(
+    const uint8_t *head,
+    Py_ssize_t left,
+    object data,
+    Py_ssize_t at,
+    object file,
+    Py_ssize_t position,
+    list found,
+) except -1:
+    """Append the batch at `head` if it is a plain one; return its size, or 0."""
+    if left < HEADER_BYTES:
+        return 0
+    cdef int64_t base_offset = <int64_t>read_big_endian(head, 8)
+    cdef int64_t length = <int32_t>read_big_endian(head + 8, 4)
+    cdef int32_t leader_epoch = <int32_t>read_big_endian(head + 12, 4)
+    cdef uint32_t crc = <uint32_t>read_big_endian(head + 17, 4)
+    cdef int16_t attributes = <int16_t>read_big_endian(head + 21, 2)
+    cdef int32_t last_offset_delta = <int32_t>read_big_endian(head + 23, 4)
+    cdef int64_t base_timestamp_ms = <int64_t>read_big_endian(head + 27, 8)
+    cdef int64_t max_timestamp_ms = <int64_t>read_big_endian(head + 35, 8)
+    cdef int64_t producer_id = <int64_t>read_big_endian(head + 43, 8)
+    cdef int16_t producer_epoch = <int16_t>read_big_endian(head + 51, 2)
+    cdef int32_t base_sequence = <int32_t>read_big_endian(head + 53, 4)
+    cdef int32_t count = <int32_t>read_big_endian(head + 57, 4)
+    cdef int64_t size = LOG_OVERHEAD_BYTES + length
+    cdef const uint8_t *cursor = head + HEADER_BYTES
+    cdef Survey survey
+    if (
+        head[16] != MAGIC
+        or attributes & CODEC_MASK
+        or not HEADER_BYTES <= size <= left
+        or not 0 <= base_offset < MAX_BASE_OFFSET
+        or not 0 <= count <= <int64_t>last_offset_delta + 1
+        or last_offset_delta < 0
+    ):
+        return 0
+    whole = data[at:at + size]
+    if crc32c(whole[ATTRIBUTES_POSITION:]) != crc:
+        return 0
+    if (
+        survey_records(
+            &cursor, head + size, count, last_offset_delta, base_timestamp_ms, &survey
+        ) >= 0
+        or cursor != head + size
+        or survey.out_of_order >= 0
+        or survey.newest_ms > max_timestamp_ms
+    ):
+        return 0
+    cdef tuple fields = (
+        base_offset, length, leader_epoch, MAGIC, crc, attributes, last_offset_delta,
+        base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count,
+    )
+    header = new_tuple(BatchHeader, fields)
+    fields = (file, position, header, whole, whole[HEADER_BYTES:], told_survey(&survey))
+    found.append(new_tuple(SoundBatch, fields))
+    return size
 
 
 cdef class Buffer:

@@ -11,12 +11,21 @@ from collections.abc import Iterator
 from enum import IntFlag
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from kafkawire.errors import CorruptBatchError
 from kafkawire.key_hash import hash_key
+from kafkawire.records_header import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    BatchHeader,
+    read_header,
+)
 from kafkawire.records_loops import MIN_RECORD_BYTES, BytesLike, read_varint
 
 # Raised with every change of this interface, so that a stale compiled twin is not used.
-COLUMNS_VERSION: Final = 2
+COLUMNS_VERSION: Final = 3
 
 _NO_TIMESTAMP: Final = -1
 
@@ -57,6 +66,20 @@ class SectionSurvey(NamedTuple):
     """How many records have a key and a null value."""
 
 
+class SoundBatch(NamedTuple):
+    """A batch of a file whose checksum is right, and whose records are what its header says.
+
+    `data` is all of it, header included; `section` are its records, decompressed.
+    """
+
+    file: str
+    position: int
+    header: BatchHeader
+    data: memoryview
+    section: memoryview
+    survey: SectionSurvey
+
+
 class Fields(NamedTuple):
     """One record in place; `rest` is its value and headers as they are encoded."""
 
@@ -67,6 +90,47 @@ class Fields(NamedTuple):
     header_count: int
     rest: bytes
     size_bytes: int
+
+
+def read_plain_batches(data: memoryview, file: str, position: int, limit: int) -> list[SoundBatch]:
+    """Return the batches at the head of `data` about which nothing has to be said.
+
+    They are whole, sound and uncompressed, and stand one behind the other; `position` is that of
+    the first in its file. The list, of `limit` batches at most, ends before the first one that is
+    otherwise, or is cut short.
+    """
+    found: list[SoundBatch] = []
+    at = 0
+    while len(found) < limit:
+        batch = _plain_batch_at(data, at, file, position + at)
+        if batch is None:
+            break
+        found.append(batch)
+        at += len(batch.data)
+    return found
+
+
+def _plain_batch_at(data: memoryview, at: int, file: str, position: int) -> SoundBatch | None:
+    try:
+        header = read_header(data, at)
+        end = at + header.size_bytes
+        if end > len(data) or header.attributes & CODEC_MASK:
+            return None
+        if crc32c(data[at + ATTRIBUTES_POSITION : end]) != header.crc:
+            return None
+        section = data[at + BATCH_HEADER_BYTES : end]
+        survey = survey_section(
+            section, header.record_count, header.last_offset_delta, header.base_timestamp_ms
+        )
+    except CorruptBatchError:
+        return None
+    if (
+        survey.first_out_of_order >= 0
+        or survey.newest_timestamp_ms > header.max_timestamp_ms
+        or header.record_count > header.last_offset_delta + 1
+    ):
+        return None
+    return SoundBatch(file, position, header, data[at:end], section, survey)
 
 
 def survey_section(

@@ -6,11 +6,11 @@ As `records_scanner`: without the compiled twin, or with OTTLA_PURE_PYTHON=1, th
 
 from typing import TYPE_CHECKING, Final
 
-from kafkawire.columns_loops import COLUMNS_VERSION, Column, SectionSurvey, Spans
+from kafkawire.columns_loops import COLUMNS_VERSION, Column, SectionSurvey, SoundBatch, Spans
 from kafkawire.key_table_loops import KeyLimitError, Mismatch
 
 if TYPE_CHECKING:
-    from kafkawire.columns_loops import RecordColumns, survey_section
+    from kafkawire.columns_loops import RecordColumns, read_plain_batches, survey_section
     from kafkawire.key_hash import hash_key
     from kafkawire.key_table_loops import KeyTable
 
@@ -22,11 +22,17 @@ else:
         # An editable install keeps its compiled module when the sources move on.
         if _columns.COLUMNS_VERSION != COLUMNS_VERSION:
             raise ImportError("the compiled column scanner is of another version")
-        from kafkawire._columns import KeyTable, RecordColumns, hash_key, survey_section
+        from kafkawire._columns import (
+            KeyTable,
+            RecordColumns,
+            hash_key,
+            read_plain_batches,
+            survey_section,
+        )
 
         HAS_COMPILED_COLUMNS = True
     except ImportError:
-        from kafkawire.columns_loops import RecordColumns, survey_section
+        from kafkawire.columns_loops import RecordColumns, read_plain_batches, survey_section
         from kafkawire.key_hash import hash_key
         from kafkawire.key_table_loops import KeyTable
 
@@ -40,7 +46,9 @@ __all__ = [
     "Mismatch",
     "RecordColumns",
     "SectionSurvey",
+    "SoundBatch",
     "Spans",
     "hash_key",
+    "read_plain_batches",
     "survey_section",
 ]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from analytics.batch_walk import SoundBatch
 from analytics.finding import Check, Finding, Report, Severity
+from kafkawire.columns_scanner import SoundBatch
 
 _COLUMNS: Final = 6
 

@@ -1,11 +1,11 @@
 """Decision: S1, the records of each batch against what its header says of them."""
 
-from analytics.batch_walk import Batch, SoundBatch
+from analytics.batch_walk import Batch
 from analytics.finding import Check, Finder, Report
-from kafkawire.columns_scanner import SectionSurvey, survey_section
+from kafkawire.columns_scanner import SectionSurvey, SoundBatch, survey_section
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES
 from kafkawire.errors import CorruptBatchError
-from kafkawire.records import BATCH_HEADER_BYTES, BatchHeader, TimestampType
+from kafkawire.records import BATCH_HEADER_BYTES, TimestampType
 from kafkawire.records_header import CODEC_MASK
 from kafkawire.records_read import record_section
 
@@ -44,14 +44,9 @@ class BatchCheck:
         fields = self._file, batch.position, header, batch.data, section, survey
         return tuple.__new__(SoundBatch, fields)
 
-    @staticmethod
-    def is_extent_known(header: BatchHeader) -> bool:
-        """Whether the header's last offset can be believed: the records fit below it."""
-        return header.record_count <= header.last_offset_delta + 1
-
     def _compare(self, batch: Batch, survey: SectionSurvey) -> None:
         header = batch.header
-        if not self.is_extent_known(header):
+        if header.record_count > header.last_offset_delta + 1:
             expected = f"at most {header.last_offset_delta + 1} records"
             self._find("record_count", batch, expected, str(header.record_count))
         elif survey.first_out_of_order >= 0:

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from analytics.batch_walk import SoundBatch
 from analytics.checks.log_view import LogView
 from analytics.checks.uniqueness import show_key
-from kafkawire.columns_scanner import KeyTable
+from kafkawire.columns_scanner import KeyTable, SoundBatch
 
 
 class CostCount:

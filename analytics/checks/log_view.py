@@ -6,8 +6,8 @@ Source: `analytics.log_scan.LogScan` offers the view; tests may offer another.
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from analytics.batch_walk import SoundBatch
 from analytics.segment_columns import SegmentColumns
+from kafkawire.columns_scanner import SoundBatch
 
 ReadRecord = Callable[[int], tuple[bytes, bytes | None] | None]
 """Key and value of the record at an offset; None where there is none."""
@@ -43,6 +43,10 @@ class Observer(Protocol):
 
     def on_batch(self, batch: SoundBatch) -> None:
         """One more batch."""
+
+
+class ProducerObserver:
+    """Marks an observer to which batches without a producer id say nothing."""
 
 
 class LogCheck(Observer, Protocol):

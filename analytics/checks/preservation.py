@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from analytics.batch_walk import SoundBatch
 from analytics.checks.log_view import LogView, ReadRecord
 from analytics.checks.uniqueness import show_key
 from analytics.finding import Check, Finder, Report, Severity
 from analytics.task import MAX_OFFSET
-from kafkawire.columns_scanner import KeyTable, Mismatch
+from kafkawire.columns_scanner import KeyTable, Mismatch, SoundBatch
 from kafkawire.records import BatchHeader, TimestampType
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from analytics.batch_walk import SoundBatch
-from analytics.checks.log_view import LogView
+from analytics.checks.log_view import LogView, ProducerObserver
 from analytics.finding import Check, Finder, Report
+from kafkawire.columns_scanner import SoundBatch
 from kafkawire.records import NO_PRODUCER_ID
 
 SNAPSHOT_VERSION: Final = 1
@@ -38,7 +38,7 @@ class LastBatch:
     position: int
 
 
-class ProducerReplay:
+class ProducerReplay(ProducerObserver):
     """An observer that keeps the last batch of each producer."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class ProducerReplay:
             )
 
 
-class ProducerCheck:
+class ProducerCheck(ProducerObserver):
     """Holds snapshots against the replay, and the replay against a reference's."""
 
     def __init__(

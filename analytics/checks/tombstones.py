@@ -10,10 +10,10 @@ Source: KIP-534.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from analytics.batch_walk import SoundBatch
 from analytics.checks.log_view import LogView
 from analytics.finding import Check, Finder, Report, Severity
 from analytics.task import Rules
+from kafkawire.columns_scanner import SoundBatch
 
 # For a picture of their ages; a summary is no place for millions.
 _MAX_SHOWN: Final = 10_000

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from analytics.batch_walk import SoundBatch
-from analytics.checks.log_view import LogView
+from analytics.checks.log_view import LogView, ProducerObserver
 from analytics.finding import Check, Finder, Report
+from kafkawire.columns_scanner import SoundBatch
 from kafkawire.errors import CorruptBatchError
 from kafkawire.records import ControlType, read_control_batch
 
@@ -45,7 +45,7 @@ class _Data:
     position: int
 
 
-class TransactionLog:
+class TransactionLog(ProducerObserver):
     """An observer that follows transactions through a log."""
 
     def __init__(self) -> None:

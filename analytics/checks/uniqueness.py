@@ -5,10 +5,9 @@ Keys are first compared by a 128-bit hash; whoever has the log then confirms by 
 
 from typing import Any, Final
 
-from analytics.batch_walk import SoundBatch
 from analytics.checks.log_view import LogView
 from analytics.finding import Check, Finding, Report
-from kafkawire.columns_scanner import KeyTable
+from kafkawire.columns_scanner import KeyTable, SoundBatch
 
 _SHOWN_KEY_BYTES: Final = 60
 

@@ -1,13 +1,16 @@
 """The compiled loops of audits and the plain ones: the same rows, tables and refusals."""
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkawire import columns_loops, key_hash, key_table_loops
+from kafkawire.compression import Codec
 from kafkawire.errors import CorruptBatchError
 from kafkawire.key_table_loops import KeyLimitError
 from kafkawire.records import BATCH_HEADER_BYTES, BatchBuilder
@@ -50,6 +53,40 @@ def test_surveys_agree_also_on_damage(rows: list[Any], patch: bytes, at: int) ->
     for data in (section, damaged):
         expected = outcome(columns_loops.survey_section, data, count, count - 1, BASE_MS)
         assert outcome(_columns.survey_section, data, count, count - 1, BASE_MS) == expected
+
+
+def batch_of(rows: list[Any], base_offset: int, codec: Codec = Codec.NONE) -> bytes:
+    builder = BatchBuilder(codec)
+    for time, key, value, pairs in rows:
+        builder.append(BASE_MS + time, key, value, tuple(pairs))
+    return bytes(builder.build(base_offset, 3))
+
+
+@given(
+    st.lists(st.tuples(records, st.sampled_from([Codec.NONE, Codec.NONE, Codec.GZIP])), max_size=4),
+    st.integers(0, 400),
+    st.binary(max_size=2),
+    st.integers(0, 5),
+)
+def test_plain_batches_agree_also_on_damage(
+    log: list[tuple[list[Any], Codec]], at: int, patch: bytes, limit: int
+) -> None:
+    whole = b"".join(batch_of(rows, 100 * at, codec) for at, (rows, codec) in enumerate(log))
+    damaged = whole[:at] + patch + whole[at + len(patch) :]
+    for data in (whole, damaged, whole[:at]):
+        expected = columns_loops.read_plain_batches(memoryview(data), "f", 7, limit)
+        assert _columns.read_plain_batches(memoryview(data), "f", 7, limit) == expected
+
+
+@given(records, st.integers(0, 60), st.integers(0, 255))
+def test_plain_batches_agree_whatever_stands_in_the_header(
+    rows: list[Any], at: int, value: int
+) -> None:
+    data = bytearray(batch_of(rows, 5))
+    data[at] = value
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    expected = columns_loops.read_plain_batches(memoryview(data), "f", 0, 1)
+    assert _columns.read_plain_batches(memoryview(data), "f", 0, 1) == expected
 
 
 @given(records, st.one_of(st.none(), st.just(77)), st.integers(0, ALL_COLUMNS))

@@ -156,6 +156,10 @@ def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
         # Its client tries for a quarter of an hour otherwise.
         "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": str(YARN_MAX_WAIT_MS),
     }
+    if is_long:
+        # A small map before the large one: of use to those who group by few keys alone. Without
+        # it the second opinion in SQL reads 0.83 M records/s instead of 0.65.
+        settings["spark.sql.codegen.aggregate.map.twolevel.enabled"] = "false"
     if is_local:
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.driver.host"] = "127.0.0.1"

@@ -37,7 +37,7 @@ class ServerKeys:
         55 * 1024 * 1024, "Most bytes that one fetch response returns.", at_least(1024)
     )
     max_incremental_fetch_session_cache_slots: int = integer(
-        1000, "Fetch sessions kept at most; sessions are not offered yet.", at_least(0)
+        1000, "Fetch sessions of followers kept at most; consumers get none.", at_least(0)
     )
     max_request_partition_size_limit: int = integer(
         2000, "Most partitions in one answer of DescribeTopicPartitions.", at_least(1)

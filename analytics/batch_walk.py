@@ -100,18 +100,18 @@ class Walk:
 
     def items(self, start: int = 0, end: int | None = None) -> Iterator[Batch | Hole]:
         """Yield the batches that begin in `start..end` (exclusive); one begins at `start`."""
-        window = _Window(self.source)
-        for item in self._found(window, start, end, plain_limit=0):
+        for item in self._found(start, end, plain_limit=0):
             assert not isinstance(item, list)
             yield item
 
     def runs(self) -> Iterator[list[SoundBatch] | Batch | Hole]:
         """Yield all batches of the file: many at once where there is nothing to say about them."""
-        return self._found(_Window(self.source), 0, None, plain_limit=MAX_RUN)
+        return self._found(0, None, plain_limit=MAX_RUN)
 
     def _found(
-        self, window: _Window, start: int, end: int | None, *, plain_limit: int
+        self, start: int, end: int | None, *, plain_limit: int
     ) -> Iterator[list[SoundBatch] | Batch | Hole]:
+        window = _Window(self.source)
         limit = self.source.size_bytes
         stop = limit if end is None else min(end, limit)
         position = start

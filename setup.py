@@ -9,7 +9,7 @@ import os
 from setuptools import Extension, setup
 
 MODULES = ("_records", "_compaction", "_columns", "_frames", "_produce")
-HEADERS = ["kafkawire/_walk.pxd", "kafkawire/_numbers.pxd"]
+HEADERS = ["kafkawire/_walk.pxd", "kafkawire/_numbers.pxd", "kafkawire/_header.pxd"]
 
 try:
     from Cython.Build import cythonize

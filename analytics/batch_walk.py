@@ -33,8 +33,6 @@ CRC_END: Final = 21
 _CODEC_MASK: Final = 0b111
 _CODEC_COUNT: Final = len(Codec)
 _OLD_MAGICS: Final = (0, 1)
-
-
 MAX_RUN: Final = 256
 """Batches that are handed on together."""
 

@@ -19,6 +19,13 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
+from kafkawire._header cimport (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    header_fields,
+)
 from kafkawire._numbers cimport read_big_endian
 from kafkawire._walk cimport (
     MIN_RECORD_BYTES,
@@ -242,11 +249,6 @@ def survey_section(
 
 
 cdef enum:
-    HEADER_BYTES = 61
-    # Base offset and length, which the length field does not count.
-    LOG_OVERHEAD_BYTES = 12
-    MAGIC = 2
-    ATTRIBUTES_POSITION = 21
     CODEC_MASK = 0x07
 
 cdef int64_t MAX_BASE_OFFSET = (<int64_t>1 << 62) - (<int64_t>1 << 31) + (<int64_t>1 << 62)
@@ -286,15 +288,11 @@ cdef Py_ssize_t put_plain_batch(
         return 0
     cdef int64_t base_offset = <int64_t>read_big_endian(head, 8)
     cdef int64_t length = <int32_t>read_big_endian(head + 8, 4)
-    cdef int32_t leader_epoch = <int32_t>read_big_endian(head + 12, 4)
     cdef uint32_t crc = <uint32_t>read_big_endian(head + 17, 4)
     cdef int16_t attributes = <int16_t>read_big_endian(head + 21, 2)
     cdef int32_t last_offset_delta = <int32_t>read_big_endian(head + 23, 4)
     cdef int64_t base_timestamp_ms = <int64_t>read_big_endian(head + 27, 8)
     cdef int64_t max_timestamp_ms = <int64_t>read_big_endian(head + 35, 8)
-    cdef int64_t producer_id = <int64_t>read_big_endian(head + 43, 8)
-    cdef int16_t producer_epoch = <int16_t>read_big_endian(head + 51, 2)
-    cdef int32_t base_sequence = <int32_t>read_big_endian(head + 53, 4)
     cdef int32_t count = <int32_t>read_big_endian(head + 57, 4)
     cdef int64_t size = LOG_OVERHEAD_BYTES + length
     cdef const uint8_t *cursor = head + HEADER_BYTES
@@ -320,12 +318,10 @@ cdef Py_ssize_t put_plain_batch(
         or survey.newest_ms > max_timestamp_ms
     ):
         return 0
+    header = new_tuple(BatchHeader, header_fields(head))
     cdef tuple fields = (
-        base_offset, length, leader_epoch, MAGIC, crc, attributes, last_offset_delta,
-        base_timestamp_ms, max_timestamp_ms, producer_id, producer_epoch, base_sequence, count,
+        file, position, header, whole, whole[HEADER_BYTES:], told_survey(&survey)
     )
-    header = new_tuple(BatchHeader, fields)
-    fields = (file, position, header, whole, whole[HEADER_BYTES:], told_survey(&survey))
     found.append(new_tuple(SoundBatch, fields))
     return size
 

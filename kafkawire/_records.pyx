@@ -38,6 +38,13 @@ from libc.stdint cimport (
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
+from kafkawire._header cimport (
+    ATTRIBUTES_POSITION,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    header_fields,
+)
 from kafkawire._numbers cimport read_big_endian, write_big_endian
 from kafkawire._walk cimport (
     MIN_RECORD_BYTES,
@@ -62,6 +69,9 @@ from kafkawire.records_header import BatchHeader
 from kafkawire.records_loops import MAX_TIMESTAMP_MS, Survey
 
 INTERFACE_VERSION = 3
+
+# A named tuple's own call is a Python function, and takes as long as a small batch.
+cdef object new_tuple = tuple.__new__
 
 cdef extern from *:
     """
@@ -288,12 +298,6 @@ cdef inline Py_ssize_t span_bytes(Py_ssize_t size) noexcept nogil:
 
 
 cdef enum:
-    HEADER_BYTES = 61
-    # Base offset and length, which the length field does not count.
-    LOG_OVERHEAD_BYTES = 12
-    MAGIC = 2
-    ATTRIBUTES_POSITION = 21
-    HEADER_FIELDS = 13
     # Attribute bits: a codec, the broker's time, a marker.
     NOT_PLAIN = 0x2F
 
@@ -315,7 +319,7 @@ def read_plain_batch(
         newest_ms = INT64_MAX
     cdef Py_buffer view
     cdef const uint8_t *data
-    cdef tuple header = None
+    header = None
     PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
     try:
         data = <const uint8_t *>view.buf
@@ -327,27 +331,9 @@ def read_plain_batch(
             and is_plain(data, view.len, needs_key, times_matter, oldest_ms, newest_ms)
             and <uint32_t>read_big_endian(data + 17, 4) == crc32c(batch[ATTRIBUTES_POSITION:])
         ):
-            header = make_header(data)
+            header = new_tuple(BatchHeader, header_fields(data))
     finally:
         PyBuffer_Release(&view)
-    return header
-
-
-cdef tuple make_header(const uint8_t *data):
-    cdef tuple header = new_row(BatchHeader, HEADER_FIELDS)
-    put(header, 0, <int64_t>read_big_endian(data, 8))
-    put(header, 1, <int32_t>read_big_endian(data + 8, 4))
-    put(header, 2, <int32_t>read_big_endian(data + 12, 4))
-    put(header, 3, <int8_t>data[16])
-    put(header, 4, <uint32_t>read_big_endian(data + 17, 4))
-    put(header, 5, <int16_t>read_big_endian(data + 21, 2))
-    put(header, 6, <int32_t>read_big_endian(data + 23, 4))
-    put(header, 7, <int64_t>read_big_endian(data + 27, 8))
-    put(header, 8, <int64_t>read_big_endian(data + 35, 8))
-    put(header, 9, <int64_t>read_big_endian(data + 43, 8))
-    put(header, 10, <int16_t>read_big_endian(data + 51, 2))
-    put(header, 11, <int32_t>read_big_endian(data + 53, 4))
-    put(header, 12, <int32_t>read_big_endian(data + 57, 4))
     return header
 
 

@@ -5,8 +5,7 @@ from analytics.finding import Check, Finder, Report
 from kafkawire.columns_scanner import SectionSurvey, SoundBatch, survey_section
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES
 from kafkawire.errors import CorruptBatchError
-from kafkawire.records import BATCH_HEADER_BYTES, TimestampType
-from kafkawire.records_header import CODEC_MASK
+from kafkawire.records import TimestampType
 from kafkawire.records_read import record_section
 
 
@@ -21,12 +20,7 @@ class BatchCheck:
         """The batch with its records, decompressed; None if they cannot be trusted."""
         header = batch.header
         try:
-            # Most batches of a log that is audited for speed are not compressed: no call for them.
-            section = (
-                memoryview(record_section(batch.data, header, MAX_DECOMPRESSED_BYTES))
-                if header.attributes & CODEC_MASK
-                else batch.data[BATCH_HEADER_BYTES:]
-            )
+            section = memoryview(record_section(batch.data, header, MAX_DECOMPRESSED_BYTES))
             survey = survey_section(
                 section, header.record_count, header.last_offset_delta, header.base_timestamp_ms
             )
@@ -34,15 +28,8 @@ class BatchCheck:
             expected = f"{header.record_count} records, codec {header.codec.name.lower()}"
             self._find("bad_records", batch, expected, str(error))
             return None
-        if (
-            survey.first_out_of_order >= 0
-            or survey.newest_timestamp_ms > header.max_timestamp_ms
-            or header.record_count > header.last_offset_delta + 1
-        ):
-            self._compare(batch, survey)
-        # As `Walk` makes its batches.
-        fields = self._file, batch.position, header, batch.data, section, survey
-        return tuple.__new__(SoundBatch, fields)
+        self._compare(batch, survey)
+        return SoundBatch(self._file, batch.position, header, batch.data, section, survey)
 
     def _compare(self, batch: Batch, survey: SectionSurvey) -> None:
         header = batch.header

@@ -2,9 +2,9 @@
 
 This is the brokers' part of idempotence. A client that begins a new producer epoch may send again
 what it has no answer for, and the log then holds records twice: that is the client's choice. So is
-where it begins: a broker takes any sequence from a producer that it has nothing of (KIP-360). When
-the leader changes before the first answer, librdkafka may begin with what it sends to the new one,
-and then takes for delivered what the old one has refused, without an offset.
+where it begins, as far as it has given records up: a broker takes any sequence from a producer that
+it has nothing of (KIP-360). When the leader changes before the first answer, librdkafka may begin
+with what it sends to the new one, and give up what the old one has refused.
 """
 
 import struct
@@ -27,8 +27,11 @@ class _Place(NamedTuple):
     next_sequence: int
 
 
-def sequence_faults(batches: Mapping[int, bytes]) -> list[str]:
-    """Return a sentence for each batch that repeats, skips or comes too late, by base offset."""
+def sequence_faults(batches: Mapping[int, bytes], given_up: int = 0) -> list[str]:
+    """Return a sentence for each batch that repeats, skips or comes too late, by base offset.
+
+    A producer may begin behind as many records as were `given_up` in this partition.
+    """
     faults = []
     places: dict[int, _Place] = {}
     for offset, batch in sorted(batches.items()):
@@ -36,7 +39,8 @@ def sequence_faults(batches: Mapping[int, bytes]) -> list[str]:
         producer, epoch, sequence, count = _PRODUCER.unpack_from(batch, _PRODUCER_POSITION)
         if producer < 0 or attributes & _CONTROL_BIT:
             continue
-        place = places.get(producer, _Place(epoch, sequence))
+        begins_late = producer not in places and sequence <= given_up
+        place = places.get(producer, _Place(epoch, sequence) if begins_late else _Place(-1, 0))
         expected = _Place(epoch, place.next_sequence if epoch == place.epoch else 0)
         if epoch < place.epoch or sequence != expected.next_sequence:
             faults.append(

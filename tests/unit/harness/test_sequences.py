@@ -24,7 +24,6 @@ def faults(*batches: bytes) -> list[str]:
     "batches",
     [
         pytest.param([batch(0), batch(5), batch(10)], id="in order"),
-        pytest.param([batch(20), batch(25)], id="any beginning"),
         pytest.param([batch(0), batch(0, producer=8), batch(5)], id="two producers"),
         pytest.param([batch(0), batch(0, epoch=1), batch(5, epoch=1)], id="a new epoch"),
         pytest.param([batch(0), batch(-1, producer=-1), batch(5)], id="others between"),
@@ -42,6 +41,11 @@ def test_what_an_idempotent_producer_may_leave(batches: list[bytes]) -> None:
             [batch(0), batch(0)],
             "producer 7 has sequence 0 of epoch 0 at 10, where 5 of epoch 0 comes next",
             id="repeated",
+        ),
+        pytest.param(
+            [batch(20), batch(25)],
+            "producer 7 has sequence 20 of epoch 0 at 0, where 0 of epoch 0 comes next",
+            id="a beginning that is not there",
         ),
         pytest.param(
             [batch(0), batch(10)],
@@ -62,6 +66,12 @@ def test_what_an_idempotent_producer_may_leave(batches: list[bytes]) -> None:
 )
 def test_a_fault_is_found(batches: list[bytes], fault: str) -> None:
     assert faults(*batches) == [fault]
+
+
+def test_a_producer_may_begin_behind_what_was_given_up() -> None:
+    log = dict(enumerate([batch(20), batch(25)]))
+    assert sequence_faults(log, given_up=20) == []
+    assert len(sequence_faults(log, given_up=19)) == 1
 
 
 def test_sequences_begin_again_behind_the_last() -> None:

@@ -1,0 +1,33 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Decision: what the compiled modules know of a batch header's layout."""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kafkawire._numbers cimport read_big_endian
+
+
+cdef enum:
+    HEADER_BYTES = 61
+    # Base offset and length, which the length field does not count.
+    LOG_OVERHEAD_BYTES = 12
+    MAGIC = 2
+    ATTRIBUTES_POSITION = 21
+
+
+cdef inline tuple header_fields(const uint8_t *data):
+    """The fields of `BatchHeader`, in their order; `data` are HEADER_BYTES at least."""
+    return (
+        <int64_t>read_big_endian(data, 8),
+        <int32_t>read_big_endian(data + 8, 4),
+        <int32_t>read_big_endian(data + 12, 4),
+        <int8_t>data[16],
+        <uint32_t>read_big_endian(data + 17, 4),
+        <int16_t>read_big_endian(data + 21, 2),
+        <int32_t>read_big_endian(data + 23, 4),
+        <int64_t>read_big_endian(data + 27, 8),
+        <int64_t>read_big_endian(data + 35, 8),
+        <int64_t>read_big_endian(data + 43, 8),
+        <int16_t>read_big_endian(data + 51, 2),
+        <int32_t>read_big_endian(data + 53, 4),
+        <int32_t>read_big_endian(data + 57, 4),
+    )

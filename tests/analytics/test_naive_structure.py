@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from analytics.finding import Finding
@@ -165,6 +165,8 @@ faults = st.lists(st.tuples(st.sampled_from(FAULTS), numbers, numbers), max_size
 
 @settings(max_examples=120, deadline=None)
 @given(sizes, st.integers(2, 9), st.sets(st.integers(0, 20), max_size=3), faults)
+@example([(1, 0, False)] * 8, 7, set(), [(reorder, 0, 1), (cut, 1, 0)])
+@example([(1, 0, False)] * 8, 7, set(), [(flip, 6, 20), (cut, 1, 0)])
 def test_the_audit_agrees_with_the_naive_one(
     shape: list[tuple[int, int, bool]],
     per_segment: int,

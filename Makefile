@@ -1,14 +1,14 @@
 # Every target that needs the virtual environment makes it first: any of them may be the first
 # command typed in a fresh clone.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench interop kazoo soak fmt lint types layers sim coverage docs clean
+.PHONY: help setup demo test check compile compiled bench interop kazoo soak fmt lint types layers sim coverage docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Hundreds of processes are started here: each would compile all of Ottla again.
 unexport PYTHONDONTWRITEBYTECODE
-CODE := kafkawire storage coordination controller broker ottla analytics tests benchmarks scripts
+CODE := kafkawire storage coordination controller broker ottla analytics speedups tests benchmarks scripts
 # One more than the smallest machine has cores: many tests wait for other processes.
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q
@@ -18,7 +18,7 @@ help:  ## Show this list.
 
 setup: $(READY)  ## Make .venv and install everything that the other targets need.
 
-$(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py kafkawire/*.pyx kafkawire/*.pxd)
+$(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py kafkawire/*.pyx kafkawire/*.pxd speedups/*.py)
 	@sh scripts/setup.sh $(VENV)
 	@touch $@
 
@@ -68,7 +68,13 @@ kazoo: $(READY)  ## The quick part of kazoo's own test suite, against our coordi
 soak: $(READY)  ## Crashes, floods and long loads: many minutes.
 	$(PYTEST) -m soak tests
 
-bench: $(READY)  ## Loads with a reference in the same run; writes docs/benchmarks.md.
+compile: $(READY)  ## Compile what is slow in plain Python again, after a change of the sources.
+	@$(BIN)/python setup.py -q build_ext --inplace
+
+compiled: compile  ## The unit tests of storage and broker again, of the compiled modules.
+	OTTLA_TEST_COMPILED=1 $(PYTEST) -n $(WORKERS) tests/unit/storage tests/unit/broker
+
+bench: compile  ## Loads with a reference in the same run; writes docs/benchmarks.md.
 	$(BIN)/python -m benchmarks
 
 docs: $(READY)  ## Write the generated pages: docs/configuration.md, docs/protocol.md.

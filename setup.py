@@ -1,28 +1,76 @@
-"""Composition: the compiled twins of kafkawire's inner loops, where they can be built.
+"""Composition: what of Ottla is compiled, where it can be.
 
-Everything else stands in pyproject.toml. Without Cython or a C compiler the install goes on, and
-the loops run in plain Python (docs/adr/0009-compiled-record-scanner.md).
+Everything else stands in pyproject.toml. Without Cython, mypy or a C compiler the install goes on,
+and all runs in plain Python (docs/adr/0009-compiled-record-scanner.md and
+docs/adr/0043-hot-modules-are-compiled.md).
 """
 
 import os
+import runpy
+import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
 
-MODULES = ("_records", "_compaction", "_columns", "_frames", "_produce")
+TWINS = ("_records", "_compaction", "_columns", "_frames", "_produce")
 HEADERS = ["kafkawire/_walk.pxd", "kafkawire/_numbers.pxd", "kafkawire/_header.pxd"]
+# Strictness is for checks, and no library need be there: what is not known has any type.
+MYPY_OPTIONS = ["--config-file=", "--ignore-missing-imports", "--python-version=3.11"]
 
-try:
-    from Cython.Build import cythonize
-except ImportError:
-    extensions = []
-else:
+
+def twins():
+    """The compiled twins of kafkawire's inner loops."""
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
     modules = [
-        Extension(f"kafkawire.{name}", [f"kafkawire/{name}.pyx"], depends=HEADERS)
-        for name in MODULES
+        Extension(f"kafkawire.{name}", [f"kafkawire/{name}.pyx"], depends=HEADERS) for name in TWINS
     ]
-    extensions = cythonize(modules, build_dir="build/cython", quiet=True)
+    return cythonize(modules, build_dir="build/cython", quiet=True)
+
+
+def hot_modules():
+    """The modules that `speedups.modules` names."""
+    try:
+        from mypyc.build import mypycify
+    except ImportError:
+        return []
+    hot = runpy.run_path("speedups/modules.py")
+    groups, binaries = hot["GROUPS"], Path("speedups") / hot["BINARIES"]
+    for old in (*Path("speedups").glob("*__mypyc*"), *binaries.rglob("*.so")):
+        old.unlink()
+    state = hot["sources_state"](Path())
+    files = {group: [] for group in groups}
+    for group, paths in files.items():
+        for name in hot["module_names"](group):
+            path = Path(*name.split("."))
+            (binaries / path.parent).mkdir(parents=True, exist_ok=True)
+            paths.append(f"{path}.py")
+    libraries = {
+        group: hot["library_name"](group, state).removesuffix("__mypyc") for group in groups
+    }
+    try:
+        extensions = mypycify(
+            [*MYPY_OPTIONS, *(path for paths in files.values() for path in paths)],
+            opt_level="2",
+            debug_level="0",
+            separate=[(files[group], libraries[group]) for group in groups],
+            target_dir="build/mypyc",
+        )
+    except SystemExit as error:
+        sys.stderr.write(f"The hot modules are not compiled: mypy ended with {error}.\n")
+        return []
     for extension in extensions:
-        # Not an argument above: cythonize makes extensions of its own, and forgets it.
-        extension.optional = True
+        # Beside the sources they would be imported by whoever imports those.
+        if not extension.name.startswith("speedups."):
+            extension.name = f"speedups.{hot['BINARIES']}.{extension.name}"
+    return extensions
+
+
+extensions = [*twins(), *hot_modules()]
+for extension in extensions:
+    # Not an argument above: both compilers make extensions of their own, and forget it.
+    extension.optional = True
 
 setup(ext_modules=extensions, options={"build_ext": {"parallel": os.cpu_count()}})

@@ -116,8 +116,9 @@ def _sections() -> Iterator[str]:
 def _origin(run: Mapping[str, Any]) -> str:
     """Say what was measured, when, and with which interpreter."""
     machine = run["machine"]
-    modules = {True: ", compiled modules", False: ", no compiled modules", None: ""}
-    build = modules[machine.get("compiled_modules")]
+    loops = {True: ", compiled loops", False: ", no compiled loops", None: ""}
+    hot = {True: " and hot modules", False: ", no compiled hot modules", None: ""}
+    build = loops[machine.get("compiled_modules")] + hot[machine.get("compiled_hot_modules")]
     stolen = machine.get("stolen_share")
     host = "" if stolen is None else f"; {stolen:.0%} of the processor time went to the host"
     return (

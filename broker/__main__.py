@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import speedups.finder
+
 EXIT_OK: Final = 0
 EXIT_USAGE: Final = 2
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -32,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    # Before anything else of a broker is imported.
+    speedups.finder.enable()
     from broker.daemon import read_config, run
     from broker.errors import ConfigError
     from broker.log_setup import set_up_logging

@@ -61,6 +61,7 @@ from broker.scheduler import Scheduler
 from broker.status import BrokerStatus
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
+from speedups.finder import is_enabled
 from storage.directory import Logs
 from storage.errors import StorageError
 
@@ -128,6 +129,7 @@ class Node:
             bound_addresses=self.bound_addresses,
             partition_count=self._replicas.partition_count,
             duration_ms=round((self._loop.time() - began_s) * 1000),
+            compiled=is_enabled(),
         )
 
     async def stop(self) -> None:

@@ -20,6 +20,7 @@ PACKAGES: Final = (
     "broker",
     "ottla",
     "analytics",
+    "speedups",
 )
 _SAYS_SO: Final = re.compile(r"\bdecision\b", re.IGNORECASE)
 

@@ -10,12 +10,34 @@ is_usable() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
 
+# Built with a profile, by its configuration or as distributions do it, and able to compile for: it
+# needs a third less time for the same work.
+is_fast() {
+    is_usable "$1" && "$1" - <<'PYTHON' >/dev/null 2>&1
+import ensurepip, pathlib, sys, sysconfig, venv
+
+has_profile = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+has_headers = pathlib.Path(sysconfig.get_path("include"), "Python.h").exists()
+sys.exit(not (has_headers and (has_profile or sys.base_prefix == "/usr")))
+PYTHON
+}
+
 find_python() {
-    for candidate in ${PYTHON:-} python3.13 python3.12 python3.11 python3; do
-        if is_usable "$candidate"; then
-            echo "$candidate"
-            return
-        fi
+    if [ -n "${PYTHON:-}" ] && is_usable "$PYTHON"; then
+        echo "$PYTHON"
+        return
+    fi
+    names="python3.13 python3.12 python3.11 python3"
+    for test in is_fast is_usable; do
+        for name in $names; do
+            # The distribution's may stand behind another one of the same name.
+            for candidate in "$name" "/usr/bin/$name"; do
+                if $test "$candidate"; then
+                    echo "$candidate"
+                    return
+                fi
+            done
+        done
     done
     echo "make: no Python $minimum or newer was found; install it (Debian, Ubuntu: apt install python3 python3-venv) or name it with PYTHON=/path/to/python3." >&2
     exit 1

@@ -5,7 +5,7 @@ as Kafka writes them, name and value as text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kafkawire.records import TimestampType
@@ -87,6 +87,9 @@ class LogConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     follower_replication_throttled_replicas: tuple[str, ...] = ()
 
+    max_segment_ms: int = field(init=False, repr=False, compare=False)
+    """After how much record time a segment closes; a compaction deadline shortens it."""
+
     def __post_init__(self) -> None:
         if self.segment_bytes < SMALLEST_BATCH_BYTES:
             raise ValueError(
@@ -101,18 +104,13 @@ class LogConfig:
                 f"min.compaction.lag.ms={self.min_compaction_lag_ms} must not exceed "
                 f"max.compaction.lag.ms={self.max_compaction_lag_ms}"
             )
+        deadline_ms = self.max_compaction_lag_ms if self.is_compacted else LONG_MAX
+        object.__setattr__(self, "max_segment_ms", min(self.segment_ms, deadline_ms))
 
     @property
     def is_compacted(self) -> bool:
         """Whether every record needs a key, and only the last one per key stays."""
         return COMPACT in self.cleanup_policy
-
-    @property
-    def max_segment_ms(self) -> int:
-        """After how much record time a segment closes; a compaction deadline shortens it."""
-        if self.is_compacted:
-            return min(self.segment_ms, self.max_compaction_lag_ms)
-        return self.segment_ms
 
     @classmethod
     def from_properties(
@@ -142,21 +140,21 @@ def _fields(parsed: Mapping[str, ConfigValue]) -> dict[str, Any]:
     """Turn parsed topic configs into fields of `LogConfig`."""
     fields: dict[str, Any] = {}
     for name, value in parsed.items():
-        field = name.replace(".", "_")
+        attribute = name.replace(".", "_")
         match name:
             case "cleanup.policy":
                 assert isinstance(value, tuple)
-                fields[field] = frozenset(item.lower() for item in value)
+                fields[attribute] = frozenset(item.lower() for item in value)
             case "retention.ms" | "retention.bytes":
                 assert isinstance(value, int)
-                fields[field] = value if value >= 0 else None
+                fields[attribute] = value if value >= 0 else None
             case "message.timestamp.type":
                 is_append_time = value == "LogAppendTime"
-                fields[field] = TimestampType(is_append_time)
+                fields[attribute] = TimestampType(is_append_time)
             case "message.timestamp.difference.max.ms":
                 pass
-            case _ if field in LogConfig.__dataclass_fields__:
-                fields[field] = value
+            case _ if attribute in LogConfig.__dataclass_fields__:
+                fields[attribute] = value
     _apply_timestamp_difference(parsed, fields)
     return fields
 
@@ -166,6 +164,6 @@ def _apply_timestamp_difference(parsed: Mapping[str, ConfigValue], fields: dict[
     difference = parsed.get("message.timestamp.difference.max.ms")
     if difference is None:
         return
-    for field in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
-        if fields.get(field, LONG_MAX) == LONG_MAX:
-            fields[field] = difference
+    for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
+        if fields.get(name, LONG_MAX) == LONG_MAX:
+            fields[name] = difference

@@ -16,55 +16,15 @@ from array import array
 from pathlib import Path
 from struct import Struct
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final
 
 from storage.data_sync import sync_data
 from storage.directory_health import FULL_ERRORS
+from storage.index_column import PAGE_ENTRIES, Column, FileColumn
 
 PENDING_ENTRIES: Final = 64
 """So many entries are written at once, fewer while the index is small. Two writes per batch would
 cost as much as all else that an append does (benchmarks/micro/test_log_append.py)."""
-PAGE_ENTRIES: Final = 512
-"""What a lookup in a closed index reads at once: its last nine steps then cost no call each
-(benchmarks/micro/test_log_read.py)."""
-
-
-class Column(Protocol):
-    """A sorted sequence of numbers, as `bisect` wants it."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, slot: int, /) -> int: ...
-
-
-class FileColumn:
-    """One column of an index file, read page by page; `bisect` ends within one page."""
-
-    __slots__ = ("_count", "_entry_bytes", "_file", "_number", "_offset")
-
-    def __init__(
-        self, file: "IndexFile", number: Struct, offset: int, entry_bytes: int, count: int
-    ) -> None:
-        self._file = file
-        self._number = number
-        self._offset = offset
-        self._entry_bytes = entry_bytes
-        self._count = count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, slot: int, /) -> int:
-        if slot < 0:
-            slot += self._count
-        if not 0 <= slot < self._count:
-            raise IndexError(slot)
-        page, slot_in_page = divmod(slot, PAGE_ENTRIES)
-        data = self._file.page(page)
-        number: int = self._number.unpack_from(
-            data, slot_in_page * self._entry_bytes + self._offset
-        )[0]
-        return number
 
 
 class IndexFile:

@@ -19,6 +19,10 @@ import pytest
 
 from tests.programs import Program
 
+if os.environ.get("OTTLA_TEST_COMPILED"):
+    # Before anything of ours is imported: the same tests of the compiled modules.
+    import tests.compiled  # noqa: F401
+
 # What these run is not counted for coverage: they pass a thousand times over lines that others
 # reach once, and counting takes as long as running. So it is with brokers in processes of their
 # own, except those that the tests of a module share. An entry is the beginning of a test's name.

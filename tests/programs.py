@@ -16,7 +16,10 @@ from multiprocessing.connection import Connection
 from typing import IO, Final
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.programs", "broker.daemon", "coordination.__main__"])
+# The first lets the daemons run compiled, as those that users start.
+_CONTEXT.set_forkserver_preload(
+    ["tests.compiled", "tests.programs", "broker.daemon", "coordination.__main__"]
+)
 
 
 class Program:

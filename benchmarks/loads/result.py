@@ -6,12 +6,14 @@ import json
 import os
 import platform
 import statistics
+import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from kafkawire.produce_scanner import HAS_COMPILED_PRODUCE
+from speedups.finder import are_built
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,11 @@ def to_json(figures: Sequence[Figure], commit: str, measured_at: str, stolen_sha
             "machine": {
                 "cpu_count": os.cpu_count() or 1,
                 "architecture": platform.machine(),
-                "python": interpreter(platform.python_version(), _configured_with()),
+                "python": interpreter(
+                    platform.python_version(), _configured_with(), sys.base_prefix
+                ),
                 "compiled_modules": HAS_COMPILED_PRODUCE,
+                "compiled_hot_modules": are_built(),
                 "stolen_share": round(stolen_share, 3),
             },
             "figures": [
@@ -89,11 +94,13 @@ def to_json(figures: Sequence[Figure], commit: str, measured_at: str, stolen_sha
     )
 
 
-def interpreter(version: str, configured_with: str) -> str:
-    """Return which Python it is, and whether its build says that a profile has optimised it.
+def interpreter(version: str, configured_with: str, prefix: str) -> str:
+    """Return which Python it is, and whether a profile has optimised it, as far as one can tell.
 
-    Distributions may do so by rules of their own, of which the configuration shows nothing.
+    Distributions do so by rules of their own, of which the configuration shows nothing.
     """
+    if prefix == "/usr":
+        return f"{version} of the distribution"
     is_optimised = "--enable-optimizations" in configured_with
     return f"{version}, {'with' if is_optimised else 'without'} --enable-optimizations"
 

@@ -234,18 +234,20 @@ class Processor(asyncio.BufferedProtocol):
         receiver = self._receiver
         if frames:
             now_s = self.last_active_s = self._clock()
+            requests: list[Request] = []
+            failure, release = "", receiver.release_frame
             try:
-                submit, take_place = self._channel.submit, self._in_flight.append
-                release = receiver.release_frame
                 for frame in frames:
                     header, body_start = decode_request_header(frame)
-                    request = Request(self, header, frame[body_start:], now_s, release)
-                    take_place(request)
-                    submit(request)
+                    requests.append(Request(self, header, frame[body_start:], now_s, release))
             except DecodeError as error:
-                if receiver.release_frame is not None:
-                    receiver.release_frame()
-                self._refuse_input(str(error))
+                failure = str(error)
+                if release is not None:
+                    release()
+            self._in_flight.extend(requests)
+            self._channel.submit(requests)
+            if failure:
+                self._refuse_input(failure)
         if receiver.failure:
             self._refuse_input(receiver.failure)
         if self._is_paused or len(frames) >= room or receiver.wanted_bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import structlog
@@ -76,25 +76,25 @@ class RequestChannel:
     def open(self) -> None:
         """Handle all requests from now on, first those that wait."""
         early, self._early = self._early, None
-        for request in early or ():
-            self.submit(request)
+        self.submit(early or ())
 
     @property
     def is_empty(self) -> bool:
         """Whether no request waits."""
         return not self._requests and not self._control_requests
 
-    def submit(self, request: Request) -> None:
-        """Queue a request; its buffer stays untouched until its handler has returned."""
-        connection = request.connection
-        if self._early is not None and request.header.api_key not in EARLY_APIS:
-            self._early.append(request)
-            return
-        if connection.is_control_plane or request.header.api_key in CONTROL_PLANE_APIS:
-            self._control_requests.append(request)
-        else:
-            self._requests.append(request)
-            self.free_count -= 1
+    def submit(self, requests: Iterable[Request]) -> None:
+        """Queue requests; their buffers stay untouched until their handlers have returned."""
+        early, queue = self._early, self._requests
+        for request in requests:
+            api_key = request.header.api_key
+            if early is not None and api_key not in EARLY_APIS:
+                early.append(request)
+            elif api_key in CONTROL_PLANE_APIS or request.connection.is_control_plane:
+                self._control_requests.append(request)
+            else:
+                queue.append(request)
+                self.free_count -= 1
         if not self._is_scheduled:
             self._is_scheduled = True
             self.loop.call_soon(self._pump)
@@ -127,13 +127,13 @@ class RequestChannel:
 
     def _run(self, step: Callable[[], None]) -> None:
         """Run a step to its end. It takes each item off its queue before it works on it."""
-        is_done = False
-        while not is_done:
+        while True:
             try:
                 step()
-                is_done = True
             except Exception:
                 self._fail_current()
+            else:
+                break
 
     def _fail_current(self) -> None:
         connection = self._current

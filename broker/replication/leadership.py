@@ -183,12 +183,12 @@ class Leadership:
         self.reconsider(now_ms)
         if not isinstance(self.state, Committed):
             return False
+        max_lag_ms = self.limits.max_lag_ms
         lagging = {
             one
-            for one in self.state.isr & self._followers.keys()
-            if not self._followers[one].is_caught_up(
-                self.log_end_offset, now_ms, self.limits.max_lag_ms
-            )
+            for one, follower in self._followers.items()
+            if one in self.state.isr
+            and not follower.is_caught_up(self.log_end_offset, now_ms, max_lag_ms)
         }
         if lagging:
             self._move_to(self.state.shrink(lagging))

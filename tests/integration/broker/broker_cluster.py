@@ -27,6 +27,10 @@ from tests.ports import free_port
 IDS = (1, 2, 3)
 
 
+NOT_ALIVE = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+"""Also what a controller says of an assignment to a broker that is not there."""
+
+
 class BrokerCluster:
     """Brokers by their numbers; those that run are stopped at the end."""
 
@@ -105,10 +109,16 @@ class BrokerCluster:
             ],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
-        running = self.running[0]
-        with self.wire(self.controller(running)) as wire:
-            answer = wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse)
-        assert [each.error_code for each in answer.topics] == [ErrorCode.NONE], answer
+
+        def is_created() -> bool:
+            with self.wire(self.controller(self.running[0])) as wire:
+                answer = wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse)
+            [result] = answer.topics
+            # A broker that has just come back may not be known to the controller yet.
+            assert result.error_code in (ErrorCode.NONE, NOT_ALIVE), result
+            return result.error_code == ErrorCode.NONE
+
+        wait_until(is_created)
         self.until_all_say(lambda broker_id: len(self.partitions(broker_id, name)) > 0)
 
     @property

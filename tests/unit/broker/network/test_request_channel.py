@@ -71,7 +71,7 @@ def world() -> World:
 def test_a_batch_is_handled_in_one_turn_and_each_connection_sends_once(world: World) -> None:
     connections = [FakeConnection(world.channel) for _ in range(3)]
     for number in range(9):
-        world.channel.submit(make_request(connections[number % 3], number))
+        world.channel.submit([make_request(connections[number % 3], number)])
     assert world.handled == [], "nothing is handled inside the connection's read"
     world.loop.run_turn()
     assert world.handled == list(range(9))
@@ -82,10 +82,10 @@ def test_a_batch_is_handled_in_one_turn_and_each_connection_sends_once(world: Wo
 def test_control_plane_requests_come_first(world: World) -> None:
     client = FakeConnection(world.channel)
     controller = FakeConnection(world.channel, is_control_plane=True)
-    world.channel.submit(make_request(client, 1))
-    world.channel.submit(make_request(client, 2, ApiKey.UPDATE_METADATA))
-    world.channel.submit(make_request(controller, 3))
-    world.channel.submit(make_request(client, 4, ApiKey.METADATA))
+    world.channel.submit([make_request(client, 1)])
+    world.channel.submit([make_request(client, 2, ApiKey.UPDATE_METADATA)])
+    world.channel.submit([make_request(controller, 3)])
+    world.channel.submit([make_request(client, 4, ApiKey.METADATA)])
     world.loop.run()
     assert world.handled == [2, 3, 1, 4]
 
@@ -94,9 +94,9 @@ def test_the_queue_has_a_limit() -> None:
     world = World(NetworkLimits(queued_max_requests=3))
     connection = FakeConnection(world.channel)
     for left in (2, 1, 0):
-        world.channel.submit(make_request(connection))
+        world.channel.submit([make_request(connection)])
         assert world.channel.free_count == left
-    world.channel.submit(make_request(connection, 0, ApiKey.LEADER_AND_ISR))
+    world.channel.submit([make_request(connection, 0, ApiKey.LEADER_AND_ISR)])
     assert world.channel.free_count == 0
     world.loop.run()
     assert world.channel.free_count == 3
@@ -104,7 +104,7 @@ def test_the_queue_has_a_limit() -> None:
 
 def test_whoever_waits_for_room_is_called_once_when_there_is_some(world: World) -> None:
     first, second = FakeConnection(world.channel), FakeConnection(world.channel)
-    world.channel.submit(make_request(first))
+    world.channel.submit([make_request(first)])
     world.channel.wait_for_room(first)
     world.channel.wait_for_room(second)
     assert (first.room_count, second.room_count) == (0, 0)
@@ -117,7 +117,7 @@ def test_large_requests_are_spread_over_turns(world: World) -> None:
     for number in range(3):
         request = make_request(connection, number)
         request.body = memoryview(bytes(BATCH_BYTES))
-        world.channel.submit(request)
+        world.channel.submit([request])
     seen = []
     while not world.channel.is_empty:
         world.loop.run_turn()
@@ -132,7 +132,7 @@ def test_buffers_are_recycled_only_when_no_request_waits(world: World) -> None:
     for number in range(2):
         request = make_request(connection, number)
         request.body = memoryview(bytes(BATCH_BYTES))
-        world.channel.submit(request)
+        world.channel.submit([request])
     world.loop.run()
     assert recycled_at == [2]
 
@@ -147,7 +147,7 @@ def test_a_buffer_is_released_when_its_handler_has_returned(world: World) -> Non
     world.answer = handle
     request = make_request(FakeConnection(world.channel))
     request.release = lambda: released.append("buffer")
-    world.channel.submit(request)
+    world.channel.submit([request])
     world.loop.run()
     assert released == ["buffer"]
 
@@ -165,10 +165,10 @@ def test_a_reply_that_is_completed_by_another_handler_is_sent_after_it(world: Wo
         return Reply("message")
 
     world.answer = handle
-    world.channel.submit(make_request(waiting))
+    world.channel.submit([make_request(waiting)])
     world.loop.run()
     assert waiting.send_count == 0
-    world.channel.submit(make_request(waking))
+    world.channel.submit([make_request(waking)])
     world.loop.run_turn()
     assert sent_during_handler == [0]
     assert (waiting.send_count, waking.send_count) == (1, 1)
@@ -177,7 +177,7 @@ def test_a_reply_that_is_completed_by_another_handler_is_sent_after_it(world: Wo
 def test_a_reply_that_is_completed_outside_a_turn_is_sent_in_the_next(world: World) -> None:
     connection = FakeConnection(world.channel)
     world.answer = lambda _request: Reply()
-    world.channel.submit(make_request(connection))
+    world.channel.submit([make_request(connection)])
     world.loop.run()
     connection.pending[0].complete("late")
     assert connection.send_count == 0
@@ -197,8 +197,8 @@ def test_a_handler_that_fails_costs_its_own_connection_only(world: World) -> Non
     world.answer = handle
     failing = make_request(bad, 1)
     failing.release = lambda: released.append("buffer")
-    world.channel.submit(failing)
-    world.channel.submit(make_request(good, 2))
+    world.channel.submit([failing])
+    world.channel.submit([make_request(good, 2)])
     with capture_logs() as logs:
         world.loop.run()
     assert (len(bad.dropped), good.dropped, good.send_count) == (1, [], 1)
@@ -212,7 +212,7 @@ def test_a_connection_that_fails_to_send_does_not_keep_others_from_it(world: Wor
     connections = [FakeConnection(world.channel) for _ in range(3)]
     connections[1].on_send = lambda: 1 // 0  # type: ignore[assignment]
     for connection in connections:
-        world.channel.submit(make_request(connection))
+        world.channel.submit([make_request(connection)])
     with capture_logs():
         world.loop.run()
     assert [connection.send_count for connection in connections] == [1, 1, 1]
@@ -224,7 +224,7 @@ def test_a_connection_that_has_more_to_send_comes_again_in_the_next_turn(world: 
     connection.on_send = lambda: (
         world.channel.mark_ready(connection) if connection.send_count < 3 else None
     )
-    world.channel.submit(make_request(connection))
+    world.channel.submit([make_request(connection)])
     for count in (1, 2, 3, 3):
         world.loop.run_turn()
         assert connection.send_count == count
@@ -238,7 +238,7 @@ def test_large_responses_are_spread_over_turns(world: World) -> None:
 
     for connection in connections:
         connection.on_send = send
-        world.channel.submit(make_request(connection))
+        world.channel.submit([make_request(connection)])
     seen = []
     for _ in range(3):
         world.loop.run_turn()
@@ -270,7 +270,7 @@ def test_a_keyboard_interrupt_is_not_swallowed(world: World) -> None:
         raise KeyboardInterrupt
 
     world.answer = handle
-    world.channel.submit(make_request(FakeConnection(world.channel)))
+    world.channel.submit([make_request(FakeConnection(world.channel))])
     with pytest.raises(KeyboardInterrupt):
         world.loop.run()
 
@@ -281,12 +281,12 @@ def test_before_it_is_open_only_the_controller_and_handshakes_are_served() -> No
     for number, api_key in enumerate(
         (ApiKey.PRODUCE, ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.LEADER_AND_ISR)
     ):
-        world.channel.submit(make_request(connection, number, api_key))
+        world.channel.submit([make_request(connection, number, api_key)])
     world.loop.run()
     assert sorted(world.handled) == [1, 3]
     world.channel.open()
     world.loop.run()
     assert world.handled[2:] == [0, 2]
-    world.channel.submit(make_request(connection, 4, ApiKey.PRODUCE))
+    world.channel.submit([make_request(connection, 4, ApiKey.PRODUCE)])
     world.loop.run()
     assert world.handled[4:] == [4]

@@ -1,0 +1,72 @@
+"""The modules that are compiled, and what the compiled ones were made of. Kind: edge.
+
+Imports nothing of ours: `setup.py` runs this file by itself.
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "storage": (
+        "batch_scan",
+        "index_file",
+        "lookup",
+        "local_log",
+        "log",
+        "log_file",
+        "offset_index",
+        "segment",
+        "segment_index",
+        "time_index",
+    ),
+    "broker": (
+        "handlers.fetch",
+        "handlers.follower_fetch",
+        "handlers.produce",
+        "network.response_sender",
+        "replication.fetch_session",
+        "network.frame_receiver",
+        "network.metrics",
+        "network.processor",
+        "network.reply",
+        "network.request",
+        "network.request_channel",
+        "network.response",
+        "network.response_batch",
+        "network.router",
+        "purgatory",
+        "replication.leadership",
+        "replication.replica",
+        "replication.replica_manager",
+    ),
+}
+"""By package; what a request to produce runs through, for each of them gains by the others."""
+READ: Final = ("broker", "kafkawire", "storage")
+"""The compiler takes constants and types from all of these."""
+BINARIES: Final = "binaries"
+"""The folder, in this package, for what Python would otherwise import in place of a source."""
+
+
+def module_names(group: str) -> list[str]:
+    """Return the full names of a group's modules."""
+    return [f"{group}.{name}" for name in GROUPS[group]]
+
+
+def library_name(group: str, state: str) -> str:
+    """Return the module that holds a group's code, made of sources in `state`."""
+    return f"speedups.{group}_{state}__mypyc"
+
+
+def sources_state(root: Path) -> str:
+    """Return a short word that is another one as soon as any source below `root` is."""
+    state = 0
+    for path in _sources(root):
+        state = zlib.crc32(path.read_bytes(), state)
+    return f"{state:08x}"
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for package in READ:
+        yield from sorted((root / package).rglob("*.py"))

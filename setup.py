@@ -7,6 +7,7 @@ docs/adr/0043-hot-modules-are-compiled.md).
 
 import os
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
@@ -30,6 +31,16 @@ def twins():
     return cythonize(modules, build_dir="build/cython", quiet=True)
 
 
+def remove_former(state):
+    """Remove what was compiled from sources in another state."""
+    for old in Path("speedups").glob("binaries_*"):
+        if not old.name.endswith(state):
+            shutil.rmtree(old)
+    for old in Path("speedups").glob("*__mypyc*"):
+        if state not in old.name:
+            old.unlink()
+
+
 def hot_modules():
     """The modules that `speedups.modules` names."""
     try:
@@ -37,10 +48,9 @@ def hot_modules():
     except ImportError:
         return []
     hot = runpy.run_path("speedups/modules.py")
-    groups, binaries = hot["GROUPS"], Path("speedups") / hot["BINARIES"]
-    for old in (*Path("speedups").glob("*__mypyc*"), *binaries.rglob("*.so")):
-        old.unlink()
-    state = hot["sources_state"](Path())
+    groups, state = hot["GROUPS"], hot["sources_state"](Path())
+    remove_former(state)
+    binaries = Path("speedups", hot["folder_name"](state))
     files = {group: [] for group in groups}
     for group, paths in files.items():
         for name in hot["module_names"](group):
@@ -64,7 +74,7 @@ def hot_modules():
     for extension in extensions:
         # Beside the sources they would be imported by whoever imports those.
         if not extension.name.startswith("speedups."):
-            extension.name = f"speedups.{hot['BINARIES']}.{extension.name}"
+            extension.name = f"speedups.{binaries.name}.{extension.name}"
     return extensions
 
 

@@ -8,7 +8,7 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from speedups.modules import BINARIES, GROUPS, library_name, module_names, sources_state
+from speedups.modules import GROUPS, folder_name, library_name, module_names, sources_state
 
 _HERE = Path(__file__).resolve().parent
 
@@ -67,5 +67,5 @@ def built_files(here: Path) -> dict[str, Path] | None:
         if not library.exists():
             return None
         for name in module_names(group):
-            files[name] = here / BINARIES / f"{name.replace('.', '/')}{suffix}"
+            files[name] = here / folder_name(state) / f"{name.replace('.', '/')}{suffix}"
     return files if all(file.exists() for file in files.values()) else None

@@ -45,13 +45,16 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 """By package; what a request to produce runs through, for each of them gains by the others."""
 READ: Final = ("broker", "kafkawire", "storage")
 """The compiler takes constants and types from all of these."""
-BINARIES: Final = "binaries"
-"""The folder, in this package, for what Python would otherwise import in place of a source."""
 
 
 def module_names(group: str) -> list[str]:
     """Return the full names of a group's modules."""
     return [f"{group}.{name}" for name in GROUPS[group]]
+
+
+def folder_name(state: str) -> str:
+    """Return the folder, in this package, for what is imported in place of a source."""
+    return f"binaries_{state}"
 
 
 def library_name(group: str, state: str) -> str:

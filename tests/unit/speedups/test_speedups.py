@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from speedups import finder
-from speedups.modules import BINARIES, GROUPS, READ, library_name, module_names, sources_state
+from speedups.modules import (
+    GROUPS,
+    READ,
+    folder_name,
+    library_name,
+    module_names,
+    sources_state,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
 SUFFIX = EXTENSION_SUFFIXES[0]
@@ -34,8 +41,13 @@ def make_tree(root: Path) -> Path:
     for group in GROUPS:
         touch(here / f"{library_name(group, state).removeprefix('speedups.')}{SUFFIX}")
     for name in HOT:
-        touch(here / BINARIES / f"{name.replace('.', '/')}{SUFFIX}")
+        touch(binary(here, state, name))
     return here
+
+
+def binary(here: Path, state: str, name: str) -> Path:
+    """Where a module lies that was compiled."""
+    return here / folder_name(state) / f"{name.replace('.', '/')}{SUFFIX}"
 
 
 def touch(path: Path) -> None:
@@ -66,7 +78,7 @@ def test_a_source_more_is_a_change(tmp_path: Path) -> None:
 
 def test_with_one_missing_none_is_taken(tmp_path: Path) -> None:
     here = make_tree(tmp_path)
-    (here / BINARIES / f"{HOT[-1].replace('.', '/')}{SUFFIX}").unlink()
+    binary(here, sources_state(tmp_path), HOT[-1]).unlink()
     assert finder.built_files(here) is None
 
 
@@ -113,7 +125,7 @@ def tell(**environment: str) -> list[str]:
 def test_a_process_runs_what_was_built() -> None:
     told, path = tell()
     assert told == "True True"
-    assert Path(path) == ROOT / "speedups" / BINARIES / "storage" / f"log{SUFFIX}"
+    assert Path(path) == binary(ROOT / "speedups", sources_state(ROOT), "storage.log")
 
 
 def test_the_environment_forbids_it() -> None:

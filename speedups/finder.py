@@ -22,11 +22,15 @@ class Finder:
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Tell how to load a compiled module; None for any other."""
-        if name not in self._files:
+        """Tell how to load a compiled module; None for any other, and for one that is gone.
+
+        A daemon imports some when they are needed first, and may have been built again since.
+        """
+        file = self._files.get(name)
+        if file is None or not file.exists():
             return None
-        file = str(self._files[name])
-        return spec_from_file_location(name, file, loader=ExtensionFileLoader(name, file))
+        loader = ExtensionFileLoader(name, str(file))
+        return spec_from_file_location(name, file, loader=loader)
 
 
 def enable() -> bool:

@@ -83,12 +83,14 @@ def test_with_one_missing_none_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_finder_knows_its_modules_only(tmp_path: Path) -> None:
-    file = tmp_path / f"log{SUFFIX}"
-    found = finder.Finder({"storage.log": file})
+    file, gone = tmp_path / f"log{SUFFIX}", tmp_path / f"segment{SUFFIX}"
+    file.touch()
+    found = finder.Finder({"storage.log": file, "storage.segment": gone})
     spec = found.find_spec("storage.log")
     assert spec is not None
     assert spec.origin == str(file)
     assert found.find_spec("storage.other") is None
+    assert found.find_spec("storage.segment") is None
 
 
 def test_it_is_too_late_once_a_source_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:

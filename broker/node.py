@@ -399,7 +399,11 @@ class Node:
         self._purgatory.close()
         self._watch.close()
         if not await server.drain(DRAIN_TIMEOUT_S):
-            log.warning("connections.cut_off", connection_count=server.connection_count)
+            log.warning(
+                "connections.cut_off",
+                connection_count=server.connection_count,
+                waits_for=server.describe_open(),
+            )
         await server.close()
         await self._tasks.stop()
 

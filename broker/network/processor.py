@@ -208,6 +208,13 @@ class Processor(asyncio.BufferedProtocol):
             self._set_reading()
             self._channel.mark_ready(self)
 
+    @property
+    def obstacle(self) -> str:
+        """What it waits for before it can end, in words."""
+        if self._in_flight.is_owed:
+            return f"an answer to {self._in_flight[0].header.api_key.name}"
+        return "its client to read"
+
     def abort(self) -> None:
         """Close at once, for the broker stops."""
         self._is_finishing = True

@@ -64,6 +64,7 @@ class SocketServer:
         self._all_closed.set()
         self._timer: asyncio.TimerHandle | None = None
         self._is_wake_scheduled = False
+        self._is_accepting = True
         self._executor = executor
         self._network = self._make_network()
         contexts = ssl_contexts or {}
@@ -115,7 +116,8 @@ class SocketServer:
         self._schedule_check()
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets; open connections go on."""
+        """Close the listening sockets and take nobody more; open connections go on."""
+        self._is_accepting = False
         for acceptor in self._acceptors:
             acceptor.stop()
 
@@ -132,6 +134,13 @@ class SocketServer:
             return False
         return True
 
+    def describe_open(self) -> list[str]:
+        """Return what each open connection waits for."""
+        return sorted(
+            f"{each.listener_name} {each.client_host}: {each.obstacle}"
+            for each in self._connections
+        )
+
     async def close(self) -> None:
         """Close everything at once; replies that are not complete are cancelled."""
         self.stop_accepting()
@@ -147,6 +156,9 @@ class SocketServer:
 
     def on_opened(self, connection: Processor) -> str | None:
         """Take a connection into the list; or return why it must not be there."""
+        if not self._is_accepting:
+            # Accepted by the system just before: nobody would wait for its end.
+            return "the broker stops"
         refusal = self._quota.try_add(connection.client_host)
         if refusal is None:
             self._connections[connection] = None

@@ -277,6 +277,8 @@ async def test_draining_gives_up_and_closing_cancels() -> None:
         await until(lambda: bool(parking.replies), "a parked request")
         served.server.stop_accepting()
         assert not await served.server.drain(timeout_s=0.05)
+        [open_one] = served.server.describe_open()
+        assert open_one.endswith(f" {HOST}: an answer to PRODUCE")
         await served.server.close()
         assert parking.replies[1].cancelled
         assert await client.is_closed_by_broker()

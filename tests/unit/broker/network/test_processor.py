@@ -381,6 +381,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
     assert world.handled == [1]
     assert not is_read(client)
     assert client.transport.held_bytes == 1008 - 10
+    assert client.processor.obstacle == "its client to read"
     client.transport.drain()
     world.loop.run()
     assert ids(client) == [1, 2, 3]

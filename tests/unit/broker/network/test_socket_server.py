@@ -104,3 +104,11 @@ def test_memory_that_comes_back_wakes_in_the_next_turn_once() -> None:
     assert woken == []
     world.loop.run()
     assert woken == ["waiter"]
+
+
+def test_what_was_accepted_just_before_the_end_is_refused() -> None:
+    world = World()
+    world.server.stop_accepting()
+    late = FakeConnection()
+    assert world.server.on_opened(cast(Processor, late)) == "the broker stops"
+    assert world.server.connection_count == 1

@@ -23,6 +23,8 @@ from tests.harness.workload import ConfluentProducer, OurProducer, Reader, read_
 PARTITION_COUNT: Final = 3
 TOPICS: Final = {"safe": "2", "lenient": "1"}
 """Topics under load, with their min.insync.replicas."""
+# Those that `prove` starts.
+PRODUCER_COUNT: Final = 3
 HEAL_TIMEOUT_S: Final = 60.0
 LOOK_INTERVAL_S: Final = 0.05
 
@@ -55,8 +57,13 @@ Scenario = Callable[[ClusterProcesses, Observer], Awaitable[None]]
 """What happens to the cluster while producers and a reader go on."""
 
 
-async def prove(cluster: ClusterProcesses, scenario: Scenario) -> Outcome:
+async def prove(
+    cluster: ClusterProcesses, scenario: Scenario, *, begins_quietly: bool = False
+) -> Outcome:
     """Play `scenario` under load, and return what was found when all is quiet again.
+
+    If it `begins_quietly`, every producer has been answered about each partition before:
+    librdkafka gives up what it sent first when the leader changes before its first answer.
 
     Raises:
         AssertionError: the cluster did not become whole again, or a client failed otherwise.
@@ -71,6 +78,8 @@ async def prove(cluster: ClusterProcesses, scenario: Scenario) -> Outcome:
             ConfluentProducer(cluster.bootstrap, history, partitions, is_idempotent=True),
             ConfluentProducer(cluster.bootstrap, history, partitions, is_idempotent=False),
         ):
+            if begins_quietly:
+                await _everybody_is_known(history, partitions)
             await scenario(cluster, observer)
             await _everybody_took_part(history)
         await observer.wait_until_whole(len(cluster.numbers), HEAL_TIMEOUT_S)
@@ -89,6 +98,16 @@ async def prove(cluster: ClusterProcesses, scenario: Scenario) -> Outcome:
         outcome.anomalies += [f"{where}: {fault}" for fault in faults]
     sys.stderr.write(f"{outcome}\n")
     return outcome
+
+
+async def _everybody_is_known(history: History, partitions: Sequence[TopicPartition]) -> None:
+    """Wait until each producer has had an answer about each partition."""
+    known: set[tuple[str, TopicPartition]] = set()
+    async with asyncio.timeout(HEAL_TIMEOUT_S):
+        while len(known) < PRODUCER_COUNT * len(partitions):
+            await asyncio.sleep(LOOK_INTERVAL_S)
+            # A copy, for clients' threads go on writing to it.
+            known = {(each.producer, each.partition) for each in list(history.acknowledged)}
 
 
 async def _everybody_took_part(history: History) -> None:

@@ -49,7 +49,7 @@ async def test_producers_do_not_notice_a_rolling_restart(tmp_path: Path) -> None
             await observer.wait_until_whole(len(cluster.numbers))
 
     with ClusterProcesses(tmp_path) as cluster:
-        outcome = await prove(cluster, restart_all)
+        outcome = await prove(cluster, restart_all, begins_quietly=True)
     outcome.require_proof()
     assert outcome.failed == []
 

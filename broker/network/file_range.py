@@ -77,28 +77,40 @@ class FileRange:
             TruncatedRegionError: the file is too short.
             OSError: the file cannot be read.
         """
-        wanted = self._within_window(limit_bytes)
+        wanted = min(limit_bytes, self._known_end - self._position)
         data = os.pread(self._file.fileno(), wanted, self._position) if wanted else b""
         self._advance(len(data), wanted)
         return data
 
     def send(self, socket_descriptor: int, limit_bytes: int) -> int:
-        """Send the next bytes without a copy and return how many the socket took.
+        """Send the next bytes without a copy, at most `limit_bytes`; return how many were taken.
+
+        Goes on, as the system takes only some hundred KiB at a time, until the socket is full or
+        the next bytes may have to be read from the disk.
 
         Raises:
             TruncatedRegionError: the file is too short.
             BlockingIOError: the socket takes none now.
             OSError: the connection is lost, or the file cannot be read.
         """
-        wanted = self._within_window(limit_bytes)
-        count = os.sendfile(socket_descriptor, self._file.fileno(), self._position, wanted)
-        self._advance(count, wanted)
-        return count
+        sent_bytes, file_descriptor = 0, self._file.fileno()
+        end = min(self._position + limit_bytes, self._known_end)
+        while self._position < end:
+            wanted = end - self._position
+            try:
+                count = os.sendfile(socket_descriptor, file_descriptor, self._position, wanted)
+            except BlockingIOError:
+                if sent_bytes:
+                    break
+                raise
+            self._advance(count, wanted)
+            sent_bytes += count
+        return sent_bytes
 
-    def _within_window(self, limit_bytes: int) -> int:
-        """Where it was asked what is in memory, go no further than the answer holds."""
-        end = self._warm_end if self._position < self._warm_end else self._end
-        return min(limit_bytes, end - self._position)
+    @property
+    def _known_end(self) -> int:
+        """Where it was asked what is in memory, no further than the answer holds."""
+        return self._warm_end if self._position < self._warm_end else self._end
 
     @property
     def _window_end(self) -> int:

@@ -18,6 +18,7 @@ from broker.network.file_range import (
     FileRange,
     TruncatedRegionError,
 )
+from tests.stand_ins import takes_stand_in
 
 
 @dataclass
@@ -131,10 +132,12 @@ def test_what_the_system_has_dropped_is_cold(long_file: BufferedReader) -> None:
     pytest.skip("this system does not drop it, or does not tell what is in memory")
 
 
+@takes_stand_in
 def test_an_empty_region_is_never_cold(long_file: BufferedReader) -> None:
     assert not ColdRange(Region(long_file, 0, 0)).is_cold()
 
 
+@takes_stand_in
 def test_a_cold_region_is_warmed_up_window_by_window(long_file: BufferedReader) -> None:
     rest = ColdRange(Region(long_file, 0, 2 * WINDOW_BYTES))
     for _ in range(2):
@@ -147,6 +150,7 @@ def test_a_cold_region_is_warmed_up_window_by_window(long_file: BufferedReader) 
     assert rest.bytes_left == 0
 
 
+@takes_stand_in
 @pytest.mark.parametrize(
     ("size_bytes", "cached", "is_cold"),
     [
@@ -165,6 +169,7 @@ def test_the_ends_of_a_window_tell_whether_it_is_cold(
     assert rest.is_cold() == is_cold
 
 
+@takes_stand_in
 def test_a_window_that_was_warmed_up_is_not_asked_about_again(long_file: BufferedReader) -> None:
     """Else a machine short of memory would read it again and again, and never send."""
     rest = ColdRange(Region(long_file, 0, WINDOW_BYTES))
@@ -178,6 +183,7 @@ def test_warming_up_beyond_the_end_of_a_file_ends(file: BufferedReader) -> None:
     assert not rest.is_cold()
 
 
+@takes_stand_in
 def test_where_the_system_cannot_tell_nothing_is_cold(
     file: BufferedReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

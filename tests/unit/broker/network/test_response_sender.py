@@ -21,6 +21,7 @@ from broker.network.response_sender import (
     WRITE_BATCH_BYTES,
     ResponseSender,
 )
+from tests.stand_ins import takes_stand_in
 
 FILE_BYTES = 6 * 1024 * 1024
 CONTENT = bytes(range(251)) * (FILE_BYTES // 251 + 1)
@@ -238,6 +239,7 @@ def test_a_fast_reader_gets_its_share_of_a_turn_only(file: BufferedReader) -> No
     output.transport.client.close()
 
 
+@takes_stand_in
 @pytest.mark.parametrize("size_bytes", [100, SENDFILE_MIN_BYTES, 3 * 1024 * 1024])
 def test_a_thread_reads_what_is_not_in_memory_before_it_is_sent(
     size_bytes: int, output: Output, file: BufferedReader, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +267,7 @@ def test_a_thread_reads_what_is_not_in_memory_before_it_is_sent(
     assert output.warm_count == output.metrics.cold_reads == windows
 
 
+@takes_stand_in
 def test_without_a_socket_nothing_is_left_to_threads(
     copying: Output, file: BufferedReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

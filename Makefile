@@ -83,4 +83,6 @@ docs: $(READY)  ## Write the generated pages: docs/configuration.md, docs/protoc
 clean:  ## Remove the environment and everything that was built.
 	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache \
 	    .pytest_cache .hypothesis .import_linter_cache
+	rm -rf speedups/binaries_*
+	find kafkawire speedups -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

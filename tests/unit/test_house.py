@@ -10,19 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.decision_modules import all_decision_modules, excepted_modules
+from scripts.decision_modules import PACKAGES, all_decision_modules, excepted_modules
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = (
-    "kafkawire",
-    "storage",
-    "coordination",
-    "controller",
-    "broker",
-    "ottla",
-    "analytics",
-    "speedups",
-)
 SERVER_PACKAGES = ("storage", "coordination", "controller", "broker", "analytics")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PINS = dict(

@@ -12,11 +12,11 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "storage": (
         "batch_scan",
         "index_file",
-        "lookup",
         "local_log",
         "log",
         "log_file",
         "log_reader",
+        "lookup",
         "offset_index",
         "segment",
         "segment_index",
@@ -26,8 +26,6 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "handlers.fetch",
         "handlers.follower_fetch",
         "handlers.produce",
-        "network.response_sender",
-        "replication.fetch_session",
         "network.buffer_pool",
         "network.file_range",
         "network.frame_receiver",
@@ -39,14 +37,16 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "network.request_channel",
         "network.response",
         "network.response_batch",
+        "network.response_sender",
         "network.router",
         "purgatory",
+        "replication.fetch_session",
         "replication.leadership",
         "replication.replica",
         "replication.replica_manager",
     ),
 }
-"""By package; what a request to produce runs through, for each of them gains by the others."""
+"""By package; what requests to produce and to fetch run through: each gains by the others."""
 READ: Final = ("broker", "kafkawire", "storage")
 """The compiler takes constants and types from all of these."""
 

@@ -28,11 +28,11 @@ find_python() {
         return
     fi
     names="python3.13 python3.12 python3.11 python3"
-    for test in is_fast is_usable; do
+    for check in is_fast is_usable; do
         for name in $names; do
             # The distribution's may stand behind another one of the same name.
             for candidate in "$name" "/usr/bin/$name"; do
-                if $test "$candidate"; then
+                if $check "$candidate"; then
                     echo "$candidate"
                     return
                 fi

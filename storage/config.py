@@ -5,7 +5,7 @@ as Kafka writes them, name and value as text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafkawire.records import TimestampType
@@ -87,9 +87,6 @@ class LogConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = ()
     follower_replication_throttled_replicas: tuple[str, ...] = ()
 
-    max_segment_ms: int = field(init=False, repr=False, compare=False)
-    """After how much record time a segment closes; a compaction deadline shortens it."""
-
     def __post_init__(self) -> None:
         if self.segment_bytes < SMALLEST_BATCH_BYTES:
             raise ValueError(
@@ -104,13 +101,18 @@ class LogConfig:
                 f"min.compaction.lag.ms={self.min_compaction_lag_ms} must not exceed "
                 f"max.compaction.lag.ms={self.max_compaction_lag_ms}"
             )
-        deadline_ms = self.max_compaction_lag_ms if self.is_compacted else LONG_MAX
-        object.__setattr__(self, "max_segment_ms", min(self.segment_ms, deadline_ms))
 
     @property
     def is_compacted(self) -> bool:
         """Whether every record needs a key, and only the last one per key stays."""
         return COMPACT in self.cleanup_policy
+
+    @property
+    def max_segment_ms(self) -> int:
+        """After how much record time a segment closes; a compaction deadline shortens it."""
+        if self.is_compacted:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
 
     @classmethod
     def from_properties(
@@ -140,21 +142,21 @@ def _fields(parsed: Mapping[str, ConfigValue]) -> dict[str, Any]:
     """Turn parsed topic configs into fields of `LogConfig`."""
     fields: dict[str, Any] = {}
     for name, value in parsed.items():
-        attribute = name.replace(".", "_")
+        field = name.replace(".", "_")
         match name:
             case "cleanup.policy":
                 assert isinstance(value, tuple)
-                fields[attribute] = frozenset(item.lower() for item in value)
+                fields[field] = frozenset(item.lower() for item in value)
             case "retention.ms" | "retention.bytes":
                 assert isinstance(value, int)
-                fields[attribute] = value if value >= 0 else None
+                fields[field] = value if value >= 0 else None
             case "message.timestamp.type":
                 is_append_time = value == "LogAppendTime"
-                fields[attribute] = TimestampType(is_append_time)
+                fields[field] = TimestampType(is_append_time)
             case "message.timestamp.difference.max.ms":
                 pass
-            case _ if attribute in LogConfig.__dataclass_fields__:
-                fields[attribute] = value
+            case _ if field in LogConfig.__dataclass_fields__:
+                fields[field] = value
     _apply_timestamp_difference(parsed, fields)
     return fields
 
@@ -164,6 +166,6 @@ def _apply_timestamp_difference(parsed: Mapping[str, ConfigValue], fields: dict[
     difference = parsed.get("message.timestamp.difference.max.ms")
     if difference is None:
         return
-    for name in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
-        if fields.get(name, LONG_MAX) == LONG_MAX:
-            fields[name] = difference
+    for field in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
+        if fields.get(field, LONG_MAX) == LONG_MAX:
+            fields[field] = difference

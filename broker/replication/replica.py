@@ -15,7 +15,6 @@ from broker.replication.recompression import recompress, target_codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.records import HAS_COMPILED_SCANNER, validator
-from kafkawire.records_header import TRANSACTIONAL_BIT
 from storage.config import LogConfig
 from storage.config_key import LONG_MAX
 from storage.log import AppendInfo, Log
@@ -138,7 +137,7 @@ class Replica:
                 "in sync",
             )
         header = self._validate(batch, now_ms)
-        if header.attributes & TRANSACTIONAL_BIT:
+        if header.is_transactional:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
         codec = self._codec
         if codec is not None and header.codec is not codec:

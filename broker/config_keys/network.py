@@ -41,10 +41,12 @@ class NetworkKeys:
         500, "Requests waiting at most; beyond it sockets are not read.", at_least(1)
     )
     queued_max_request_bytes: int = long(-1, "Bytes of waiting requests at most; -1 sets no limit.")
+    # Kafka's defaults cost up to half as much CPU again where much is sent: ADR 0039 and 0044.
     socket_send_buffer_bytes: int = integer(
-        100 * 1024, "SO_SNDBUF of a connection; -1 leaves it to the system.", at_least(-1)
+        -1,
+        "SO_SNDBUF of a connection; -1 leaves it to the system (Kafka's default is 102400).",
+        at_least(-1),
     )
-    # Kafka's default costs half as much CPU again for large requests: see ADR 0039.
     socket_receive_buffer_bytes: int = integer(
         -1,
         "SO_RCVBUF of a connection; -1 leaves it to the system (Kafka's default is 102400).",

@@ -15,10 +15,10 @@ def test_the_defaults_are_kafkas() -> None:
     assert limits.connections_max_idle_ms == 600_000
 
 
-def test_the_system_sizes_receive_buffers_unless_told_otherwise() -> None:
+def test_the_system_sizes_buffers_unless_told_otherwise() -> None:
     limits = network_limits_of(BrokerConfig())
     assert limits.socket_receive_buffer_bytes is None
-    assert limits.socket_send_buffer_bytes == 102_400
+    assert limits.socket_send_buffer_bytes is None
 
 
 def test_receive_memory_is_bounded_even_without_a_configured_limit() -> None:

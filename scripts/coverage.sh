@@ -18,6 +18,13 @@ set -- tests/unit tests/property tests/simulation tests/integration tests/analyt
     tests/interop/test_kio.py tests/interop/test_kio_gaps.py tests/interop/test_record_batches.py \
     tests/interop/clients/test_matrix.py tests/interop/clients/test_same_bytes.py \
     tests/interop/duplicates
+# Each worker imports every test. They shall find them compiled, or all do the same work at once.
+compile_tests() {
+    "$bin/python" -m pytest -qq --collect-only "$@" >/dev/null 2>&1
+}
+compile_tests tests/unit &
+compile_tests tests/property tests/simulation tests/integration tests/analytics tests/interop
+wait
 # A file stays together, so that what its tests share, one Spark for one, is started once.
 if ! run -n "$workers" --dist loadfile --no-loadscope-reorder "$@"; then
     # Where dozens of processes share two cores one may be late; what is wrong fails again.

@@ -34,6 +34,9 @@ UNCOUNTED = (
     "tests/integration/broker/test_crash.py",
     "tests/integration/broker/test_network_hostile.py",
     "tests/integration/broker/test_network_leak.py",
+    "tests/integration/cluster/test_rounds.py",
+    "tests/integration/coordination/test_crash.py",
+    "tests/integration/scripts/",
     "tests/integration/storage/",
     "tests/interop/",
     "tests/property/broker/",
@@ -41,17 +44,25 @@ UNCOUNTED = (
     "tests/property/client/",
     "tests/property/coordination/",
     "tests/property/kafkawire/test_columns_twins.py::test_a_table_grows",
+    "tests/property/kafkawire/test_columns_twins.py::test_surveys_agree",
     "tests/property/kafkawire/test_compaction_twins.py",
     "tests/property/kafkawire/test_messages.py",
     "tests/property/kafkawire/test_produce_accepted.py",
+    "tests/property/kafkawire/test_produce_twins.py::test_a_request_that_is_cut_short",
+    "tests/property/kafkawire/test_produce_twins.py::test_both_read_what_was_written",
+    "tests/property/kafkawire/test_produce_twins.py::test_both_refuse_the_same_damage",
     "tests/property/kafkawire/test_records.py",
+    "tests/property/kafkawire/test_records_twins.py::test_what_is_plain",
     "tests/property/storage/",
     "tests/simulation/cluster/test_mutants.py",
+    "tests/simulation/cluster/test_seeds.py",
+    "tests/simulation/cluster/test_zombie.py",
     "tests/simulation/coordination/",
     "tests/unit/broker/test_purgatory.py::test_a_hundred_thousand_waiters",
     "tests/unit/cli/test_documented_commands.py",
     "tests/unit/coordination/test_golden_frames.py",
     "tests/unit/storage/test_disk_full.py::test_wherever_space_runs_out",
+    "tests/unit/storage/test_loading.py::test_a_flipped_bit_anywhere",
     "tests/unit/storage/test_segment_split.py::test_a_crash_at_each_change",
     "tests/unit/storage/test_swap_crash.py",
     "tests/unit/test_house.py",
@@ -59,6 +70,12 @@ UNCOUNTED = (
 # Tests that mostly wait for other processes: their files alternate with those of the others, so
 # that no core is idle at one time and wanted by all workers at another.
 WAITING = ("tests/analytics/test_spark.py", "tests/integration/", "tests/interop/clients/")
+# The files that take longest begin first, or the last of them would be alone at the end.
+LONGEST = (
+    "tests/analytics/test_spark.py",
+    "tests/integration/scripts/test_demo.py",
+    "tests/simulation/coordination/test_cluster.py",
+)
 READY_EVENT = "broker.started"
 # Far more than it takes: other tests and their processes share the machine.
 READY_TIMEOUT_S = 60.0
@@ -78,11 +95,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(UNCOUNTED):
             item.add_marker(pytest.mark.no_cover)
-    items[:] = alternating(items)
+    items[:] = scheduled(items)
 
 
-def alternating(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests with the files of those that wait spread evenly among the others."""
+def scheduled(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the longest files first, then those that wait, spread evenly among the others."""
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -90,7 +107,8 @@ def alternating(items: list[pytest.Item]) -> list[pytest.Item]:
     for tests in files.values():
         groups[tests[0].nodeid.startswith(WAITING)].append(tests)
     placed = [(place / len(group), tests) for group in groups for place, tests in enumerate(group)]
-    return [item for _, tests in sorted(placed, key=lambda each: each[0]) for item in tests]
+    placed.sort(key=lambda each: (not each[1][0].nodeid.startswith(LONGEST), each[0]))
+    return [item for _, tests in placed for item in tests]
 
 
 class BrokerProcess:

@@ -16,21 +16,21 @@ _COMMIT: Final = "\x01"
 _FORMAT: Final = f"{_COMMIT}%h%x00%aI%x00%s"
 
 
-def write_material(target: Path) -> str:
-    """Write the lines to `target`; return what they are."""
-    lines = list(_history())
+def write_material(target: Path, root: Path = ROOT) -> str:
+    """Write the lines to `target`; return what they are. `root` is a repository or a plain tree."""
+    lines = list(_history(root))
     title = "the history of this repository, a JSON line per changed line"
     if not lines:
-        lines, title = list(_documentation()), "the documentation, a JSON line per line"
+        lines, title = list(_documentation(root)), "the documentation, a JSON line per line"
     target.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return title
 
 
-def _history() -> Iterator[str]:
+def _history(root: Path) -> Iterator[str]:
     try:
         log = subprocess.run(
             ["git", "log", "--reverse", "--patch", "--no-color", f"--format={_FORMAT}"],
-            cwd=ROOT,
+            cwd=root,
             capture_output=True,
             check=True,
         )
@@ -58,10 +58,10 @@ def _changes(patch: str) -> Iterator[tuple[str, str]]:
             yield path, line[:MAX_LINE_CHARACTERS]
 
 
-def _documentation() -> Iterator[str]:
-    for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
+def _documentation(root: Path) -> Iterator[str]:
+    for page in sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")]):
         for number, text in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
             yield json.dumps(
-                {"file": str(page.relative_to(ROOT)), "line": number, "text": text},
+                {"file": str(page.relative_to(root)), "line": number, "text": text},
                 ensure_ascii=False,
             )

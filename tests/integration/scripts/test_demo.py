@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,11 +70,54 @@ def test_a_file_that_is_not_there_ends_the_demo_with_a_word(tmp_path: Path) -> N
     assert "is no file; name one with FILE=..." in ended.stdout
 
 
-def test_the_material_is_json_lines(tmp_path: Path) -> None:
-    target = tmp_path / "material"
-    title = write_material(target)
-    lines = target.read_text(encoding="utf-8").split("\n")
+def test_the_material_is_every_line_that_a_commit_changed(tmp_path: Path) -> None:
+    root = tmp_path / "repository"
+    root.mkdir()
+    page = root / "two words.md"
+
+    def commit(text: str, subject: str) -> None:
+        page.write_text(text, encoding="utf-8")
+        git(root, "add", page.name)
+        git(root, "commit", "--quiet", "--message", subject)
+
+    git(root, "init", "--quiet")
+    commit("first\nzw\u00f6lf\n", "begin")
+    commit("first\n-- so\n++ \u2028\n", "go on")
+    title = write_material(tmp_path / "material", root)
+    assert title == "the history of this repository, a JSON line per changed line"
+    found = read_lines(tmp_path / "material")
+    assert [(line["subject"], line["path"], line["change"]) for line in found] == [
+        ("begin", "two words.md", "+first"),
+        ("begin", "two words.md", "+zw\u00f6lf"),
+        ("go on", "two words.md", "-zw\u00f6lf"),
+        ("go on", "two words.md", "+-- so"),
+        ("go on", "two words.md", "+++ \u2028"),
+    ]
+    assert all(re.fullmatch("[0-9a-f]{7,}", line["commit"]) for line in found)
+    assert all(re.match(r"\d{4}-\d\d-\d\dT", line["date"]) for line in found)
+
+
+def test_without_history_the_material_is_the_documentation(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    (root / "docs").mkdir(parents=True)
+    (root / "README.md").write_text("# Title\n\nzw\u00f6lf", encoding="utf-8")
+    (root / "docs" / "page.md").write_text("one", encoding="utf-8")
+    assert write_material(tmp_path / "material", root) == "the documentation, a JSON line per line"
+    assert read_lines(tmp_path / "material") == [
+        {"file": "README.md", "line": 1, "text": "# Title"},
+        {"file": "README.md", "line": 2, "text": ""},
+        {"file": "README.md", "line": 3, "text": "zw\u00f6lf"},
+        {"file": "docs/page.md", "line": 1, "text": "one"},
+    ]
+
+
+def git(root: Path, *arguments: str) -> None:
+    """Run git in `root`, as somebody, whatever this machine's settings say."""
+    identity = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    lines = path.read_text(encoding="utf-8").split("\n")
     assert lines.pop() == ""
-    assert "JSON line per" in title
-    assert all(isinstance(json.loads(line), dict) for line in lines)
-    assert lines
+    return [json.loads(line) for line in lines]

@@ -13,8 +13,13 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-TWINS = ("_records", "_compaction", "_columns", "_frames", "_produce")
-HEADERS = ["kafkawire/_walk.pxd", "kafkawire/_numbers.pxd", "kafkawire/_header.pxd"]
+TWINS = ("_records", "_compaction", "_columns", "_frames", "_produce", "_fetch")
+HEADERS = [
+    "kafkawire/_cursor.pxd",
+    "kafkawire/_header.pxd",
+    "kafkawire/_numbers.pxd",
+    "kafkawire/_walk.pxd",
+]
 # They would take a quarter of the compiler's time.
 NO_DEBUG_TABLES = ["-g0"]
 # Strictness is for checks, and no library need be there: what is not known has any type.

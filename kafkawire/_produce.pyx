@@ -1,12 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Decision: the compiled twin of `produce_loops`: the same names, results and errors.
 
-Reads the requests that producers send all day: versions 3 to 11, no transaction, no null, no
-tagged field. Whatever else there is, also what is malformed, is left to the general reader, so
-that there is one place that refuses. tests/property/kafkawire/test_produce_twins.py holds the two
+Reads the requests that producers send all day: versions 3 to 11, no transaction, nothing that
+`_cursor` leaves to the general codec. tests/property/kafkawire/test_produce_twins.py holds the two
 together.
-
-Invariant: no byte outside the given buffer is read, whatever it says about itself.
 """
 
 from os import environ
@@ -21,99 +18,33 @@ from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_FromObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from kafkawire._numbers cimport (
-    read_big_endian,
-    uvarint_bytes,
-    write_big_endian,
-    write_uvarint,
+from kafkawire._cursor cimport (
+    NOT_PLAIN,
+    Cursor,
+    PyUnicode_AsUTF8AndSize,
+    has,
+    new,
+    read_length,
+    read_string,
+    skip_no_tags,
+    skip_null,
+    write_length,
 )
+from kafkawire._numbers cimport read_big_endian, uvarint_bytes, write_big_endian
 
 from kafkawire import produce_loops
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 INTERFACE_VERSION = 1
 
-cdef extern from "Python.h":
-    ctypedef struct PyTypeObject:
-        object (*tp_new)(PyTypeObject *, tuple, void *)
-    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
-    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
-
 cdef enum:
     FIRST_READ_VERSION = 3
     FIRST_FLEXIBLE_VERSION = 9
     LAST_VERSION = 11
-    MAX_STRING_BYTES = 0x7FFF
     # A row of an answer, from the partition to the start offset; what follows depends on the
     # version: two empty values, in flexible versions compact and with no tagged fields.
     ROW_BYTES = 30
     ROW_BYTES_V3 = 22
-    NOT_PLAIN = -2
-
-cdef tuple NOTHING = ()
-
-# What is left of a request; `at` only grows, up to `end`.
-cdef struct Cursor:
-    const uint8_t *at
-    const uint8_t *end
-    bint is_flexible
-
-
-cdef inline object new(object kind):
-    return (<PyTypeObject *>kind).tp_new(<PyTypeObject *>kind, NOTHING, NULL)
-
-
-cdef inline bint has(const Cursor *cursor, Py_ssize_t size) noexcept:
-    return cursor.end - cursor.at >= size
-
-
-cdef int64_t read_length(Cursor *cursor, int plain_bytes) noexcept:
-    """A length or count; NOT_PLAIN if it is cut short, null, negative or very long."""
-    cdef int64_t length = 0
-    cdef int shift
-    cdef uint8_t byte
-    if not cursor.is_flexible:
-        if not has(cursor, plain_bytes):
-            return NOT_PLAIN
-        if plain_bytes == 2:
-            length = <int16_t>read_big_endian(cursor.at, 2)
-        else:
-            length = <int32_t>read_big_endian(cursor.at, 4)
-        cursor.at += plain_bytes
-        return length if length >= 0 else NOT_PLAIN
-    for shift in range(0, 28, 7):
-        if not has(cursor, 1):
-            return NOT_PLAIN
-        byte = cursor.at[0]
-        cursor.at += 1
-        length |= <int64_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            return length - 1 if length else NOT_PLAIN
-    return NOT_PLAIN
-
-
-cdef inline bint skip_no_tags(Cursor *cursor) noexcept:
-    """Whether there is no tagged field here."""
-    if not cursor.is_flexible:
-        return True
-    if not has(cursor, 1) or cursor.at[0]:
-        return False
-    cursor.at += 1
-    return True
-
-
-cdef inline bint skip_null(Cursor *cursor) noexcept:
-    """Whether there is a null string here."""
-    cdef int size = 1 if cursor.is_flexible else 2
-    if not has(cursor, size):
-        return False
-    if cursor.is_flexible:
-        if cursor.at[0]:
-            return False
-    elif <int16_t>read_big_endian(cursor.at, 2) != -1:
-        return False
-    cursor.at += size
-    return True
 
 
 def decode_produce(body, int version):
@@ -159,16 +90,12 @@ cdef object read_request(Cursor *cursor, object body, const uint8_t *begin):
 
 cdef object read_topic(Cursor *cursor, object body, const uint8_t *begin):
     cdef list partitions = []
-    cdef int64_t count
-    cdef int64_t length = read_length(cursor, 2)
-    if length == NOT_PLAIN or length > MAX_STRING_BYTES or not has(cursor, length):
+    cdef int64_t count, length
+    name = read_string(cursor)
+    if name is None:
         return None
     topic = new(TopicProduceData)
-    try:
-        topic.name = PyUnicode_DecodeUTF8(<const char *>cursor.at, length, NULL)
-    except UnicodeDecodeError:
-        return None
-    cursor.at += length
+    topic.name = name
     count = read_length(cursor, 4)
     if count == NOT_PLAIN:
         return None
@@ -228,14 +155,6 @@ cdef inline Py_ssize_t bytes_of_row(int version) noexcept:
     if version >= 8:
         return ROW_BYTES + 6
     return ROW_BYTES if version >= 5 else ROW_BYTES_V3
-
-
-cdef inline uint8_t *write_length(
-    uint8_t *at, Py_ssize_t length, int plain_bytes, bint is_flexible
-) noexcept:
-    if is_flexible:
-        return write_uvarint(at, length + 1)
-    return write_big_endian(at, length, plain_bytes)
 
 
 cdef uint8_t *write_row(uint8_t *at, tuple row, int version) except NULL:

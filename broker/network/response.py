@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final, Protocol, cast
 
 from broker.network.reply import EncodedMessage
+from kafkawire.fetch_scanner import encode_fetched
 from kafkawire.frames_scanner import frame_response
 from kafkawire.headers import RequestHeader, encode_response_parts
+from kafkawire.messages.fetch import FetchResponse
 
 
 class OpenFile(Protocol):
@@ -47,9 +49,12 @@ def encode_answer(header: RequestHeader, message: object) -> list[Part]:
     if isinstance(message, EncodedMessage):
         return [frame_response(header, message)]
     # What a message holds as records is whatever its handler put there: bytes or a file region.
-    parts = encode_response_parts(
-        header.api_key, header.api_version, header.correlation_id, message
-    )
+    if isinstance(message, FetchResponse):
+        parts = encode_fetched(header, message)
+    else:
+        parts = encode_response_parts(
+            header.api_key, header.api_version, header.correlation_id, message
+        )
     return cast(list[Part], parts)
 
 

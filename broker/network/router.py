@@ -100,6 +100,10 @@ def _decoder(key: ApiKey, message_type: type) -> Decoder:
         from kafkawire.produce_scanner import decode_produce
 
         return decode_produce
+    if key == ApiKey.FETCH:
+        from kafkawire.fetch_scanner import decode_fetch
+
+        return decode_fetch
     return partial(decode, message_type)
 
 

@@ -9,8 +9,8 @@ READY := $(VENV)/.ready
 # Hundreds of processes are started here: each would compile all of Ottla again.
 unexport PYTHONDONTWRITEBYTECODE
 CODE := kafkawire storage coordination controller broker ottla analytics speedups tests benchmarks scripts
-# One more than the smallest machine has cores: many tests wait for other processes.
-WORKERS ?= 3
+# Two more than the smallest machine has cores: many tests wait for other processes.
+WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -q
 
 help:  ## Show this list.
@@ -29,7 +29,7 @@ test: $(READY)  ## Unit, property and integration tests.
 	$(PYTEST) -n $(WORKERS) tests --ignore=tests/interop --ignore=tests/simulation
 
 # What takes one core stands beside the tests, and what it says comes in one piece.
-check: $(READY)  ## Everything that a change must pass: about eight minutes.
+check: $(READY)  ## Everything that a change must pass: about six minutes.
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo static streamed-coverage
 
 static: $(READY)

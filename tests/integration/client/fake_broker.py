@@ -219,6 +219,10 @@ class FakeCluster:
         """Let the next requests of this kind go wrong, one after the other."""
         self._faults[api_key] += faults
 
+    def heal(self, api_key: ApiKey) -> None:
+        """Forget what was still to go wrong."""
+        self._faults[api_key].clear()
+
     def next_fault(self, api_key: ApiKey) -> Fault | None:
         """Take the fault that the next request of this kind meets."""
         waiting = self._faults[api_key]

@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.loads.broker import broker_process, create_topic
-from benchmarks.loads.process import ServerProcess
+from benchmarks.loads.process import ServerProcess, free_port
 from benchmarks.loads.produce_load import sink_server, stream_mb_s
 from benchmarks.loads.result import Figure, alternate, percentile
 
@@ -33,12 +33,17 @@ CLIENT_TIMEOUT_S: Final = 120.0
 
 def measure(directory: Path) -> Iterator[Figure]:
     """Yield produce and consume rates of librdkafka, and the broker's CPU per GB."""
-    with broker_process(directory) as broker, sink_server() as sink:
+    port = free_port()
+    arguments = ["-m", "benchmarks.loads.bare_broker", str(port), TOPIC, str(PARTITIONS)]
+    bare = ServerProcess(arguments, port)
+    with broker_process(directory) as broker, sink_server() as sink, bare:
         create_topic(broker.port, TOPIC, PARTITIONS)
         produce_cpu: list[float] = []
         consume_cpu: list[float] = []
+        bare_mb_s: list[float] = []
 
         def produce_mb_s() -> float:
+            bare_mb_s.append(_run_client("produce", bare, []))
             return _run_client("produce", broker, produce_cpu)
 
         paired = alternate(produce_mb_s, lambda: stream_mb_s(sink), rounds=ROUNDS)
@@ -52,6 +57,14 @@ def measure(directory: Path) -> Iterator[Figure]:
         better="higher",
         goal=0.5,
         note="acks=1, linger 5 ms, 6 partitions",
+    )
+    yield Figure(
+        name="librdkafka produces 1 KiB records, beside the most that it can",
+        unit="MB/s",
+        value=paired.ours,
+        reference_name="the same to a server that answers and keeps nothing",
+        reference=percentile(bare_mb_s, 0.5),
+        better="higher",
     )
     yield Figure(
         name="librdkafka produces 1 KiB records, broker CPU",

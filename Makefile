@@ -29,7 +29,7 @@ test: $(READY)  ## Unit, property and integration tests.
 	$(PYTEST) -n $(WORKERS) tests --ignore=tests/interop --ignore=tests/simulation
 
 # What takes one core stands beside the tests, and what it says comes in one piece.
-check: $(READY)  ## Everything that a change must pass: about six minutes.
+check: $(READY)  ## Everything that a change must pass: about seven minutes.
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo static streamed-coverage
 
 static: $(READY)

@@ -105,3 +105,10 @@ cdef inline uint8_t *write_length(
     if is_flexible:
         return write_uvarint(at, length + 1)
     return write_big_endian(at, length, plain_bytes)
+
+
+cdef inline uint8_t *write_no_tags(uint8_t *at, bint is_flexible) noexcept:
+    if is_flexible:
+        at[0] = 0
+        return at + 1
+    return at

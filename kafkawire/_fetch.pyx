@@ -36,6 +36,7 @@ from kafkawire._cursor cimport (
     read_string,
     skip_no_tags,
     write_length,
+    write_no_tags,
 )
 from kafkawire._numbers cimport read_big_endian, write_big_endian
 
@@ -70,17 +71,13 @@ cdef enum:
     MOST_PARTITION_BYTES = 56
 
 # What a field is that a version does not have.
-NO_TOPIC = FetchTopic()
-NO_REQUEST = FetchRequest()
-NO_PARTITION = FetchPartition()
-NO_DATA = PartitionData()
-cdef object NO_TOPIC_NAME = NO_TOPIC.topic
-cdef object NO_TOPIC_ID = NO_TOPIC.topic_id
-cdef object NO_REPLICA_STATE = NO_REQUEST.replica_state
-cdef object NO_DIRECTORY_ID = NO_PARTITION.replica_directory_id
-cdef object NO_DIVERGING_EPOCH = NO_DATA.diverging_epoch
-cdef object NO_LEADER = NO_DATA.current_leader
-cdef object NO_SNAPSHOT = NO_DATA.snapshot_id
+cdef object NO_TOPIC_NAME = FetchTopic().topic
+cdef object NO_TOPIC_ID = FetchTopic().topic_id
+cdef object NO_REPLICA_STATE = FetchRequest().replica_state
+cdef object NO_DIRECTORY_ID = FetchPartition().replica_directory_id
+cdef object NO_DIVERGING_EPOCH = PartitionData().diverging_epoch
+cdef object NO_LEADER = PartitionData().current_leader
+cdef object NO_SNAPSHOT = PartitionData().snapshot_id
 
 
 def decode_fetch(body, int version):
@@ -250,61 +247,27 @@ cdef list write_response(int32_t correlation_id, object message, int version):
 
 cdef list fill(uint8_t *room, int32_t correlation_id, object message, int version):
     cdef bint is_flexible = version >= FIRST_FLEXIBLE_VERSION
-    cdef uint8_t *at = write_big_endian(room + SIZE_BYTES, <uint64_t>correlation_id, 4)
+    cdef uint8_t *at = write_head(room, correlation_id, message, version)
     cdef const uint8_t *begin = room
     cdef int64_t size_bytes = -SIZE_BYTES
     cdef int64_t records_bytes
-    cdef Py_ssize_t text_bytes
-    cdef const char *text
     cdef list parts = []
-    if is_flexible:
-        at[0] = 0
-        at += 1
-    at = write_big_endian(at, <int32_t>message.throttle_time_ms, 4)
-    if version >= FIRST_WITH_SESSIONS:
-        at = write_big_endian(at, <int16_t>message.error_code, 2)
-        at = write_big_endian(at, <int32_t>message.session_id, 4)
-    at = write_length(at, len(message.responses), 4, is_flexible)
     for topic in message.responses:
-        if version < FIRST_WITH_TOPIC_IDS:
-            text = PyUnicode_AsUTF8AndSize(topic.topic, &text_bytes)
-            at = write_length(at, text_bytes, 2, is_flexible)
-            memcpy(at, text, text_bytes)
-            at += text_bytes
-        else:
-            memcpy(at, PyBytes_AS_STRING(<bytes?>topic.topic_id.bytes), TOPIC_ID_BYTES)
-            at += TOPIC_ID_BYTES
-        at = write_length(at, len(topic.partitions), 4, is_flexible)
+        at = write_topic(at, topic, version)
         for data in topic.partitions:
-            if not is_plain(data, version):
+            records_bytes = size_of_records(data.records)
+            if not is_plain(data, version) or records_bytes > INT32_MAX:
                 return None
             at = write_partition(at, data, version)
-            records = data.records
-            if records is None:
-                records_bytes = -1
-            elif PyBytes_Check(records):
-                records_bytes = PyBytes_GET_SIZE(records)
-            elif PyMemoryView_Check(records) or PyByteArray_Check(records):
-                records_bytes = records_size_bytes(records)
-            else:
-                records_bytes = records.size_bytes
-            if records_bytes > INT32_MAX:
-                return None
             at = write_length(at, records_bytes, 4, is_flexible)
             if records_bytes > 0:
                 parts.append(PyBytes_FromStringAndSize(<const char *>begin, at - begin))
-                parts.append(records)
+                parts.append(data.records)
                 size_bytes += at - begin + records_bytes
                 begin = at
-            if is_flexible:
-                at[0] = 0
-                at += 1
-        if is_flexible:
-            at[0] = 0
-            at += 1
-    if is_flexible:
-        at[0] = 0
-        at += 1
+            at = write_no_tags(at, is_flexible)
+        at = write_no_tags(at, is_flexible)
+    at = write_no_tags(at, is_flexible)
     if at != begin:
         parts.append(PyBytes_FromStringAndSize(<const char *>begin, at - begin))
         size_bytes += at - begin
@@ -313,6 +276,47 @@ cdef list fill(uint8_t *room, int32_t correlation_id, object message, int versio
     # Nobody else has seen the first part yet.
     write_big_endian(<uint8_t *>PyBytes_AS_STRING(parts[0]), size_bytes, SIZE_BYTES)
     return parts
+
+
+cdef uint8_t *write_head(
+    uint8_t *room, int32_t correlation_id, object message, int version
+) except NULL:
+    """Write what stands before the topics, with room for the size."""
+    cdef bint is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    cdef uint8_t *at = write_big_endian(room + SIZE_BYTES, <uint64_t>correlation_id, 4)
+    at = write_no_tags(at, is_flexible)
+    at = write_big_endian(at, <int32_t>message.throttle_time_ms, 4)
+    if version >= FIRST_WITH_SESSIONS:
+        at = write_big_endian(at, <int16_t>message.error_code, 2)
+        at = write_big_endian(at, <int32_t>message.session_id, 4)
+    return write_length(at, len(message.responses), 4, is_flexible)
+
+
+cdef uint8_t *write_topic(uint8_t *at, object topic, int version) except NULL:
+    """Write what stands before a topic's partitions."""
+    cdef bint is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    cdef Py_ssize_t text_bytes
+    cdef const char *text
+    if version < FIRST_WITH_TOPIC_IDS:
+        text = PyUnicode_AsUTF8AndSize(topic.topic, &text_bytes)
+        at = write_length(at, text_bytes, 2, is_flexible)
+        memcpy(at, text, text_bytes)
+        at += text_bytes
+    else:
+        memcpy(at, PyBytes_AS_STRING(<bytes?>topic.topic_id.bytes), TOPIC_ID_BYTES)
+        at += TOPIC_ID_BYTES
+    return write_length(at, len(topic.partitions), 4, is_flexible)
+
+
+cdef inline int64_t size_of_records(object records) except? -2:
+    """How many bytes they put on the wire; -1 for none at all, which is not the same as empty."""
+    if records is None:
+        return -1
+    if PyBytes_Check(records):
+        return PyBytes_GET_SIZE(records)
+    if PyMemoryView_Check(records) or PyByteArray_Check(records):
+        return records_size_bytes(records)
+    return records.size_bytes
 
 
 cdef inline bint is_plain(object data, int version) except -1:

@@ -24,6 +24,7 @@ from cpython.bytes cimport (
 from libc.stdint cimport INT16_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from kafkawire._cursor cimport PyUnicode_DecodeUTF8, new
 from kafkawire._numbers cimport read_big_endian, write_big_endian
 
 from kafkawire import frames_loops
@@ -31,11 +32,6 @@ from kafkawire.apis import APIS
 from kafkawire.headers import RequestHeader
 
 INTERFACE_VERSION = 1
-
-cdef extern from "Python.h":
-    ctypedef struct PyTypeObject:
-        object (*tp_new)(PyTypeObject *, tuple, void *)
-    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
 
 cdef enum:
     SIZE_BYTES = 4
@@ -45,7 +41,6 @@ cdef enum:
     CONTROLLED_SHUTDOWN = 7
     NOT_ASKED = -1
 
-cdef tuple NOTHING = ()
 cdef list API_KEYS = [None] * KEY_COUNT
 # The first version of each API whose headers have tagged fields, asked of the table when it is
 # needed first: that imports the API's messages.
@@ -128,7 +123,7 @@ cdef object read_header(const uint8_t *data, Py_ssize_t size):
         if position >= size or data[position]:
             return None
         position += 1
-    header = (<PyTypeObject *>RequestHeader).tp_new(<PyTypeObject *>RequestHeader, NOTHING, NULL)
+    header = new(RequestHeader)
     header.api_key = API_KEYS[key]
     header.api_version = version
     header.correlation_id = <int32_t>read_big_endian(data + 4, 4)

@@ -4,6 +4,7 @@ Used by the quick rounds of every day, by the long ones, and on foreign coordina
 """
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +19,18 @@ from tests.harness.history import History
 from tests.harness.observer import Observer
 from tests.harness.replica_files import committed_batches, differences
 from tests.harness.sequences import sequence_faults
-from tests.harness.workload import ConfluentProducer, OurProducer, Reader, read_logs
+from tests.harness.workload import (
+    ConfluentProducer,
+    OurProducer,
+    Producing,
+    Reader,
+    read_logs,
+)
 
 PARTITION_COUNT: Final = 3
-TOPICS: Final = {"safe": "2", "lenient": "1"}
+TOPICS: Final = {"safe": 2, "lenient": 1}
 """Topics under load, with their min.insync.replicas."""
-# Those that `prove` starts.
-PRODUCER_COUNT: Final = 3
+REPLICATION_FACTOR: Final = 3
 HEAL_TIMEOUT_S: Final = 60.0
 LOOK_INTERVAL_S: Final = 0.05
 
@@ -57,8 +63,27 @@ Scenario = Callable[[ClusterProcesses, Observer], Awaitable[None]]
 """What happens to the cluster while producers and a reader go on."""
 
 
+Load = Callable[[str, History, Sequence[TopicPartition]], Sequence[Producing]]
+"""Returns the producers of a run, given the bootstrap servers, the history and the partitions."""
+
+
+def three_producers(
+    bootstrap: str, history: History, partitions: Sequence[TopicPartition]
+) -> Sequence[Producing]:
+    """Return one producer of ours, and librdkafka's with and without idempotence."""
+    return [
+        OurProducer(bootstrap, history, partitions),
+        ConfluentProducer(bootstrap, history, partitions, is_idempotent=True),
+        ConfluentProducer(bootstrap, history, partitions, is_idempotent=False),
+    ]
+
+
 async def prove(
-    cluster: ClusterProcesses, scenario: Scenario, *, begins_quietly: bool = False
+    cluster: ClusterProcesses,
+    scenario: Scenario,
+    *,
+    begins_quietly: bool = False,
+    load: Load = three_producers,
 ) -> Outcome:
     """Play `scenario` under load, and return what was found when all is quiet again.
 
@@ -68,18 +93,20 @@ async def prove(
     Raises:
         AssertionError: the cluster did not become whole again, or a client failed otherwise.
     """
-    partitions = await _create_topics(cluster.bootstrap)
+    partitions = await _create_topics(
+        cluster.bootstrap, min(REPLICATION_FACTOR, len(cluster.numbers))
+    )
     history, outcome = History(), Outcome()
     async with Observer(cluster.connect) as observer:
         await observer.wait_until_whole(len(cluster.numbers), HEAL_TIMEOUT_S)
-        with (
-            Reader(cluster.bootstrap, history, partitions),
-            OurProducer(cluster.bootstrap, history, partitions),
-            ConfluentProducer(cluster.bootstrap, history, partitions, is_idempotent=True),
-            ConfluentProducer(cluster.bootstrap, history, partitions, is_idempotent=False),
-        ):
+        with contextlib.ExitStack() as running:
+            running.enter_context(Reader(cluster.bootstrap, history, partitions))
+            names: list[str] = []
+            for worker in load(cluster.bootstrap, history, partitions):
+                running.enter_context(worker)
+                names += worker.names
             if begins_quietly:
-                await _everybody_is_known(history, partitions)
+                await _everybody_is_known(history, partitions, names)
             await scenario(cluster, observer)
             await _everybody_took_part(history)
         await observer.wait_until_whole(len(cluster.numbers), HEAL_TIMEOUT_S)
@@ -100,11 +127,13 @@ async def prove(
     return outcome
 
 
-async def _everybody_is_known(history: History, partitions: Sequence[TopicPartition]) -> None:
+async def _everybody_is_known(
+    history: History, partitions: Sequence[TopicPartition], names: Sequence[str]
+) -> None:
     """Wait until each producer has had an answer about each partition."""
     known: set[tuple[str, TopicPartition]] = set()
     async with asyncio.timeout(HEAL_TIMEOUT_S):
-        while len(known) < PRODUCER_COUNT * len(partitions):
+        while len(known) < len(names) * len(partitions):
             await asyncio.sleep(LOOK_INTERVAL_S)
             # A copy, for clients' threads go on writing to it.
             known = {(each.producer, each.partition) for each in list(history.acknowledged)}
@@ -125,10 +154,15 @@ def _judge(outcome: Outcome, history: History, logs: Logs) -> None:
     outcome.anomalies = [str(anomaly) for anomaly in check(history, logs)]
 
 
-async def _create_topics(bootstrap: str) -> list[TopicPartition]:
+async def _create_topics(bootstrap: str, replication_factor: int) -> list[TopicPartition]:
     async with ottla.Admin(bootstrap) as admin:
         await admin.create_topics(
-            NewTopic(name, PARTITION_COUNT, 3, {"min.insync.replicas": least})
+            NewTopic(
+                name,
+                PARTITION_COUNT,
+                replication_factor,
+                {"min.insync.replicas": str(min(least, replication_factor))},
+            )
             for name, least in TOPICS.items()
         )
     return [TopicPartition(name, number) for name in TOPICS for number in range(PARTITION_COUNT)]

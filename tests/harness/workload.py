@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import confluent_kafka
 
@@ -20,9 +20,16 @@ from kafkawire.ids import TopicPartition
 from ottla.client.errors import OttlaError
 from tests.harness.history import History, Item, Seen
 
-BURST: Final = 5
-"""Records per partition and turn."""
-TURN_S: Final = 0.03
+
+class Pace(NamedTuple):
+    """How fast a producer sends."""
+
+    burst: int
+    """Records per partition and turn."""
+    turn_s: float
+
+
+QUICK: Final = Pace(burst=5, turn_s=0.03)
 DELIVERY_TIMEOUT_MS: Final = 60_000
 REQUEST_TIMEOUT_MS: Final = 3_000
 JOIN_TIMEOUT_S: Final = 90.0
@@ -73,44 +80,67 @@ class Worker:
     def is_stopping(self) -> bool:
         return self._is_stopping.is_set()
 
-    def pause(self) -> None:
-        """Leave the processor to those under test."""
-        self._is_stopping.wait(TURN_S)
+    def pause(self, duration_s: float) -> None:
+        """Leave the processor to the brokers under test."""
+        self._is_stopping.wait(duration_s)
 
 
-class OurProducer(Worker):
-    """acks=all with our own client."""
+class Producing(Worker):
+    """A worker whose producers note what they send under `names` in the history."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(names[0])
+        self.names = names
+
+
+class OurProducer(Producing):
+    """Producers of our own client with acks=all, one for each of `names`, in one event loop."""
 
     def __init__(
-        self, bootstrap: str, history: History, partitions: Sequence[TopicPartition]
+        self,
+        bootstrap: str,
+        history: History,
+        partitions: Sequence[TopicPartition],
+        names: Sequence[str] = ("ours",),
+        *,
+        is_idempotent: bool = True,
+        pace: Pace = QUICK,
     ) -> None:
-        super().__init__("ours")
+        super().__init__(*names)
         self._bootstrap = bootstrap
         self._history = history
         self._partitions = partitions
+        self._is_idempotent = is_idempotent
+        self._pace = pace
 
     def work(self) -> None:
-        asyncio.run(self._produce())
+        asyncio.run(self._produce_all())
 
-    async def _produce(self) -> None:
+    async def _produce_all(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for name in self.names:
+                tasks.create_task(self._produce(name))
+
+    async def _produce(self, name: str) -> None:
         async with ottla.Producer(
             self._bootstrap,
             acks="all",
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             metadata_max_age_ms=5_000,
+            enable_idempotence=self._is_idempotent,
         ) as producer:
             number = 0
             while not self.is_stopping:
-                for _ in range(BURST):
-                    await self._send_round(producer, number)
+                for _ in range(self._pace.burst):
+                    await self._send_round(producer, name, number)
                     number += 1
                 # Not in a loop that looks for something: the rate of the load.
-                await asyncio.sleep(TURN_S)
+                await asyncio.sleep(self._pace.turn_s)
 
-    async def _send_round(self, producer: ottla.Producer, number: int) -> None:
+    async def _send_round(self, producer: ottla.Producer, name: str, number: int) -> None:
         for where in self._partitions:
-            item = Item(self.name, where, number)
+            item = Item(name, where, number)
             self._history.sent.add(item)
             delivery = await producer.send(where.topic, item.encode(), partition=where.partition)
             delivery.add_done_callback(partial(self._note, item))
@@ -125,7 +155,7 @@ class OurProducer(Worker):
             self._history.acknowledged[item] = delivery.result().offset
 
 
-class ConfluentProducer(Worker):
+class ConfluentProducer(Producing):
     """acks=all with librdkafka, with idempotence or without; `settings` are more of its keys."""
 
     def __init__(
@@ -136,8 +166,11 @@ class ConfluentProducer(Worker):
         *,
         is_idempotent: bool,
         settings: Mapping[str, str | int] | None = None,
+        name: str | None = None,
+        pace: Pace = QUICK,
     ) -> None:
-        super().__init__("librdkafka, idempotent" if is_idempotent else "librdkafka")
+        super().__init__(name or ("librdkafka, idempotent" if is_idempotent else "librdkafka"))
+        self._pace = pace
         if not is_idempotent:
             history.unordered.add(self.name)
         self._history = history
@@ -163,11 +196,11 @@ class ConfluentProducer(Worker):
     def work(self) -> None:
         number = 0
         while not self.is_stopping:
-            for _ in range(BURST):
+            for _ in range(self._pace.burst):
                 self._send_round(number)
                 number += 1
             self._producer.poll(0)
-            self.pause()
+            self.pause(self._pace.turn_s)
         left = self._producer.flush(DELIVERY_TIMEOUT_MS / 1000)
         assert left == 0, f"{left} records without an answer"
 

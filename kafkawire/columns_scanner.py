@@ -4,7 +4,7 @@ As `records_scanner`: without the compiled twin, or with OTTLA_PURE_PYTHON=1, th
 `columns_loops`. Nothing but speed differs (tests/property/kafkawire/test_columns_twins.py).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkawire.columns_loops import COLUMNS_VERSION, Column, SectionSurvey, SoundBatch, Spans
 from kafkawire.key_table_loops import KeyLimitError, Mismatch
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kafkawire.key_hash import hash_key
     from kafkawire.key_table_loops import KeyTable
 
-    HAS_COMPILED_COLUMNS: Final[bool] = False
+    HAS_COMPILED_COLUMNS: bool
 else:
     try:
         from kafkawire import _columns

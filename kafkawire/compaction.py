@@ -4,7 +4,7 @@ As with `kafkawire.records_scanner`, nothing but speed and the size of a map's s
 (tests/property/kafkawire/test_compaction_twins.py).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkawire.compaction_loops import INTERFACE_VERSION, Choice
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         rewrite_records,
     )
 
-    HAS_COMPILED_LOOPS: Final[bool] = False
+    HAS_COMPILED_LOOPS: bool
 else:
     try:
         from kafkawire import _compaction

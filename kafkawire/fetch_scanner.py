@@ -4,14 +4,14 @@ As for `records_scanner`: nothing but speed differs between the twins
 (tests/property/kafkawire/test_fetch_twins.py).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkawire.fetch_loops import INTERFACE_VERSION
 
 if TYPE_CHECKING:
     from kafkawire.fetch_loops import decode_fetch, encode_fetched
 
-    HAS_COMPILED_FETCH: Final[bool] = False
+    HAS_COMPILED_FETCH: bool
 else:
     try:
         from kafkawire import _fetch

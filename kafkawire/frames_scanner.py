@@ -4,14 +4,14 @@ As for `records_scanner`: nothing but speed differs between the twins
 (tests/property/kafkawire/test_frames_twins.py).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkawire.frames_loops import INTERFACE_VERSION
 
 if TYPE_CHECKING:
     from kafkawire.frames_loops import decode_request_header, frame_response, split_frames
 
-    HAS_COMPILED_FRAMES: Final[bool] = False
+    HAS_COMPILED_FRAMES: bool
 else:
     try:
         from kafkawire import _frames

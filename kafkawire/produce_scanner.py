@@ -4,14 +4,14 @@ As for `records_scanner`: nothing but speed differs between the twins
 (tests/property/kafkawire/test_produce_twins.py).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkawire.produce_loops import INTERFACE_VERSION, Accepted
 
 if TYPE_CHECKING:
     from kafkawire.produce_loops import decode_produce, encode_accepted
 
-    HAS_COMPILED_PRODUCE: Final[bool] = False
+    HAS_COMPILED_PRODUCE: bool
 else:
     try:
         from kafkawire import _produce

@@ -5,7 +5,7 @@ environment variable OTTLA_PURE_PYTHON=1, the loops are those of `records_loops`
 differs (tests/property/kafkawire/test_records_twins.py).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkawire.records_loops import INTERFACE_VERSION, BytesLike, Headers, HeadersLike, Row, Survey
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         survey_records,
     )
 
-    HAS_COMPILED_SCANNER: Final[bool] = False
+    HAS_COMPILED_SCANNER: bool
 else:
     try:
         from kafkawire import _records

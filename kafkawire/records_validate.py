@@ -70,14 +70,12 @@ def validate_produced(
     now_ms: int,
     timestamp_before_max_ms: int,
     timestamp_after_max_ms: int,
-    per_record: bool,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> BatchHeader:
     """Check that `batch` is exactly one batch that the topic takes, and return its header.
 
-    `timestamp_type` is the topic's. Records are looked at if `per_record` is set or the topic is
-    `compacted`; then, as in Kafka, a wrong maximum timestamp in the header is corrected in place
-    (so `batch` must be writable). Otherwise the header's timestamps stand for those of the records.
+    `timestamp_type` is the topic's. As in Kafka, every record is looked at, and a wrong maximum
+    timestamp in the header is corrected in place (so `batch` must be writable).
 
     Raises:
         ApiError: the batch is refused, with the code for the client; RecordsRejectedError names
@@ -96,15 +94,8 @@ def validate_produced(
     ):
         refuse_header(header)
     times_ms = (oldest_ms, newest_ms) if checks_times else None
-    if per_record or compacted:
-        rules = RecordRules(compacted, times_ms)
-        return _check_records(batch, header, rules, max_decompressed_bytes)
-    if times_ms and not (
-        oldest_ms <= header.base_timestamp_ms <= newest_ms
-        and oldest_ms <= header.max_timestamp_ms <= newest_ms
-    ):
-        _check_times(header, RecordRules(compacted, times_ms))
-    return header
+    rules = RecordRules(compacted, times_ms)
+    return _check_records(batch, header, rules, max_decompressed_bytes)
 
 
 def validator(
@@ -114,7 +105,6 @@ def validator(
     timestamp_type: TimestampType,
     timestamp_before_max_ms: int,
     timestamp_after_max_ms: int,
-    per_record: bool,
 ) -> Validate:
     """Return `validate_produced` for one topic, as a function of the batch and the time."""
     closely = partial(
@@ -124,7 +114,6 @@ def validator(
         timestamp_type=timestamp_type,
         timestamp_before_max_ms=timestamp_before_max_ms,
         timestamp_after_max_ms=timestamp_after_max_ms,
-        per_record=per_record,
     )
     checks_times = timestamp_type is _CREATE_TIME
 
@@ -142,12 +131,6 @@ def validator(
         return closely(batch, now_ms=now_ms) if header is None else header
 
     return validate if HAS_COMPILED_SCANNER else lambda batch, now_ms: closely(batch, now_ms=now_ms)
-
-
-def _check_times(header: BatchHeader, rules: RecordRules) -> None:
-    for timestamp_ms in (header.base_timestamp_ms, header.max_timestamp_ms):
-        if not rules.may_have_time(timestamp_ms):
-            raise ApiError(ErrorCode.INVALID_TIMESTAMP, rules.refuse_time(timestamp_ms))
 
 
 def _read_frame(batch: memoryview, max_batch_bytes: int) -> BatchHeader:

@@ -14,9 +14,8 @@ from broker.replication.leadership import Leadership
 from broker.replication.recompression import recompress, target_codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from kafkawire.records import HAS_COMPILED_SCANNER, validator
+from kafkawire.records import validator
 from storage.config import LogConfig
-from storage.config_key import LONG_MAX
 from storage.log import AppendInfo, Log
 from storage.segment import FileRegion
 
@@ -250,10 +249,6 @@ class Replica:
         return found
 
     def _adopt(self, config: LogConfig) -> None:
-        limits_timestamps = (
-            min(config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms)
-            < LONG_MAX
-        )
         self._codec = target_codec(config)
         self._validate = validator(
             compacted=config.is_compacted,
@@ -261,6 +256,4 @@ class Replica:
             timestamp_type=config.message_timestamp_type,
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            # Kafka looks at each record always; without the compiled scanner that costs too much.
-            per_record=HAS_COMPILED_SCANNER or config.is_compacted or limits_timestamps,
         )

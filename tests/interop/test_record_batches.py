@@ -99,7 +99,6 @@ def test_their_batches_are_taken_and_read(library: Any, codec: Codec) -> None:
         now_ms=NOW_MS,
         timestamp_before_max_ms=10_000,
         timestamp_after_max_ms=10_000,
-        per_record=True,
     )
     assert batch == sent, "validation has nothing to correct"
     assert header.codec is codec

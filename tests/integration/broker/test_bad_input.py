@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from kafkawire.apis import APIS, ApiKey
+from kafkawire.compression import Codec
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest
 from tests.conftest import BrokerProcess
 from tests.integration.broker.wire import Wire, batch
+from tests.unit.kafkawire.batches import batch_of, with_section
 
 OPENS = 10_000
 OPEN_AT_ONCE = 20
@@ -96,6 +98,27 @@ def test_random_bodies_never_break_the_broker(
 
 def count(broker: BrokerProcess, event: str) -> int:
     return sum(1 for seen in broker.events if seen["event"] == event)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_noise_under_a_good_checksum_is_refused(
+    shared_broker: BrokerProcess, wire: Wire, codec: Codec
+) -> None:
+    del shared_broker
+    noise = with_section(batch_of(codec=codec), random.Random(codec).randbytes(64), 5)
+    assert wire.produce("t", bytes(noise)).error_code == ErrorCode.INVALID_RECORD
+
+
+def test_without_compiled_code_noise_is_refused_too(tmp_path: Path) -> None:
+    noise = with_section(batch_of(), random.Random(0).randbytes(64), 5)
+    broker = BrokerProcess(tmp_path, {}, {"OTTLA_PURE_PYTHON": "1"})
+    try:
+        with Wire(broker.port) as wire:
+            wire.create_topic("t")
+            assert wire.produce("t", bytes(noise)).error_code == ErrorCode.INVALID_RECORD
+            assert wire.produce("t", batch(b"good")).base_offset == 0
+    finally:
+        broker.stop()
 
 
 def test_half_a_request_and_then_nothing_disturbs_nobody(

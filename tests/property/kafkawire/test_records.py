@@ -36,7 +36,7 @@ REFUSALS = {
 }
 
 
-def validate(batch: bytes | bytearray, *, per_record: bool) -> BatchHeader | ErrorCode:
+def validate(batch: bytes | bytearray) -> BatchHeader | ErrorCode:
     try:
         return validate_produced(
             memoryview(bytearray(batch)),
@@ -46,7 +46,6 @@ def validate(batch: bytes | bytearray, *, per_record: bool) -> BatchHeader | Err
             now_ms=NOW_MS,
             timestamp_before_max_ms=2**63 - 1,
             timestamp_after_max_ms=2**63 - 1,
-            per_record=per_record,
         )
     except ApiError as refused:
         return refused.code
@@ -58,7 +57,7 @@ def test_records_come_back(
     appended: list[Fields], codec: Codec, base_offset: int, leader_epoch: int
 ) -> None:
     batch = batch_of(*appended, codec=codec)
-    assert validate(batch, per_record=True) == read_header(batch)
+    assert validate(batch) == read_header(batch)
     assign_offsets(memoryview(batch), base_offset, leader_epoch)
     header = read_header(batch)
     read = read_records(batch)
@@ -123,7 +122,7 @@ def test_arbitrary_bytes_are_read_or_refused(data: bytes) -> None:
             read(data)
         except CorruptBatchError:
             continue
-    outcome = validate(data, per_record=True)
+    outcome = validate(data)
     assert isinstance(outcome, BatchHeader) or outcome in REFUSALS
 
 
@@ -138,7 +137,7 @@ def test_a_damaged_section_is_read_or_refused(
     header = read_header(batch)._replace(batch_length=49 + len(section))
     batch[BATCH_HEADER_BYTES:] = section
     write_header(batch, header)
-    outcome = validate(batch, per_record=True)
+    outcome = validate(batch)
     try:
         read = read_records(batch)
     except CorruptBatchError:
@@ -178,9 +177,8 @@ def test_headers_with_few_wrong_fields_are_read_or_refused(
         fields[place] if place in wrong else value for place, value in enumerate(right)
     )
     write_header(batch, mixed)
-    for per_record in (False, True):
-        outcome = validate(batch, per_record=per_record)
-        assert isinstance(outcome, BatchHeader) or outcome in REFUSALS
+    outcome = validate(batch)
+    assert isinstance(outcome, BatchHeader) or outcome in REFUSALS
     try:
         read_records(batch, max_bytes=1000)
     except CorruptBatchError:

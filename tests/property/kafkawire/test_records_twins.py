@@ -170,7 +170,6 @@ def test_what_is_plain_is_accepted_as_it_is(batch: bytes, asked: Rules) -> None:
         now_ms=now_ms,
         timestamp_before_max_ms=before_max_ms,
         timestamp_after_max_ms=after_max_ms,
-        per_record=True,
     )
     assert header == plain == read_header(before)
     assert sound == before

@@ -74,7 +74,6 @@ def test_kafkas_verdict_is_ours(verdict: dict[str, Any]) -> None:
         "now_ms": NOW_MS,
         "timestamp_before_max_ms": verdict["before_max_ms"],
         "timestamp_after_max_ms": verdict["after_max_ms"],
-        "per_record": True,
     }
     if verdict["stored"] is None:
         with pytest.raises(ApiError) as refused:

@@ -38,7 +38,6 @@ def validate(batch: bytes | bytearray, **changes: Any) -> BatchHeader:
         "now_ms": NOW_MS,
         "timestamp_before_max_ms": NO_LIMIT_MS,
         "timestamp_after_max_ms": NO_LIMIT_MS,
-        "per_record": False,
     }
     return validate_produced(memoryview(batch), **(rules | changes))
 
@@ -57,11 +56,10 @@ def replaced(batch: bytearray, position: int, data: bytes) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("per_record", [False, True])
-def test_a_good_batch_is_taken_as_it_is(codec: Codec, per_record: bool) -> None:
+def test_a_good_batch_is_taken_as_it_is(codec: Codec) -> None:
     batch = batch_of(codec=codec)
     before = bytes(batch)
-    assert validate(batch, per_record=per_record) == read_header(before)
+    assert validate(batch) == read_header(before)
     assert batch == before
 
 
@@ -173,11 +171,10 @@ def test_a_batch_may_have_just_the_largest_size() -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("per_record", [False, True])
 def test_a_bad_batch_gets_kafkas_code(
-    damage: Callable[[bytearray], bytes | bytearray], code: ErrorCode, per_record: bool
+    damage: Callable[[bytearray], bytes | bytearray], code: ErrorCode
 ) -> None:
-    assert refusal(damage(batch_of()), per_record=per_record) is code
+    assert refusal(damage(batch_of())) is code
 
 
 def test_an_earlier_fault_counts_before_a_later_one() -> None:
@@ -205,21 +202,20 @@ def test_damage_under_a_good_checksum_is_found_record_by_record(
 ) -> None:
     section = damage(bytes(batch_of()[BATCH_HEADER_BYTES:]))
     batch = with_section(batch_of(codec=codec), compress(codec, section), 3)
-    assert refusal(batch, per_record=True) is ErrorCode.INVALID_RECORD
-    assert validate(batch), "without a look at the records nobody can know"
+    assert refusal(batch) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
 def test_data_that_does_not_decompress_is_refused(codec: Codec) -> None:
     batch = with_section(batch_of(codec=codec), b"\xff" * 40, 3)
-    assert refusal(batch, per_record=True) is ErrorCode.INVALID_RECORD
+    assert refusal(batch) is ErrorCode.INVALID_RECORD
 
 
 def test_a_bomb_is_refused_before_it_goes_off() -> None:
     bomb = bytes(cramjam.zstd.compress(bytes(4_000_000)))
     batch = with_section(batch_of(codec=Codec.ZSTD), bomb, 3)
     with pytest.raises(ApiError, match="zstd data expands beyond 1000000 bytes") as refused:
-        validate(batch, per_record=True, max_decompressed_bytes=1_000_000)
+        validate(batch, max_decompressed_bytes=1_000_000)
     assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
@@ -237,11 +233,10 @@ def test_records_must_count_from_zero() -> None:
     section[3] = 0x08
     batch = with_section(batch_of(), bytes(section), 3)
     with pytest.raises(RecordsRejectedError, match="record 0: offset delta 4, not 0") as refused:
-        validate(batch, per_record=True)
+        validate(batch)
     assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
-@pytest.mark.parametrize("per_record", [False, True])
 @pytest.mark.parametrize(
     ("timestamp_ms", "is_taken"),
     [
@@ -253,18 +248,16 @@ def test_records_must_count_from_zero() -> None:
         (-1, True),
     ],
 )
-def test_create_time_must_be_near_the_brokers(
-    timestamp_ms: int, is_taken: bool, per_record: bool
-) -> None:
+def test_create_time_must_be_near_the_brokers(timestamp_ms: int, is_taken: bool) -> None:
     batch = batch_of((timestamp_ms, b"key", None, ()))
     limits = {"timestamp_before_max_ms": MINUTE_MS, "timestamp_after_max_ms": MINUTE_MS}
     if is_taken:
-        assert validate(batch, per_record=per_record, **limits)
+        assert validate(batch, **limits)
     else:
-        code = refusal(batch, per_record=per_record, **limits)
+        code = refusal(batch, **limits)
         assert code is ErrorCode.INVALID_TIMESTAMP
     by_broker = TimestampType.LOG_APPEND_TIME
-    assert validate(batch, per_record=per_record, timestamp_type=by_broker, **limits)
+    assert validate(batch, timestamp_type=by_broker, **limits)
 
 
 def test_one_wrong_time_decides_the_code() -> None:
@@ -300,7 +293,7 @@ def test_a_huge_batch_names_its_first_record_out_of_place() -> None:
     first = section[: 1 + (section[0] >> 1)]
     batch = with_section(batch_of(), first * 10_001, 10_001)
     with pytest.raises(RecordsRejectedError) as refused:
-        validate(batch, per_record=True, max_batch_bytes=1 << 20)
+        validate(batch, max_batch_bytes=1 << 20)
     assert refused.value.code is ErrorCode.INVALID_RECORD
     assert refused.value.record_errors == [RecordError(1, "offset delta is not the index")]
 
@@ -317,7 +310,7 @@ def test_a_huge_batch_with_a_wrong_time_gets_its_code(timestamp_ms: int) -> None
 def test_a_wrong_maximum_timestamp_is_corrected(codec: Codec) -> None:
     right = batch_of(codec=codec)
     wrong = with_header(right, max_timestamp_ms=NOW_MS + 999)
-    header = validate(wrong, per_record=True)
+    header = validate(wrong)
     assert header.max_timestamp_ms == NOW_MS + 5
     assert wrong == right
     assert crc_matches(memoryview(wrong), header)
@@ -325,7 +318,7 @@ def test_a_wrong_maximum_timestamp_is_corrected(codec: Codec) -> None:
 
 def test_the_brokers_own_time_needs_no_correction() -> None:
     batch = with_header(batch_of(), max_timestamp_ms=NOW_MS + 999)
-    header = validate(batch, per_record=True, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    header = validate(batch, timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert header.max_timestamp_ms == NOW_MS + 999
     set_log_append_time(memoryview(batch), NOW_MS)
     assert crc_matches(memoryview(batch), read_header(batch))

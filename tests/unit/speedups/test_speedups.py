@@ -3,6 +3,8 @@
 import ast
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -145,5 +147,150 @@ def test_a_compiled_module_takes_nothing_from_elsewhere(name: str) -> None:
         (node.module or "").partition(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
+    }
+    assert imported & ours <= set(READ)
+
+
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements and those inside them: what a module does when it is imported."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While):
+            for part in ("body", "orelse", "finalbody"):
+                yield from statements(getattr(node, part, []))
+            for handler in getattr(node, "handlers", []):
+                yield from statements(handler.body)
+
+
+def bound_names(node: ast.stmt) -> set[str]:
+    """Return the names that a statement binds itself, not what is inside it."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {alias.asname or alias.name for alias in node.names}
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return {
+        name.id
+        for target in targets
+        if target
+        for name in ast.walk(target)
+        if type(name) is ast.Name
+    }
+
+
+def is_final(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("Final")
+
+
+def doubtful_constants(source: str) -> list[str]:
+    """Return the constants that need not have the value that a compiler reads."""
+    tree = ast.parse(source)
+    always = {id(node) for node in tree.body}
+    found = list(statements(tree.body))
+    times = Counter(name for node in found for name in bound_names(node))
+    changed = {
+        name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
+    }
+    return [
+        name
+        for node in found
+        if is_final(node)
+        for name in bound_names(node)
+        if id(node) not in always or times[name] > 1 or name in changed
+    ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if TYPE_CHECKING:\n    FAST: Final[bool] = False\nelse:\n    FAST = True",
+        "try:\n    import fast\nexcept ImportError:\n    FAST: Final = False",
+        "FAST: Final = False\nFAST = True",
+        "FAST: Final = False\nfor FAST in (True,):\n    pass",
+        "FAST: Final = False\ndef f():\n    global FAST\n    FAST = True",
+    ],
+)
+def test_a_doubtful_constant_is_found(source: str) -> None:
+    assert doubtful_constants(source) == ["FAST"]
+
+
+def test_a_constant_has_one_value_everywhere() -> None:
+    """The compiler writes a `Final` literal into each compiled module that imports it."""
+    sources = [path for package in READ for path in sorted((ROOT / package).rglob("*.py"))]
+    assert any(is_final(node) for path in sources for node in statements(tree_of(path).body))
+    doubtful = {
+        str(path.relative_to(ROOT)): names
+        for path in sources
+        if (names := doubtful_constants(path.read_text(encoding="utf-8")))
+    }
+    assert doubtful == {}
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def foldable(source: str) -> list[str]:
+    """Return what a compiler decides while it compiles, and Python when it runs.
+
+    Which checker runs, the version and the platform are the compiler's, and a branch that it
+    rules out is gone; fixed-width integers wrap where Python's grow.
+    """
+    tree = ast.parse(source)
+    found = [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node) in ("sys.platform", "sys.version_info", "os.name")
+    ]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    found += [
+        f"{node.module}.{alias.name}"
+        for node in imports
+        for alias in node.names
+        if node.module == "mypy_extensions"
+        or (node.module, alias.name) in {("sys", "platform"), ("sys", "version_info")}
+    ]
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)):
+            continue
+        only_names = all(isinstance(each, ast.Import | ast.ImportFrom) for each in node.body)
+        if node.orelse or not only_names or ast.unparse(node.test) != "TYPE_CHECKING":
+            found.append(f"if {ast.unparse(node.test)}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if TYPE_CHECKING:\n    from slow import f\nelse:\n    from fast import f",
+        "if TYPE_CHECKING:\n    SPEED = 1",
+        "if not TYPE_CHECKING:\n    from fast import f",
+        "import sys\nif sys.platform == 'win32':\n    pass",
+        "x = 1 if sys.version_info >= (3, 12) else 2",
+        "from mypy_extensions import i64",
+    ],
+)
+def test_what_a_compiler_folds_is_found(source: str) -> None:
+    assert foldable(source)
+
+
+def test_nothing_compiled_is_decided_by_the_compiler() -> None:
+    found = {
+        name: folded
+        for name in HOT
+        if (folded := foldable((ROOT / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+def test_what_the_compiler_reads_belongs_to_the_state_of_the_sources() -> None:
+    """Or a compiled module would be taken although a constant in it has changed."""
+    ours = {"analytics", "controller", "coordination", "ottla", "speedups", *READ}
+    imported = {
+        node.module.partition(".")[0]
+        for name in HOT
+        for node in ast.walk(tree_of(ROOT / f"{name.replace('.', '/')}.py"))
+        if isinstance(node, ast.ImportFrom) and node.module
     }
     assert imported & ours <= set(READ)

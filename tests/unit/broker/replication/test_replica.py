@@ -9,6 +9,7 @@ from broker.cluster.metadata_cache import NO_LEADER, PartitionState, TopicState
 from broker.errors import as_api_error
 from broker.handlers.list_offsets import LATEST, ListOffsetsHandler, find_offset
 from kafkawire.apis import ApiKey
+from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.list_offsets import (
@@ -27,6 +28,7 @@ from storage.errors import (
 from tests.unit.broker.metadata import put_topics
 from tests.unit.broker.replicas import B1, B2, NOW_MS, PARTITION, World, batch
 from tests.unit.broker.requests import request
+from tests.unit.kafkawire.batches import batch_of, with_section
 
 
 @pytest.fixture
@@ -49,6 +51,15 @@ async def test_consumers_see_only_what_is_committed_and_others_see_all(world: Wo
     assert seen.records is not None
     assert everything.records is not None
     assert everything.records.size_bytes == 2 * seen.records.size_bytes
+
+
+@pytest.mark.parametrize("codec", Codec)
+async def test_noise_under_a_good_checksum_is_refused(world: World, codec: Codec) -> None:
+    noise = with_section(batch_of(codec=codec), bytes(range(100, 164)), 5)
+    with pytest.raises(ApiError) as refused:
+        world.replicas.append(PARTITION, memoryview(noise), 1, NOW_MS)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert world.log.log_end_offset == 0
 
 
 async def test_a_config_change_moves_min_isr_too(world: World) -> None:

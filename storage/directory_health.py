@@ -2,8 +2,9 @@
 
 Three states. *Working*. *Full*: nothing is appended, all else goes on, and so does appending once
 there is space again. *Offline*: one other OSError is enough, as a disk that failed once is not
-trusted again before a restart; the logs of the dir refuse all work from then on. Other dirs go on
-in any case. Source: KIP-112, but for the state in between, which Kafka does not have (ADR 0028).
+trusted again before a restart; the logs of the dir refuse all work from then on. A want of file
+descriptors, or a name that is too long, is not the disk's failure. Other dirs go on in any case.
+Source: KIP-112, but for the state in between, which Kafka does not have (ADR 0028).
 """
 
 import errno
@@ -78,6 +79,8 @@ class DirectoryHealth:
 
     def fail(self, error: OSError) -> StorageError:
         """Draw the consequences of `error`; return what to raise."""
+        if error.errno == errno.ENAMETOOLONG:
+            return StorageError(str(error))
         if error.errno in OUT_OF_FILES_ERRORS:
             return OutOfFilesError(self.path, str(error))
         if error.errno in FULL_ERRORS and self.failure is None:

@@ -95,7 +95,8 @@ def parse_segment_file(name: str) -> SegmentFileName | None:
 
 
 def partition_directory(partition: TopicPartition) -> str:
-    """Return the name of the directory that holds `partition`."""
+    """Return the name of the directory that holds `partition`, below a log dir."""
+    assert "/" not in partition.topic, f"{partition.topic!r} would lie outside the log dir"
     return f"{partition.topic}-{partition.partition}"
 
 

@@ -2,7 +2,8 @@
 
 The brokers in it are all that are alive. The partitions are some of all, unless the request is of
 the full kind: then topics that it does not name are gone. A partition whose leader is
-`LEADER_DURING_DELETE` goes, and its topic with the last of them.
+`LEADER_DURING_DELETE` goes, and its topic with the last of them. Topics with illegal names are left
+out.
 
 Source: kafka.server.metadata.ZkMetadataCache of Kafka 3.9; KIP-866 for the full kind.
 """
@@ -19,7 +20,13 @@ from broker.cluster.metadata_cache import (
     PartitionState,
     TopicState,
 )
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition
+from kafkawire.ids import (
+    ZERO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    TopicPartition,
+    validate_topic_name,
+)
 from kafkawire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -38,6 +45,8 @@ def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage
         named = {state.topic_name for state in message.topic_states}
         topics = {name: topic for name, topic in topics.items() if name in named}
     for state in message.topic_states:
+        if validate_topic_name(state.topic_name) is not None:
+            continue
         topic = _updated_topic(topics.get(state.topic_name), state)
         if topic is None:
             topics.pop(state.topic_name, None)

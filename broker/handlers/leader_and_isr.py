@@ -7,10 +7,10 @@ from functools import partial
 
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
+from broker.replication.control_orders import is_legal, role_orders
 from broker.replication.replica_manager import ReplicaManager
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from storage.directory import Logs
 
@@ -48,14 +48,5 @@ class LeaderAndIsrHandler:
 
     def _new_topics(self, message: LeaderAndIsrRequest) -> set[str]:
         """Return the topics of which logs are to be created."""
-        grouped = {
-            topic.topic_name
-            for topic in message.topic_states
-            for state in topic.partition_states
-            if self._logs.get(TopicPartition(topic.topic_name, state.partition_index)) is None
-        }
-        return grouped | {
-            state.topic_name
-            for state in message.ungrouped_partition_states
-            if self._logs.get(TopicPartition(state.topic_name, state.partition_index)) is None
-        }
+        ordered = [order.topic_partition for order in role_orders(message)]
+        return {each.topic for each in ordered if is_legal(each) and self._logs.get(each) is None}

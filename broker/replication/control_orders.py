@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from broker.replication.control_fence import NO_LEADER_EPOCH
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkawire.ids import (
+    ZERO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+    validate_topic_name,
+)
 from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -47,6 +54,11 @@ class StopOrder:
     topic_partition: TopicPartition
     leader_epoch: int
     deletes: bool
+
+
+def is_legal(partition: TopicPartition) -> bool:
+    """Whether a partition may have a directory of its name in a log dir."""
+    return validate_topic_name(partition.topic) is None and partition.partition >= 0
 
 
 def role_orders(request: LeaderAndIsrRequest) -> Iterator[RoleOrder]:

@@ -27,6 +27,7 @@ from broker.replication.control_fence import (
 from broker.replication.control_orders import (
     RoleOrder,
     StopOrder,
+    is_legal,
     role_orders,
     roles_answer,
     stop_answer,
@@ -164,6 +165,8 @@ class ReplicaRoles:
     # Inside
 
     def _refuse(self, order: RoleOrder) -> ErrorCode | None:
+        if not is_legal(order.topic_partition):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         replica = self._table.by_key.get(order.topic_partition)
         refusal = refuse_leadership(
             None if replica is None else replica.leader_epoch,
@@ -232,6 +235,8 @@ class ReplicaRoles:
 
     def _stop(self, order: StopOrder) -> ErrorCode:
         partition = order.topic_partition
+        if not is_legal(partition):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         if self._table.is_offline(partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
         replica = self._table.by_key.get(partition)

@@ -314,6 +314,7 @@ class Rig:
         broker_epoch: int = -1,
         is_repeated: bool = False,
         kind: UpdateType = UpdateType.UNKNOWN,
+        topic_name: str = TOPIC,
     ) -> list[LeaderAndIsrResponse]:
         """Tell the replicas who leads, in a new epoch, or in the last one again."""
         self.epoch += not is_repeated
@@ -332,7 +333,7 @@ class Rig:
             for index in partitions
         ]
         topic = LeaderAndIsrTopicState(
-            topic_name=TOPIC, topic_id=self.topic_id, partition_states=states
+            topic_name=topic_name, topic_id=self.topic_id, partition_states=states
         )
         request = LeaderAndIsrRequest(
             controller_id=CONTROLLER,
@@ -350,7 +351,13 @@ class Rig:
         return answers
 
     async def stop_replica(
-        self, broker_id: int, *, deletes: bool, leader_epoch: int | None = None, index: int = 0
+        self,
+        broker_id: int,
+        *,
+        deletes: bool,
+        leader_epoch: int | None = None,
+        index: int = 0,
+        topic_name: str = TOPIC,
     ) -> ErrorCode:
         """Tell a broker to give up a replica; return what it answers."""
         state = StopReplicaPartitionState(
@@ -358,7 +365,7 @@ class Rig:
             leader_epoch=self.epoch if leader_epoch is None else leader_epoch,
             delete_partition=deletes,
         )
-        topic = StopReplicaTopicState(topic_name=TOPIC, partition_states=[state])
+        topic = StopReplicaTopicState(topic_name=topic_name, partition_states=[state])
         request = StopReplicaRequest(
             controller_id=CONTROLLER, controller_epoch=1, topic_states=[topic]
         )

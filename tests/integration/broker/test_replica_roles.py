@@ -76,6 +76,16 @@ async def test_an_order_that_makes_no_sense_is_refused(
     assert list(rig.brokers[1].logs) == []
 
 
+@pytest.mark.parametrize("name", ["../outside", "x/y", "..", "t" * 250, "", "/tmp/absolute"])
+async def test_a_topic_whose_name_is_no_directory_is_refused_alone(rig: Rig, name: str) -> None:
+    refused = await rig.order(1, isr=[1], to=[1], topic_name=name)
+    assert codes(refused) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    stopped = await rig.stop_replica(1, deletes=True, topic_name=name)
+    assert stopped is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert list(rig.brokers[1].logs) == []
+    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE], "the disk has not failed"
+
+
 async def test_another_topic_of_the_same_name_is_refused_while_this_one_is_served(
     rig: Rig,
 ) -> None:

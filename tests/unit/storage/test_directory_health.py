@@ -47,6 +47,13 @@ def test_too_many_files_change_nothing() -> None:
     health.check_writable()
 
 
+def test_a_name_that_is_too_long_is_no_failure_of_the_disk() -> None:
+    health = DirectoryHealth(PATH)
+    error = health.fail(OSError(errno.ENAMETOOLONG, "too long"))
+    assert not isinstance(error, LogDirOfflineError)
+    health.check_writable()
+
+
 def test_damage_is_named_once_per_segment() -> None:
     health = DirectoryHealth(PATH)
     with capture_logs() as captured:

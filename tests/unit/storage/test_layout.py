@@ -22,6 +22,12 @@ def test_a_segments_file_has_twenty_digits() -> None:
     assert segment_file(Path("d"), 170, ".log") == Path("d/00000000000000000170.log")
 
 
+def test_no_partition_lies_outside_its_log_dir() -> None:
+    for topic in ("../outside", "/absolute", "x/y"):
+        with pytest.raises(AssertionError):
+            partition_directory(TopicPartition(topic, 0))
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

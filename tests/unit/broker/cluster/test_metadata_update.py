@@ -123,3 +123,8 @@ def test_a_controller_that_knows_no_ids_does_not_change_them() -> None:
 def test_a_full_update_drops_what_it_does_not_name() -> None:
     image = told(ClusterImage(), topic("t", 1), topic("u", 1, topic_id=OTHER_ID))
     assert set(told(image, topic("u", 2, topic_id=OTHER_ID), kind=UpdateType.FULL).topics) == {"u"}
+
+
+def test_a_topic_with_an_illegal_name_is_left_out() -> None:
+    image = told(ClusterImage(), topic("../t", 1), topic("u", 1, topic_id=OTHER_ID))
+    assert set(image.topics) == {"u"}

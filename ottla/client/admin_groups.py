@@ -124,17 +124,16 @@ async def list_group_offsets(
 async def alter_group_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int], timeout_s: float
 ) -> None:
-    """Commit in nobody's name, which a coordinator allows while the group has no members."""
+    """Commit without a membership, which a coordinator allows while the group has no members."""
     store = OffsetStore(
         GroupCoordinator(cluster, group_id),
-        identity=Identity,
         group_instance_id=None,
         backoff=cluster.backoff,
         timeout_s=timeout_s,
         is_read_committed=False,
     )
     committed = {each: CommittedOffset(Offset(offset)) for each, offset in offsets.items()}
-    await store.commit(committed, lambda _partitions: True)
+    await store.commit(committed, Identity)
 
 
 async def delete_group(cluster: Cluster, group_id: str, timeout_s: float) -> None:

@@ -14,7 +14,7 @@ from kafkawire.ids import BrokerId
 from ottla.client.backoff import Backoff
 from ottla.client.config import Address, ClientConfig
 from ottla.client.connection import Connection
-from ottla.client.errors import ClientClosedError
+from ottla.client.errors import BrokerUnreachableError, ClientClosedError
 from ottla.client.handshake import open_connection
 
 MAX_IDLE_S: Final = 540.0
@@ -34,6 +34,11 @@ class Purpose(enum.Enum):
 class _Key(NamedTuple):
     broker_id: BrokerId
     purpose: Purpose
+
+
+class _Opening(NamedTuple):
+    address: Address
+    task: asyncio.Task[Connection]
 
 
 class ConnectionPool:
@@ -56,7 +61,7 @@ class ConnectionPool:
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
         self._open: dict[_Key, Connection] = {}
-        self._opening: dict[_Key, asyncio.Task[Connection]] = {}
+        self._opening: dict[_Key, _Opening] = {}
         self._failure_counts: dict[BrokerId, int] = {}
         self._is_closed = False
 
@@ -90,19 +95,26 @@ class ConnectionPool:
 
         Raises:
             ClientClosedError: the pool was closed.
-            BrokerUnreachableError, ConnectionLostError, ProtocolError: as `open_connection`.
+            BrokerUnreachableError, ConnectionLostError, ProtocolError: as `open_connection`; also
+                the first of them if the broker has moved to another address meanwhile.
         """
         if self._is_closed:
             raise ClientClosedError("the client is closed: make a new one")
         if (connection := self.ready(broker_id, purpose, address)) is not None:
             return connection
-        # Shielded: others may wait for the same connection.
-        return await asyncio.shield(self._opening_task(_Key(broker_id, purpose), address))
+        opening = self._opening_task(_Key(broker_id, purpose), address)
+        # Not awaited itself: others may wait for the same connection.
+        await asyncio.wait([opening])
+        if not opening.cancelled():
+            return opening.result()
+        if self._is_closed:
+            raise ClientClosedError("the client was closed while it waited")
+        raise BrokerUnreachableError(f"broker {broker_id} has moved away from {address}")
 
     async def close(self) -> None:
         """Close every connection and wait until all sockets are closed."""
         self._is_closed = True
-        opening = list(self._opening.values())
+        opening = [each.task for each in self._opening.values()]
         for task in opening:
             task.cancel()
         try:
@@ -117,13 +129,20 @@ class ConnectionPool:
             await asyncio.gather(*(connection.close() for connection in connections))
 
     def _opening_task(self, key: _Key, address: Address) -> asyncio.Task[Connection]:
-        task = self._opening.get(key)
-        if task is None:
+        opening = self._opening.get(key)
+        if opening is not None and opening.address != address:
+            # The broker has moved. Its old address may not even refuse, and failures there say
+            # nothing of the new one.
+            del self._opening[key]
+            self._failure_counts.pop(key.broker_id, None)
+            opening.task.cancel()
+            opening = None
+        if opening is None:
             name = f"open {address} for {key.purpose.value}"
             task = self._loop.create_task(self._open_one(key, address), name=name)
-            self._opening[key] = task
+            self._opening[key] = opening = _Opening(address, task)
             task.add_done_callback(lambda done: self._on_opened(key, done))
-        return task
+        return opening.task
 
     async def _open_one(self, key: _Key, address: Address) -> Connection:
         if failure_count := self._failure_counts.get(key.broker_id, 0):
@@ -137,7 +156,9 @@ class ConnectionPool:
         return connection
 
     def _on_opened(self, key: _Key, task: asyncio.Task[Connection]) -> None:
-        del self._opening[key]
+        opening = self._opening.get(key)
+        if opening is not None and opening.task is task:
+            del self._opening[key]
         if task.cancelled():
             return
         has_failed = task.exception() is not None

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from kafkawire.ids import Offset, TopicPartition
 from ottla.client.argument import require_names
@@ -35,6 +35,9 @@ from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ottla.client.reading import Reading
 from ottla.client.record import ConsumerRecord
 from ottla.client.record_reader import RecordReader
+
+DEFAULT_CLOSE_TIMEOUT_MS: Final = 30_000
+"""As Java's consumer."""
 
 
 class Consumer:
@@ -169,11 +172,18 @@ class Consumer:
         # What a body that failed had in hand was not processed.
         await self._close(is_processed=exception_type is None)
 
-    async def close(self) -> None:
-        """Commit, leave the group, stop fetching and disconnect. Iteration under way ends."""
-        await self._close(is_processed=True)
+    async def close(self, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS) -> None:
+        """Commit, leave the group, stop fetching and disconnect. Iteration under way ends.
 
-    async def _close(self, *, is_processed: bool) -> None:
+        After `timeout_ms` it stops waiting for brokers, and for functions given to `subscribe`.
+        What was not committed by then is read again; a group that was not told of the leaving
+        waits for the end of the session.
+        """
+        await self._close(is_processed=True, timeout_ms=timeout_ms)
+
+    async def _close(
+        self, *, is_processed: bool, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS
+    ) -> None:
         was_closed, self._is_closed = self._is_closed, True
         self._reader.close()
         if self._cluster is None or was_closed:
@@ -184,7 +194,7 @@ class Consumer:
         self._gate.give_back()
         try:
             if self._group is not None:
-                await self._group.stop()
+                await self._group.stop(_deadline_s(timeout_ms))
             await self._fetcher.stop()
         finally:
             self._has_ended = True
@@ -382,7 +392,7 @@ class Consumer:
         """Commit as on closing, leave the group, and read nothing more."""
         group = self._started_group("unsubscribe")
         self._reader.take_back()
-        await group.unsubscribe()
+        await group.unsubscribe(_deadline_s(DEFAULT_CLOSE_TIMEOUT_MS))
 
     async def commit(
         self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None
@@ -464,3 +474,7 @@ class Consumer:
             )
         self._cluster.require_own_loop()
         return self._cluster
+
+
+def _deadline_s(timeout_ms: float) -> float:
+    return asyncio.get_running_loop().time() + timeout_ms / 1000

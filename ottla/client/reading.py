@@ -63,6 +63,14 @@ class Reading:
         self._other_topics = frozenset(topics)
         self._update()
 
+    def held(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+        """Return the states of those of `partitions` that are read.
+
+        A partition that was taken away and came back has another state.
+        """
+        states = self._states
+        return {each: states[each] for each in partitions if each in states}
+
     # Positions
 
     def state(self, topic_partition: TopicPartition) -> PartitionState:

@@ -1,7 +1,8 @@
 """The group side of a consumer: membership and committed offsets, put together. Composition.
 
 Also works without a membership: a consumer that was told what to read (`assign`) commits to its
-group as nobody in particular.
+group without one. A coordinator takes such a commit whenever the group is empty, so a consumer
+that subscribes never sends one.
 """
 
 import asyncio
@@ -10,14 +11,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kafkawire.ids import TopicPartition
 from ottla.client.cluster import Cluster
-from ottla.client.errors import OttlaError
+from ottla.client.errors import CommitFailedError, OttlaError
 from ottla.client.group.committed_offset import CommittedOffset
 from ottla.client.group.config import GroupConfig
 from ottla.client.group.coordinator import GroupCoordinator
 from ottla.client.group.joining import Joining
 from ottla.client.group.listener import RebalanceListener
-from ottla.client.group.member import Member
-from ottla.client.group.offset_store import OffsetStore
+from ottla.client.group.member import Identity, Member
+from ottla.client.group.offset_store import Author, OffsetStore
 from ottla.client.group.read_gate import ReadGate
 from ottla.client.group.session import GroupSession
 from ottla.client.reading import Reading
@@ -47,7 +48,6 @@ class ConsumerGroup:
         coordinator = GroupCoordinator(cluster, config.group_id)
         self.store = OffsetStore(
             coordinator,
-            identity=lambda: self._member.identity,
             group_instance_id=config.group_instance_id,
             backoff=cluster.backoff,
             timeout_s=cluster.config.request_timeout_ms / 1000,
@@ -73,18 +73,22 @@ class ConsumerGroup:
         if self._config.enable_auto_commit:
             self._tasks.spawn(self._commit_now_and_then(), f"commits to {self._config.group_id}")
 
-    async def stop(self) -> None:
-        """Commit what was processed, leave the group, end."""
+    async def stop(self, deadline_s: float) -> None:
+        """Commit what was processed, leave the group, end; give up at `deadline_s`."""
         await self._tasks.cancel_all()
         if self.session.topics:
-            await self.session.stop()
-        else:
-            await self.commit_processed()
+            await self.session.stop(deadline_s)
+            return
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self.commit_processed()
+        except TimeoutError:
+            log.warning("close.timed_out group=%s", self._config.group_id)
 
-    async def unsubscribe(self) -> None:
+    async def unsubscribe(self, deadline_s: float) -> None:
         """Commit what was processed, leave the group, and read nothing more."""
         if self.session.topics:
-            await self.session.stop()
+            await self.session.stop(deadline_s)
         self._reading.take_away(self._reading.partitions())
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
@@ -93,8 +97,9 @@ class ConsumerGroup:
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit `offsets`; see `OffsetStore.commit`."""
-        await self.store.commit(offsets, self._may_commit)
-        self._committed.update(offsets)
+        author = self._author(offsets)
+        await self.store.commit(offsets, author)
+        self._remember(offsets)
 
     # What the session sees of it; see `Holding`.
 
@@ -123,12 +128,12 @@ class ConsumerGroup:
         processed = self._reading.processed()
         news = {each: at for each, at in processed.items() if self._committed.get(each) != at}
         try:
-            await self.store.commit_once(news)
+            await self.store.commit_once(news, self._author(news))
         except OttlaError as error:
             # Nothing is lost: the next commit holds this too, or the records are read again.
             log.warning("commit.failed group=%s error=%s", self._config.group_id, error)
         else:
-            self._committed.update(news)
+            self._remember(news)
 
     # Inside
 
@@ -137,8 +142,24 @@ class ConsumerGroup:
             await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
             await self.commit_processed()
 
-    def _may_commit(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether this consumer may speak for `partitions`: a member only for its own."""
+    def _author(self, partitions: Collection[TopicPartition]) -> Author:
+        """Return what gives the identity to commit `partitions` with.
+
+        A commit that begins as a member's ends as one: it fails once the membership is over, or
+        one of the partitions was taken away, even if it came back since.
+        """
         if not self.session.topics:
-            return True
-        return self._member.is_confirmed and set(partitions) <= set(self._reading.partitions())
+            return Identity
+        held = self._reading.held(partitions)
+
+        def member() -> Identity:
+            is_held = len(held) == len(partitions) and self._reading.held(partitions) == held
+            if not (is_held and self._member.is_confirmed):
+                raise CommitFailedError(self._config.group_id)
+            return Identity(self._member.member_id, self._member.generation)
+
+        return member
+
+    def _remember(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
+        held = self._reading.held(committed)
+        self._committed.update((each, committed[each]) for each in held)

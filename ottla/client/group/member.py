@@ -20,7 +20,7 @@ NO_MEMBER_ID: Final[MemberId] = ""
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who commits: a member in a generation, or nobody in particular."""
+    """Who commits: a member in a generation, or by default a client without a membership."""
 
     member_id: MemberId = NO_MEMBER_ID
     generation: int = NO_GENERATION
@@ -67,13 +67,6 @@ class Member:
         self.generation = NO_GENERATION
         self.last_generation = NO_GENERATION
         """The one in which it got what it owns; an eager leader wants to know."""
-
-    @property
-    def identity(self) -> Identity:
-        """Who commits."""
-        if self.generation == NO_GENERATION:
-            return Identity()
-        return Identity(self.member_id, self.generation)
 
     @property
     def is_confirmed(self) -> bool:

@@ -1,7 +1,7 @@
 """The offsets of a group at its coordinator: writing and reading them. Edge: asks brokers."""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
@@ -28,60 +28,65 @@ from ottla.client.retry import retry
 FIRST_VERSION_WITH_GROUPS: Final = 8
 FIRST_VERSION_WITH_STABLE: Final = 7
 
+Author: TypeAlias = Callable[[], Identity]
+"""Gives the identity to commit with; called at the moment of sending. Raises CommitFailedError
+once the consumer may not commit these offsets any more."""
+
 
 class OffsetStore:
-    """Commits and fetches offsets of one group, for one of its members or for nobody."""
+    """Commits and fetches offsets of one group, for a member or without a membership."""
 
     def __init__(
         self,
         coordinator: GroupCoordinator,
         *,
-        identity: Callable[[], Identity],
         group_instance_id: str | None,
         backoff: Backoff,
         timeout_s: float,
         is_read_committed: bool,
     ) -> None:
-        """`identity` tells in whose name to commit at that moment."""
         self._coordinator = coordinator
-        self._identity = identity
         self._group_instance_id = group_instance_id
         self._backoff = backoff
         self._timeout_s = timeout_s
         self._requires_stable = is_read_committed
 
     async def commit(
-        self,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        may_commit: Callable[[Collection[TopicPartition]], bool],
+        self, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
     ) -> None:
         """Commit `offsets`; when this returns, every later member starts behind them.
 
-        During a rebalance it waits, as long as `may_commit` says that the partitions are still
-        this consumer's.
+        During a rebalance it waits, as long as `author` gives an identity.
 
         Raises:
             CommitFailedError: the group has gone on, and the partitions may be another's by now.
             OttlaError: the coordinator refuses, or cannot be asked within the timeout.
         """
-        if not offsets:
-            return
+        await retry(
+            lambda: self.commit_once(offsets, author), self._backoff, self._timeout_s, _may_pass
+        )
 
-        async def attempt() -> None:
-            if not may_commit(offsets):
-                raise CommitFailedError(self._coordinator.group_id)
-            await self._commit_once(offsets)
-
-        await retry(attempt, self._backoff, self._timeout_s, _may_pass)
-
-    async def commit_once(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    async def commit_once(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
+    ) -> None:
         """Commit `offsets` with one request.
 
         Raises:
             OttlaError: as `commit`, also where trying again would help.
         """
-        if offsets:
-            await self._commit_once(offsets)
+        if not offsets:
+            return
+
+        def request(version: int) -> OffsetCommitRequest:
+            # Made when the connection is there: finding the coordinator may outlast a membership.
+            del version
+            return self._commit_request(offsets, author())
+
+        response = await self._coordinator.request(request, OffsetCommitResponse)
+        for topic in response.topics:
+            for answer in topic.partitions:
+                if answer.error_code != ErrorCode.NONE:
+                    raise self._refused(answer.error_code)
 
     async def committed(
         self, partitions: Collection[TopicPartition]
@@ -122,9 +127,10 @@ class OffsetStore:
                     )
         return found
 
-    async def _commit_once(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        identity = self._identity()
-        request = OffsetCommitRequest(
+    def _commit_request(
+        self, offsets: Mapping[TopicPartition, CommittedOffset], identity: Identity
+    ) -> OffsetCommitRequest:
+        return OffsetCommitRequest(
             group_id=self._coordinator.group_id,
             generation_id_or_member_epoch=identity.generation,
             member_id=identity.member_id,
@@ -139,11 +145,6 @@ class OffsetStore:
                 for topic, rows in by_topic(offsets).items()
             ],
         )
-        response = await self._coordinator.request(request, OffsetCommitResponse)
-        for topic in response.topics:
-            for answer in topic.partitions:
-                if answer.error_code != ErrorCode.NONE:
-                    raise self._refused(answer.error_code)
 
     def _refused(self, code: int) -> OttlaError:
         error = self._coordinator.refusal(code)

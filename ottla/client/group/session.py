@@ -9,6 +9,7 @@ by one task at a time; once the membership is lost nothing more is handed over o
 import asyncio
 import logging
 from collections.abc import Iterable
+from math import inf
 from typing import Final
 
 from kafkawire.errors import ErrorCode
@@ -90,18 +91,25 @@ class GroupSession:
             self._joining.forget()
             self._join_needed.set()
 
-    async def stop(self) -> None:
+    async def stop(self, deadline_s: float) -> None:
         """Leave the group, after giving up what was held; a static member only falls silent.
+
+        At `deadline_s` of the loop's clock it stops waiting, also for the listener.
 
         Raises:
             Exception: what the listener raised.
         """
-        await self._tasks.cancel_all()
         try:
-            await self._give_up(self._holding.owned())
+            async with asyncio.timeout_at(deadline_s) as limit:
+                await self._tasks.cancel_all()
+                await self._give_up(self._holding.owned())
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            log.warning("close.timed_out group=%s", self._config.group_id)
         finally:
             self._joining.forget()
-            await self._leave("the consumer was closed")
+            await self._leave("the consumer was closed", deadline_s)
             self._member.on_lost(ErrorCode.NONE)
             self._topics = frozenset()
             self._held_before = []
@@ -244,8 +252,11 @@ class GroupSession:
         await self._leave(reason)
         self._lose(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    async def _leave(self, reason: str) -> None:
-        """Tell the coordinator, unless this member is static: then its place is kept."""
+    async def _leave(self, reason: str, deadline_s: float = inf) -> None:
+        """Tell the coordinator, unless this member is static: then its place is kept.
+
+        Past `deadline_s` the request is still sent if a connection is open; nobody waits for it.
+        """
         member, config = self._member, self._config
         if not member.member_id or config.group_instance_id is not None:
             return
@@ -256,8 +267,12 @@ class GroupSession:
             leaving = MemberIdentity(member_id=member.member_id, reason=reason)
             return LeaveGroupRequest(group_id=config.group_id, members=[leaving])
 
+        end_s = min(deadline_s, asyncio.get_running_loop().time() + LEAVE_TIMEOUT_S)
         try:
-            await self._coordinator.ask(question, LeaveGroupResponse, timeout_s=LEAVE_TIMEOUT_S)
+            async with asyncio.timeout_at(end_s):
+                await self._coordinator.ask(question, LeaveGroupResponse)
+        except TimeoutError:
+            log.info("leave.failed group=%s error=no answer in time", config.group_id)
         except OttlaError as error:
             log.info("leave.failed group=%s error=%s", config.group_id, error)
 

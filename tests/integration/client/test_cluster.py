@@ -7,12 +7,14 @@ import pytest
 
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
 from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla import Admin, Producer
+from ottla.client.backoff import Backoff
 from ottla.client.cluster import Cluster
 from ottla.client.config import ClientConfig, parse_bootstrap
 from ottla.client.connection import Connection
-from ottla.client.connection_pool import Purpose
+from ottla.client.connection_pool import ConnectionPool, Purpose
 from ottla.client.errors import (
     BrokerUnreachableError,
     ClientClosedError,
@@ -266,3 +268,33 @@ async def test_a_failed_start_leaves_nothing() -> None:
     with pytest.raises(NoBrokerAvailableError):
         await Admin(NOWHERE).start()
     assert other_tasks() == before
+
+
+def pool_of(cluster: FakeCluster) -> ConnectionPool:
+    no_wait = Backoff(initial_s=0, max_s=0, random=lambda: 0.5)
+    return ConnectionPool(config(cluster), no_wait, lambda: None, lambda: None)
+
+
+async def test_a_broker_that_has_moved_is_not_waited_for_at_its_old_address(
+    pair: FakeCluster,
+) -> None:
+    old, new = config(pair).bootstrap
+    pair.script(ApiKey.API_VERSIONS, Never())
+    pool, broker_id = pool_of(pair), BrokerId(7)
+    early = asyncio.ensure_future(pool.get(broker_id, Purpose.CONTROL, old))
+    await pair.wait_for(ApiKey.API_VERSIONS)
+    assert (await pool.get(broker_id, Purpose.CONTROL, new)).address == new
+    with pytest.raises(BrokerUnreachableError, match="moved"):
+        await early
+    assert pool.failure_count(broker_id) == 0
+    await pool.close()
+
+
+async def test_closing_a_pool_fails_those_that_wait_for_a_connection(cluster: FakeCluster) -> None:
+    cluster.script(ApiKey.API_VERSIONS, Never())
+    pool, address = pool_of(cluster), config(cluster).bootstrap[0]
+    waiting = asyncio.ensure_future(pool.get(BrokerId(0), Purpose.CONTROL, address))
+    await cluster.wait_for(ApiKey.API_VERSIONS)
+    await pool.close()
+    with pytest.raises(ClientClosedError):
+        await waiting

@@ -1,6 +1,7 @@
 """Members of a group against our own broker, in a process of its own."""
 
 import asyncio
+import signal
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -392,3 +393,34 @@ async def test_misuse_is_refused_in_a_sentence(broker_process: BrokerProcess) ->
             consumer.subscribe([])
         with pytest.raises(ValueError, match="0 or more"):
             await consumer.commit({T0: -1})
+
+
+async def test_a_member_that_was_put_out_does_not_set_the_group_back(
+    broker_process: BrokerProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(broker_process, 4, partitions=1)
+    settings = {"max_poll_interval_ms": 200, "auto_commit_interval_ms": 1_000}
+    async with member(broker_process, **settings) as idle:
+        idle.subscribe(["t"])
+        assert [record.offset for record in await read(idle, 2)] == [0, 1]
+        async with member(broker_process) as other:
+            other.subscribe(["t"])
+            await read(other, 4)
+        caplog.clear()
+        # The group has no member now: a coordinator would take a commit without a membership.
+        await until(lambda: "commit.failed group=g" in caplog.text, "the next commit by itself")
+        assert (await idle.committed([T0]))[T0] == at(4, 0)
+
+
+async def test_closing_does_not_wait_for_a_broker_that_hangs(broker_process: BrokerProcess) -> None:
+    await fill(broker_process, 1)
+    consumer = member(broker_process)
+    await consumer.start()
+    consumer.subscribe(["t"])
+    await read(consumer, PARTITIONS)
+    broker_process.process.send_signal(signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(20):
+            await consumer.close(timeout_ms=50)
+    finally:
+        broker_process.process.send_signal(signal.SIGCONT)

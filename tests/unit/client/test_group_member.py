@@ -13,7 +13,7 @@ from ottla.client.errors import (
     broker_error,
 )
 from ottla.client.group.config import DEFAULT_ASSIGNORS, GroupConfig, parse_assignors
-from ottla.client.group.member import Identity, Member, Verdict, chosen_assignor, judge
+from ottla.client.group.member import Member, Verdict, chosen_assignor, judge
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def joined() -> Member:
     return member
 
 
-def test_a_member_commits_in_its_generation() -> None:
-    assert Member().identity == Identity("", -1)
-    assert joined().identity == Identity("m", 3)
-    assert joined().is_confirmed
+def test_a_member_is_confirmed_in_its_generation() -> None:
+    assert not Member().is_confirmed
+    member = joined()
+    assert (member.member_id, member.generation, member.is_confirmed) == ("m", 3, True)
     assert joined().last_generation == 3
 
 
@@ -66,7 +66,6 @@ def test_a_lost_member_keeps_a_name_that_is_still_good(code: ErrorCode, member_i
     member = joined()
     member.on_lost(code)
     assert not member.is_confirmed
-    assert member.identity == Identity()
     assert member.member_id == member_id
     assert member.last_generation == -1
 

@@ -1,0 +1,226 @@
+"""What a consumer commits in the name of its membership, with a coordinator in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from kafkawire.consumer_protocol import encode_assignment
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import Offset
+from kafkawire.messages.consumer_protocol import AssignedPartitions, ConsumerProtocolAssignment
+from kafkawire.messages.find_coordinator import FindCoordinatorResponse
+from kafkawire.messages.group_membership import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from kafkawire.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.client.backoff import Backoff
+from ottla.client.cluster import Cluster
+from ottla.client.config import ClientConfig, ConsumerConfig, parse_bootstrap
+from ottla.client.errors import CommitFailedError
+from ottla.client.fetch_buffer import FetchBuffer
+from ottla.client.group.committed_offset import CommittedOffset
+from ottla.client.group.config import GroupConfig, parse_assignors
+from ottla.client.group.group import ConsumerGroup
+from ottla.client.group.listener import RebalanceListener
+from ottla.client.group.read_gate import ReadGate
+from ottla.client.reading import Reading
+from tests.unit.client.client_fakes import T0
+from tests.waiting import until
+
+VERSION = 8
+MEMBER = "m-1"
+HEARTBEAT_MS = 1
+
+
+class FakeCoordinator:
+    """Lets one member in, gives it T0, and notes the commits that arrive."""
+
+    def __init__(self) -> None:
+        self.config = ClientConfig(bootstrap=parse_bootstrap("h:1"))
+        self.backoff = Backoff(initial_s=0.001, max_s=0.001, random=lambda: 0.5)
+        self.commits: list[OffsetCommitRequest] = []
+        self.commit_error = ErrorCode.NONE
+        self.membership_error = ErrorCode.NONE
+        self.is_silent = False
+        self.leave_count = 0
+        self.may_be_found = asyncio.Event()
+        self.may_be_found.set()
+
+    async def request_any(self, _message: object, _response_type: type) -> FindCoordinatorResponse:
+        """Answer FindCoordinator."""
+        await self.may_be_found.wait()
+        return FindCoordinatorResponse(node_id=1, host="h", port=1)
+
+    async def request_at(
+        self, _broker: object, _address: object, message: Any, response_type: type, **_settings: Any
+    ) -> object:
+        """Answer as the coordinator of the group."""
+        sent = message(VERSION) if callable(message) else message
+        self.leave_count += response_type is LeaveGroupResponse
+        if self.is_silent:
+            await asyncio.Event().wait()
+        if response_type is OffsetCommitResponse:
+            self.commits.append(sent)
+            row = OffsetCommitResponsePartition(partition_index=0, error_code=self.commit_error)
+            return OffsetCommitResponse(
+                topics=[OffsetCommitResponseTopic(name=T0.topic, partitions=[row])]
+            )
+        if response_type is JoinGroupResponse:
+            return JoinGroupResponse(
+                error_code=self.membership_error,
+                generation_id=1,
+                member_id=MEMBER,
+                leader="another",
+                protocol_name="range",
+            )
+        if response_type is SyncGroupResponse:
+            rows = [AssignedPartitions(topic=T0.topic, partitions=[T0.partition])]
+            given = encode_assignment(ConsumerProtocolAssignment(assigned_partitions=rows))
+            return SyncGroupResponse(assignment=given)
+        if response_type is HeartbeatResponse:
+            return HeartbeatResponse(error_code=self.membership_error)
+        return LeaveGroupResponse()
+
+
+class Rig:
+    """A consumer's group side, without anything that fetches."""
+
+    def __init__(self) -> None:
+        self.coordinator = FakeCoordinator()
+        loop = asyncio.get_running_loop()
+        buffer = FetchBuffer(ConsumerConfig())
+        self.reading = Reading(buffer, None, lambda: None)
+        self.gate = ReadGate(loop, buffer.interrupt)
+        self.group = ConsumerGroup(
+            cast(Cluster, self.coordinator),
+            GroupConfig(
+                group_id="g",
+                assignors=parse_assignors(["range"]),
+                heartbeat_interval_ms=HEARTBEAT_MS,
+            ),
+            self.reading,
+            self.gate,
+            is_read_committed=False,
+        )
+
+    async def join(self) -> None:
+        """Become a member that reads T0 and has come to offset 5."""
+        self.group.subscribe([T0.topic], RebalanceListener())
+        await until(lambda: self.reading.partitions() == [T0], "the assignment")
+        self.reading.seek(self.reading.state(T0), 5)
+
+    async def lose(self) -> None:
+        """Be put out of the group while the reader works on a record."""
+        self.gate.leave(with_records=True)
+        self.coordinator.membership_error = ErrorCode.UNKNOWN_MEMBER_ID
+        await until(lambda: self.gate.is_held, "the end of the membership")
+
+    async def stop(self, timeout_s: float = 60.0) -> None:
+        self.gate.give_back()
+        await self.group.stop(asyncio.get_running_loop().time() + timeout_s)
+
+
+@pytest_asyncio.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    yield rig
+    await rig.stop()
+
+
+def at(offset: int) -> CommittedOffset:
+    return CommittedOffset(Offset(offset))
+
+
+async def test_a_member_commits_under_its_own_name(rig: Rig) -> None:
+    await rig.join()
+    await rig.group.commit_processed()
+    [commit] = rig.coordinator.commits
+    assert (commit.member_id, commit.generation_id_or_member_epoch) == (MEMBER, 1)
+
+
+async def test_a_member_that_was_put_out_commits_nothing_by_itself(rig: Rig) -> None:
+    await rig.join()
+    await rig.lose()
+    await rig.group.commit_processed()
+    assert rig.coordinator.commits == []
+
+
+async def test_a_commit_that_waits_for_the_coordinator_ends_with_the_membership(rig: Rig) -> None:
+    await rig.join()
+    rig.coordinator.commit_error = ErrorCode.NOT_COORDINATOR
+    commit = asyncio.ensure_future(rig.group.commit({T0: at(5)}))
+    await until(lambda: bool(rig.coordinator.commits), "the first attempt")
+    rig.coordinator.may_be_found.clear()
+    await rig.group.unsubscribe(asyncio.get_running_loop().time())
+    rig.coordinator.may_be_found.set()
+    with pytest.raises(CommitFailedError):
+        await commit
+    assert {each.member_id for each in rig.coordinator.commits} == {MEMBER}
+
+
+async def test_a_commit_that_began_as_a_members_is_not_sent_without_one(rig: Rig) -> None:
+    await rig.join()
+    rig.coordinator.commit_error = ErrorCode.REBALANCE_IN_PROGRESS
+    commit = asyncio.ensure_future(rig.group.commit({T0: at(5)}))
+    await until(lambda: bool(rig.coordinator.commits), "the first attempt")
+    await rig.group.unsubscribe(asyncio.get_running_loop().time() + 60)
+    with pytest.raises(CommitFailedError):
+        await commit
+    assert {each.member_id for each in rig.coordinator.commits} == {MEMBER}
+
+
+async def test_a_partition_that_was_away_is_not_committed_by_an_older_commit(rig: Rig) -> None:
+    await rig.join()
+    rig.coordinator.commit_error = ErrorCode.REBALANCE_IN_PROGRESS
+    commit = asyncio.ensure_future(rig.group.commit({T0: at(5)}))
+    await until(lambda: bool(rig.coordinator.commits), "the first attempt")
+    rig.reading.take_away([T0])
+    rig.reading.add([T0])
+    with pytest.raises(CommitFailedError):
+        await commit
+
+
+async def test_without_a_subscription_offsets_are_committed_without_a_membership(rig: Rig) -> None:
+    rig.reading.assign([T0], wants_committed=False)
+    await rig.group.commit({T0: at(7)})
+    [commit] = rig.coordinator.commits
+    assert (commit.member_id, commit.generation_id_or_member_epoch) == ("", -1)
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+async def test_stopping_waits_no_longer_than_it_may(is_member: bool) -> None:
+    rig = Rig()
+    if is_member:
+        await rig.join()
+    else:
+        rig.reading.assign([T0], wants_committed=False)
+        rig.reading.seek(rig.reading.state(T0), 5)
+    rig.coordinator.is_silent = True
+    async with asyncio.timeout(20):
+        await rig.stop(timeout_s=0.05)
+    assert rig.group.session.topics == frozenset()
+    # Nobody waits for the answer, but the group learns of it if the broker comes back.
+    assert rig.coordinator.leave_count == is_member
+
+
+async def test_a_listeners_own_timeout_is_not_taken_for_the_end_of_the_time() -> None:
+    rig = Rig()
+
+    def on_revoked(_partitions: object) -> None:
+        raise TimeoutError("the application's database")
+
+    rig.group.subscribe([T0.topic], RebalanceListener(on_revoked=on_revoked))
+    await until(lambda: rig.reading.partitions() == [T0], "the assignment")
+    with pytest.raises(TimeoutError, match="database"):
+        await rig.stop()

@@ -48,6 +48,8 @@ class Cluster:
         self.brokers: dict[BrokerId, LiveBroker] = {}
         self.shutting_down: set[BrokerId] = set()
         self.topic_ids: dict[str, TopicId] = {}
+        self.unread_topics: set[str] = set()
+        """Topics whose nodes exist but could not be read: nothing is known of their replicas."""
         self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         self.moving: set[TopicPartition] = set()
         self.unclean_election_count = 0

@@ -78,7 +78,7 @@ def _load_deletions(cluster: Cluster) -> Plan[None]:
     wanted = requested & set(cluster.topics)
     if not cluster.config.delete_topic_enable:
         wanted = set()
-    yield from deletion.forget_requests(cluster, sorted(requested - wanted))
+    yield from deletion.forget_requests(cluster, sorted(requested - wanted - cluster.unread_topics))
     cluster.deletions.queued |= wanted
     if not cluster.deletions.queued:
         return

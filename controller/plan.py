@@ -197,6 +197,7 @@ class Planner:
 
 def _on_deletions(cluster: Cluster) -> Plan[None]:
     requested = set((yield from list_children(paths.DELETE_TOPICS, watch=True)))
+    requested -= cluster.unread_topics
     unknown = requested - set(cluster.topics)
     yield from deletion.forget_requests(cluster, sorted(unknown))
     wanted = requested - unknown - cluster.deletions.queued

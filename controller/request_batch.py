@@ -70,7 +70,13 @@ class RequestBatch:
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
     def take(self, kind: UpdateType = UpdateType.UNKNOWN) -> tuple[BrokerRequest, ...]:
-        """Return the requests to the brokers that are alive, and start anew."""
+        """Return the requests to the brokers that are alive, and start anew.
+
+        `kind` says whether a LeaderAndIsr may name all that a broker has; none does while a topic
+        cannot be read.
+        """
+        if self._cluster.unread_topics:
+            kind = UpdateType.INCREMENTAL
         requests = [
             *self._leader_and_isr_requests(kind),
             *self._update_metadata_requests(),

@@ -9,8 +9,9 @@ Source: kafka.controller.KafkaController.processTopicChange, processPartitionMod
 from collections.abc import Callable, Iterable, Sequence
 
 from controller.cluster import Cluster
-from controller.effects import Plan, SetData, list_children, read
+from controller.effects import Enqueue, Note, Plan, SetData, list_children, read
 from controller.errors import MalformedZnodeError
+from controller.events import TopicDeletion
 from controller.fenced_writes import write_fenced
 from controller.partition_moves import create_partitions
 from controller.partition_state import PartitionState
@@ -26,6 +27,7 @@ NewTopicId = Callable[[], TopicId]
 def on_topic_change(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
     """Begin new topics, and forget those whose nodes are gone."""
     names = set((yield from list_children(paths.TOPICS, watch=True)))
+    cluster.unread_topics &= names
     for gone in set(cluster.topics) - names:
         cluster.remove_topic(gone)
     partitions = yield from adopt_topics(cluster, sorted(names - set(cluster.topics)), new_topic_id)
@@ -37,7 +39,8 @@ def adopt_topics(
 ) -> Plan[list[TopicPartition]]:
     """Take topics into the picture, watch them, and return their partitions.
 
-    A topic without an id, made by an old tool, gets one.
+    A topic without an id, made by an old tool, gets one. One that cannot be read is left out until
+    its node changes.
     """
     nodes = yield from read([paths.topic(topic) for topic in topics], watch=True)
     partitions: list[TopicPartition] = []
@@ -46,9 +49,11 @@ def adopt_topics(
     for topic, node in zip(topics, nodes, strict=True):
         if node is None:
             continue
+        cluster.unread_topics.add(topic)
         try:
             assignment = decode_topic(node.data)
-        except MalformedZnodeError:
+        except MalformedZnodeError as error:
+            yield Note("topic.not_read", {"topic": topic, "error": str(error)})
             continue
         if assignment.topic_id is None:
             unnamed[topic] = TopicAssignment(new_topic_id(), assignment.partitions)
@@ -65,6 +70,7 @@ def adopt_topics(
 
 
 def _adopt(cluster: Cluster, topic: str, assignment: TopicAssignment) -> list[TopicPartition]:
+    cluster.unread_topics.discard(topic)
     cluster.add_topic(topic, assignment.topic_id)
     for number, replicas in assignment.partitions.items():
         partition = TopicPartition(topic, number)
@@ -95,6 +101,9 @@ def on_partition_modification(cluster: Cluster, topic: str, new_topic_id: NewTop
     if topic not in cluster.topics:
         partitions = yield from adopt_topics(cluster, (topic,), new_topic_id)
         yield from begin_partitions(cluster, partitions)
+        if partitions:
+            # It may have been asked for while the topic could not be read.
+            yield Enqueue(TopicDeletion())
         return
     try:
         assignment = decode_topic(node.data)

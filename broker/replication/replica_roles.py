@@ -96,6 +96,8 @@ class ReplicaRoles:
         self._listeners: list[LeadershipListener] = []
         # Whether the next LeaderAndIsr is the first since a registration, which names all.
         self._expects_all = False
+        # What lies on disk, and that one did not name.
+        self._unclaimed: set[TopicPartition] = set()
 
     def add_listener(self, listener: LeadershipListener) -> None:
         """Tell `listener` of every leadership that begins or ends here."""
@@ -117,7 +119,9 @@ class ReplicaRoles:
         orders = {order.topic_partition: order for order in role_orders(request)}
         if self._expects_all and request.type != UpdateType.INCREMENTAL:
             self._expects_all = False
-            self._set_strays_aside(orders.keys())
+            self._unclaimed = {each.topic_partition for each in self._logs}
+        self._unclaimed.difference_update(orders)
+        self._set_strays_aside()
         for order in orders.values():
             self._set_former_aside(order)
         codes = {key: self._refuse(order) or ErrorCode.NONE for key, order in orders.items()}
@@ -153,6 +157,10 @@ class ReplicaRoles:
         if replica is not None:
             replica.resign()
             self._resigned(topic_partition)
+
+    def is_unclaimed(self, topic_partition: TopicPartition) -> bool:
+        """Whether a partition lies on disk that the controller did not name at the registration."""
+        return topic_partition in self._unclaimed
 
     def on_directory_failed(self, path: Path) -> set[TopicPartition]:
         """Serve nothing in the log dir at `path` any more; return what that was."""
@@ -260,18 +268,33 @@ class ReplicaRoles:
             return as_api_error(error).code
         return ErrorCode.NONE
 
-    def _set_strays_aside(self, ordered: Iterable[TopicPartition]) -> None:
-        """Put away what is on disk and, by order and metadata, not ours any more (KIP-570).
+    def _set_strays_aside(self) -> None:
+        """Put away what the controller has not named, and the metadata say is not ours any more.
 
-        Kafka keeps such logs where they lie; under their names a topic could be made again.
+        A partition that the metadata do not know stays where it is: its nodes may be unreadable for
+        a while, or its deletion may have waited for this broker and be asked for next. A topic that
+        is made again under its name has another id, which sets it aside then.
         """
-        wanted = set(ordered)
-        for each in list(self._logs):
-            partition = each.topic_partition
-            state = self._metadata.image.partition(partition)
-            if partition in wanted or (state and self._broker_id in state.replicas):
-                continue
-            self._set_aside(partition)
+        for partition in sorted(self._unclaimed):
+            if self._logs.get(partition) is None:
+                self._unclaimed.discard(partition)
+            elif self._is_stray(partition):
+                self._unclaimed.discard(partition)
+                self._set_aside(partition)
+
+    def _is_stray(self, partition: TopicPartition) -> bool:
+        topic = self._metadata.image.topics.get(partition.topic)
+        if topic is None:
+            return False
+        local = self._logs.get(partition)
+        if (
+            local is not None
+            and local.topic_id is not None
+            and topic.topic_id not in (ZERO_TOPIC_ID, local.topic_id)
+        ):
+            return True
+        state = topic.partitions.get(partition.partition)
+        return state is not None and self._broker_id not in state.replicas
 
     def _set_former_aside(self, order: RoleOrder) -> None:
         """Put away what is left of a topic that is gone, if one of its name comes in its place.

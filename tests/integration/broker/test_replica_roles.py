@@ -21,7 +21,6 @@ from tests.waiting import until
 
 KEYS = ReplicationKeys(replica_lag_time_max_ms=500, replica_fetch_wait_max_ms=100)
 OTHER_ID = TopicId(int=78)
-B1 = BrokerId(1)
 
 
 @pytest.fixture
@@ -123,30 +122,90 @@ async def test_after_a_restart_the_records_of_a_former_topic_are_set_aside(rig: 
     assert stray.name.startswith(f"{PARTITION}.")
 
 
-async def test_what_the_first_order_of_a_registration_leaves_out_is_a_stray(rig: Rig) -> None:
-    await rig.order(1, isr=[1], to=[1], partitions=[0, 1, 2])
-    known = PartitionState(
-        index=1, leader=B1, leader_epoch=LeaderEpoch(1), replicas=(B1,), isr=(B1,)
+def assigned(*replicas: int) -> PartitionState:
+    return PartitionState(
+        index=0,
+        leader=BrokerId(replicas[0]),
+        leader_epoch=LeaderEpoch(1),
+        replicas=tuple(map(BrokerId, replicas)),
+        isr=tuple(map(BrokerId, replicas)),
     )
-    topic = TopicState(name=TOPIC, topic_id=TOPIC_ID, partitions={1: known})
-    put_topics(rig.brokers[1].metadata, [topic])
+
+
+def held(rig: Rig) -> set[int]:
+    return {each.topic_partition.partition for each in rig.brokers[1].replicas}
+
+
+def strays(rig: Rig) -> set[str]:
+    return {path.name.split(".")[0] for path in rig.brokers[1].directory.glob("*-stray")}
+
+
+async def test_a_partition_that_the_metadata_give_to_others_is_a_stray_after_a_registration(
+    rig: Rig,
+) -> None:
+    await rig.order(1, isr=[1], to=[1], partitions=[0, 1, 2])
+    known = {1: assigned(1), 2: assigned(2, 3)}
+    put_topics(
+        rig.brokers[1].metadata, [TopicState(name=TOPIC, topic_id=TOPIC_ID, partitions=known)]
+    )
     rig.brokers[1].replicas.on_registered(50)
     await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
-    held = {each.topic_partition.partition for each in rig.brokers[1].replicas}
-    assert held == {0, 1}, "one is ordered, one the metadata knows to be ours"
-    assert len(list(rig.brokers[1].directory.glob("orders-2.*-stray"))) == 1
+    assert (held(rig), strays(rig)) == ({0, 1}, {"orders-2"})
     await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
-    assert len(list(rig.brokers[1].replicas)) == 2, "later orders name only what changes"
+    assert held(rig) == {0, 1}, "later orders name only what changes"
+
+
+async def test_a_partition_of_a_topic_that_the_metadata_do_not_know_stays_where_it_is(
+    rig: Rig,
+) -> None:
+    await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
+    await rig.brokers[1].produce(b"acknowledged", index=1)
+    await rig.stop(1)
+    await rig.start(1)
+    rig.brokers[1].replicas.on_registered(50)
+    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    assert rig.brokers[1].replicas.roles.is_unclaimed(TopicPartition(TOPIC, 1))
+    # Its node can be read again.
+    assert codes(await rig.order(1, isr=[1], to=[1], partitions=[1], broker_epoch=50)) == [0]
+    assert rig.brokers[1].replica_of(1).log.log_end_offset == 1
+    assert strays(rig) == set()
+
+
+async def test_a_partition_becomes_a_stray_when_the_metadata_learn_later_of_another_topic(
+    rig: Rig,
+) -> None:
+    await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
+    rig.brokers[1].replicas.on_registered(50)
+    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    assert held(rig) == {0, 1}
+    other = TopicState(name=TOPIC, topic_id=OTHER_ID, partitions={0: assigned(2)})
+    put_topics(rig.brokers[1].metadata, [other])
+    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    assert (held(rig), strays(rig)) == ({0}, {"orders-1"})
+
+
+async def test_a_deletion_that_waited_for_this_broker_frees_its_data(rig: Rig) -> None:
+    await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
+    await rig.stop(1)
+    await rig.start(1)
+    rig.brokers[1].replicas.on_registered(50)
+    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    assert await rig.stop_replica(1, deletes=True, leader_epoch=-2, index=1) is ErrorCode.NONE
+    assert [each.topic_partition for each in rig.brokers[1].logs] == [PARTITION]
+    assert strays(rig) == set()
+    assert len(list(rig.brokers[1].directory.glob("orders-1.*-delete"))) == 1
 
 
 async def test_an_order_that_says_that_it_names_only_some_leaves_out_no_strays(rig: Rig) -> None:
     await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
+    known = TopicState(name=TOPIC, topic_id=TOPIC_ID, partitions={1: assigned(2)})
+    put_topics(rig.brokers[1].metadata, [known])
     rig.brokers[1].replicas.on_registered(50)
     some = UpdateType.INCREMENTAL
     await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50, kind=some)
-    assert {each.topic_partition.partition for each in rig.brokers[1].replicas} == {0, 1}
+    assert held(rig) == {0, 1}
     await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
-    assert {each.topic_partition.partition for each in rig.brokers[1].replicas} == {0}
+    assert held(rig) == {0}
 
 
 async def test_a_stopped_replica_neither_leads_nor_follows(rig: Rig) -> None:

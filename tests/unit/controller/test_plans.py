@@ -977,3 +977,60 @@ def test_a_controller_decides_by_what_it_was_told_last() -> None:
     changed = ControllerConfig(broker_id=B1, delete_topic_enable=False)
     reign.planner.reconfigure(changed)
     assert reign.planner.cluster.config is changed
+
+
+def kinds_of_leader_and_isr(driver: Driver) -> set[int]:
+    return {
+        one.message.type
+        for sent in driver.take(Send)
+        for one in sent.requests
+        if isinstance(one.message, LeaderAndIsrRequest)
+    }
+
+
+def test_no_order_names_all_that_a_broker_has_while_a_topic_cannot_be_read() -> None:
+    reign = Reign((1, 2, 3))
+    coordinator = reign.driver.coordinator
+    put_topic(coordinator, (1, 2, 3), name="broken")
+    good = coordinator.nodes[paths.topic("broken")].data
+    coordinator.put(paths.topic("broken"), b"{oops")
+    reign.driver.run(reign.planner.give_up())
+    reign.do(e.Reelect())
+    assert kinds_of_leader_and_isr(reign.driver) == {UpdateType.INCREMENTAL}
+    coordinator.put(paths.topic("broken"), good)
+    reign.do(e.PartitionModification("broken"))
+    assert kinds_of_leader_and_isr(reign.driver) == {UpdateType.UNKNOWN}
+
+
+def test_a_topic_that_cannot_be_read_is_named_once_and_forgotten_with_its_node() -> None:
+    reign = Reign()
+    reign.driver.coordinator.put(paths.topic("broken"), b"{oops")
+    reign.do(e.TopicChange())
+    assert [one.fields["topic"] for one in reign.driver.take(Note)] == ["broken"]
+    cluster = reign.planner.cluster
+    assert cluster is not None
+    assert cluster.unread_topics == {"broken"}
+    reign.driver.coordinator.remove(paths.topic("broken"))
+    reign.do(e.TopicChange())
+    assert cluster.unread_topics == set()
+
+
+def test_the_deletion_of_a_topic_that_cannot_be_read_waits_until_it_can() -> None:
+    reign = Reign()
+    coordinator = reign.driver.coordinator
+    put_topic(coordinator, (1,), name="broken")
+    good = coordinator.nodes[paths.topic("broken")].data
+    coordinator.put(paths.topic("broken"), b"{oops")
+    coordinator.put(paths.topic_deletion("broken"))
+    reign.do(e.TopicChange())
+    reign.do(e.TopicDeletion())
+    reign.driver.run(reign.planner.give_up())
+    reign.do(e.Reelect())
+    assert coordinator.children(paths.DELETE_TOPICS) == ["broken"]
+    coordinator.put(paths.topic("broken"), good)
+    reign.driver.effects.clear()
+    reign.do(e.PartitionModification("broken"))
+    assert [one.event for one in reign.driver.take(Enqueue)] == [e.TopicDeletion()]
+    reign.do(e.TopicDeletion())
+    assert reign.planner.cluster is not None
+    assert reign.planner.cluster.is_being_deleted("broken")

@@ -6,6 +6,7 @@ a watch survives a reconnect.
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from coordination.client.hosts import Rotation, parse_connect_string
 from coordination.client.operations import Operations
 from coordination.client.request_queue import Pending, RequestQueue
 from coordination.client.session import Due, SessionClock, SessionState
+from coordination.client.session_file import SavedSession
 from coordination.client.session_timer import SessionTimer
 from coordination.client.watch_registry import WatchEvent
 from coordination.errors import (
@@ -97,7 +99,8 @@ class Client(Operations):
         self._timer: SessionTimer | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
-        self._connected = asyncio.Event()
+        # Set when it is known how beginning or resuming a session went.
+        self._settled = asyncio.Event()
         self._lost = asyncio.Event()
         self._failure: OperationError | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -120,13 +123,12 @@ class Client(Operations):
         """
         over = (SessionState.DISCONNECTED, SessionState.EXPIRED, SessionState.CLOSED)
         assert self.state in over, f"this client has a session already ({self.state.name})"
-        self._loop = asyncio.get_running_loop()
-        await self._end_keeper()
-        self._reset_session()
-        self._keeper = asyncio.create_task(self._keep_connected(), name="coordination-client")
         try:
             async with asyncio.timeout(timeout_s):
-                await self._connected.wait()
+                await self._begin(0, NO_PASSWORD)
+                while self.state is SessionState.EXPIRED:
+                    # It ended before its connection was adopted: nobody has used it.
+                    await self._begin(0, NO_PASSWORD)
         except TimeoutError:
             await self.close()
             raise ConnectionLossError(path=self.connect_string, maybe_applied=False) from None
@@ -140,19 +142,17 @@ class Client(Operations):
 
         Waits for a server as long as it takes.
         """
+        await self._begin(session_id, password)
+        return self.state is not SessionState.EXPIRED
+
+    async def _begin(self, session_id: int, password: bytes) -> None:
+        """Return when a server has given or refused the session; id 0 asks for a new one."""
         self._loop = asyncio.get_running_loop()
+        await self._end_keeper()
         self._reset_session()
         self.session_id, self.password = session_id, password
         self._keeper = asyncio.create_task(self._keep_connected(), name="coordination-client")
-        ended = asyncio.create_task(self._ended_or_connected())
-        await ended
-        return self.state is SessionState.CONNECTED
-
-    async def _ended_or_connected(self) -> None:
-        waits = [asyncio.create_task(event.wait()) for event in (self._connected, self._lost)]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for each in waits:
-            each.cancel()
+        await self._settled.wait()
 
     def _reset_session(self) -> None:
         self.session_id, self.password = 0, NO_PASSWORD
@@ -160,7 +160,7 @@ class Client(Operations):
         self.last_zxid = 0
         self._failure = None
         self._watches.clear()
-        self._connected.clear()
+        self._settled.clear()
         self._lost.clear()
         self._clock = SessionClock(self._wanted_timeout_ms, self._now_ms())
         self._timer = SessionTimer(self._loop, self._on_due)
@@ -178,17 +178,22 @@ class Client(Operations):
         connection.write_lock = self._heartbeat.lock
         self._heartbeat.attach(connection.transport, self.negotiated_timeout_ms)
 
-    async def close(self) -> None:
-        """End the session, and its ephemeral nodes with it."""
+    async def close(self) -> bool:
+        """End the session, and its ephemeral nodes with it; return whether the server has said so.
+
+        Otherwise the session ends by itself, one timeout later.
+        """
+        is_ended = False
         if self.state is SessionState.CONNECTED:
             closing = self._call(OpCode.CLOSE_SESSION, None, "", lambda _payload: None)
             try:
                 async with asyncio.timeout(self.negotiated_timeout_ms / 1000):
                     await closing
+                is_ended = True
             except (TimeoutError, OperationError):
-                # Then the session ends by itself, one timeout later.
                 pass
         await self.abandon()
+        return is_ended
 
     async def abandon(self) -> None:
         """Stop without ending the session: it lives on for one timeout."""
@@ -247,9 +252,7 @@ class Client(Operations):
         self.session_id, self.password = response.session_id, response.passwd or NO_PASSWORD
         if is_news and self._session_file_path is not None:
             # Before anybody can create a node that somebody may have to clean up.
-            record = session_file.of_this_process(
-                self.connect_string, self.session_id, self.password
-            )
+            record = SavedSession(self.connect_string, self.session_id, self.password, os.getpid())
             await session_file.save(self._session_file_path, record)
         if connection.is_lost or self.state in _OVER:
             return False
@@ -269,7 +272,7 @@ class Client(Operations):
         for pending in self._requests.take_held():
             self._transmit(pending)
         self._set_state(SessionState.CONNECTED)
-        self._connected.set()
+        self._settled.set()
         self._schedule()
 
     def _rearm(self) -> None:
@@ -312,6 +315,7 @@ class Client(Operations):
         if self._connection is not None and not self._connection.is_lost:
             self._connection.abort()
         self._lost.set()
+        self._settled.set()
 
     def _set_state(self, state: SessionState) -> None:
         if state is self.state:
@@ -356,7 +360,7 @@ class Client(Operations):
             self._failure = failure
             self._set_state(SessionState.CLOSED)
             self._requests.fail_all(failure)
-            self._connected.set()
+            self._settled.set()
 
     def on_lost(self, connection: ClientConnection) -> None:
         """The connection is gone; called by it."""

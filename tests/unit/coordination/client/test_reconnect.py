@@ -4,9 +4,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
 
 from coordination import frames
-from coordination.client import Client, SessionState
+from coordination.client import Client, SessionState, patterns, session_file
+from coordination.client.connection import ClientConnection
+from coordination.client.session_file import SavedSession
 from coordination.frames import Handshake
 from coordination.messages import ConnectRequest, ConnectResponse
 
@@ -28,6 +33,7 @@ class SlowServer:
         self.late: list[asyncio.StreamWriter] = []
         self.connected: list[asyncio.StreamWriter] = []
         self.came_back = asyncio.Event()
+        self.waits = asyncio.Event()
         self.port = 0
 
     async def on_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,6 +45,7 @@ class SlowServer:
             self.came_back.set()
         if request.session_id == FIRST:
             self.late.append(writer)
+            self.waits.set()
         else:
             await self.may_answer.wait()
             self.connected.append(writer)
@@ -102,3 +109,62 @@ async def test_a_session_that_begins_slowly_is_waited_for() -> None:
         await client.connect()
         assert len(server.requests) == 1
         await client.abandon()
+
+
+async def test_a_session_that_ends_before_it_is_adopted_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    writers: list[asyncio.StreamWriter] = []
+    is_lost = asyncio.Event()
+
+    async def on_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = int.from_bytes(await reader.readexactly(4))
+        request = frames.decode_handshake(ConnectRequest, await reader.readexactly(size)).record
+        assert isinstance(request, ConnectRequest)
+        asked.append(request.session_id)
+        # The first session is given, lost at once, and over when its owner comes back.
+        writers.append(writer)
+        answer(writer, {1: FIRST, 2: 0}.get(len(asked), SECOND))
+        if len(asked) == 1:
+            writer.close()
+
+    async def save_until_lost(_path: Path, _session: SavedSession) -> None:
+        if len(asked) == 1:
+            await is_lost.wait()
+
+    def note_loss(connection: ClientConnection, error: Exception | None) -> None:
+        connection_lost(connection, error)
+        is_lost.set()
+
+    connection_lost = ClientConnection.connection_lost
+    monkeypatch.setattr(ClientConnection, "connection_lost", note_loss)
+    monkeypatch.setattr(session_file, "save", save_until_lost)
+    server = await asyncio.start_server(on_client, HOST)
+    port = server.sockets[0].getsockname()[1]
+    client = Client(
+        f"{HOST}:{port}", session_timeout_ms=TIMEOUT_MS, session_file_path=tmp_path / "session"
+    )
+    async with asyncio.timeout(LIMIT_S):
+        await client.connect(timeout_s=10 * LIMIT_S)
+    assert asked == [0, FIRST, 0]
+    assert client.session_id == SECOND
+    await client.abandon()
+    server.close()
+    for writer in writers:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_who_gives_up_ending_a_dead_session_leaves_no_task_behind(tmp_path: Path) -> None:
+    async with slow_server() as server:
+        saved = SavedSession(f"{HOST}:{server.port}", FIRST, PASSWORD, pid=1)
+        await session_file.save(tmp_path / "session", saved)
+        before = asyncio.all_tasks()
+        ending = asyncio.create_task(patterns.end_dead_session(tmp_path / "session", LIMIT_S))
+        await server.waits.wait()
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+        left = asyncio.all_tasks() - before
+        assert [task.get_name() for task in left if "coordination" in task.get_name()] == []

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
@@ -63,6 +63,7 @@ from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
 from speedups.finder import is_enabled
 from storage.directory import Logs
+from storage.directory_lock import lock_usable
 from storage.errors import StorageError
 
 DRAIN_TIMEOUT_S: Final = 10.0
@@ -161,15 +162,17 @@ class Node:
     async def _start(self) -> None:
         step, member = self._status.steps.step, self._member
         await self._show_status()
+        with step("log directory locks"):
+            locked = self._lock_log_dirs()
         with step("coordinator session, cluster id, broker id"):
-            await member.join()
+            await member.join(locked[0])
         with step("dynamic configs"):
             configs = await self._load_configs()
         with step("features"):
             features = FinalizedFeatures(member.session)
             self._running.push_async_callback(features.stop)
         with step("logs, meta.properties"):
-            logs = await self._open_logs()
+            logs = await self._open_logs(locked)
             logs.claim(member.identity.broker_id, member.identity.cluster_id)
         with step("replica manager"):
             replicas = self._make_replicas(logs)
@@ -212,6 +215,20 @@ class Node:
             server = await self._status.show(listener)
             self._running.push_async_callback(server.stop)
 
+    def _lock_log_dirs(self) -> list[Path]:
+        """Keep other processes away from the log dirs, to the end; return those that can be used.
+
+        First of all: what an earlier process has left, its session above all, is touched only by
+        the one that holds the locks.
+
+        Raises:
+            StorageError: none can be used, or another broker uses one.
+        """
+        locks = lock_usable(map(Path, self._config.log_directories))
+        for lock in locks.values():
+            self._running.callback(lock.release)
+        return list(locks)
+
     async def _load_configs(self) -> LiveConfigs:
         session, broker_id = self._member.session, self._member.identity.broker_id
         configs = self._configs = LiveConfigs(self._config, session, broker_id, now_ms)
@@ -233,7 +250,7 @@ class Node:
         configs.follow(changes)
         return changes
 
-    async def _open_logs(self) -> Logs:
+    async def _open_logs(self, locked: Collection[Path]) -> Logs:
         """Open all logs in a thread, for that can take long after a crash."""
         self.metrics.state = BrokerState.RECOVERY
 
@@ -245,6 +262,7 @@ class Node:
                 on_offline=self._directory_failure.on_failed,
                 recovery_threads=self._configs.current.num_recovery_threads_per_data_dir,
                 reserve_bytes=self._config.log_dir_reserve_bytes,
+                locked=locked,
             )
 
         logs = self._logs = await self._loop.run_in_executor(self._executor, open_logs)

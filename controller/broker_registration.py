@@ -1,12 +1,13 @@
 """How a broker joins the cluster (decision): the nodes that it needs, its ids, its registration.
 
-A registration that this broker's own previous session has left is replaced; one of another session
-means that another broker has the id, and is never touched.
+A registration that an earlier session of this very process has left is replaced; one of another
+session means that another broker has the id, and is never touched.
 
 Source: kafka.zk.KafkaZkClient (CheckedEphemeral, getOrGenerateClusterId, generateBrokerSequenceId);
 KAFKA-7165.
 """
 
+from collections.abc import Set
 from typing import Final, NamedTuple
 
 from controller.effects import (
@@ -30,10 +31,10 @@ MAX_ATTEMPTS: Final = 16
 
 
 class Sessions(NamedTuple):
-    """Our session with the coordinator, and the one before it (0: none, or not known)."""
+    """Our session with the coordinator, and all that this process tried to register under."""
 
     current: int
-    previous: int = 0
+    own: Set[int] = frozenset()
 
 
 class Registered(NamedTuple):
@@ -81,7 +82,9 @@ def check_endpoints(registration: Registration) -> Plan[None]:
     """
     wanted = {(each.host, each.port) for each in registration.endpoints}
     names = yield from list_children(paths.BROKER_IDS)
-    others = [int(name) for name in names if int(name) != registration.broker_id]
+    # Kafka's tools may leave nodes of their own here, which are no broker's.
+    ids = [int(name) for name in names if name.isdecimal()]
+    others = [each for each in ids if each != registration.broker_id]
     nodes = yield from read([paths.broker(other) for other in others])
     for other, node in zip(others, nodes, strict=True):
         if node is None or not node.data:
@@ -120,7 +123,7 @@ def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Regis
         owner = node.ephemeral_owner
         if owner == sessions.current:
             return Registered(node.czxid)
-        if owner == 0 or owner != sessions.previous:
+        if owner not in sessions.own:
             return Taken(owner)
         yield from write([(Check(path, node.version), Delete(path, node.version))])
     return Taken(owner)

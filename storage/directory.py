@@ -6,7 +6,7 @@ fails takes its own logs with it, and no others.
 One thread owns this, too. Another one may call what says so.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,13 +39,15 @@ class Logs(LogHomes):
         on_offline: Callable[[Path], None] = lambda _path: None,
         recovery_threads: int = 1,
         reserve_bytes: int = 0,
+        locked: Collection[Path] = (),
     ) -> "Logs":
         """Lock the log dirs at `paths` and open all logs in them, recovering those that need it.
 
         All log dirs are loaded at the same time, each by `recovery_threads` threads. `config_of`
         tells the config of a topic by its name; any of them may ask. `on_offline` is called with
         the path of a log dir that fails, now or later, in the thread that met the failure. In each
-        log dir `reserve_bytes` are kept for the time when its disk is full.
+        log dir `reserve_bytes` are kept for the time when its disk is full. The caller has locked
+        those in `locked`, and unlocks them after `close`.
 
         Raises:
             LogDirLockedError: another process uses one of the log dirs.
@@ -54,7 +56,7 @@ class Logs(LogHomes):
         """
         if len({path.resolve() for path in paths}) < len(paths):
             raise StorageError(f"a log dir is named twice: {', '.join(map(str, paths))}")
-        directories, offline = open_directories(paths, on_offline, reserve_bytes)
+        directories, offline = open_directories(paths, on_offline, reserve_bytes, locked)
         logs = cls(directories, offline)
         try:
             for directory, found in load_directories(

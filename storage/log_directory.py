@@ -18,12 +18,11 @@ from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles
 from storage.directory_checkpoints import DirectoryCheckpoints
 from storage.directory_health import DirectoryHealth
-from storage.directory_lock import DirectoryLock
+from storage.directory_lock import lock_directory
 from storage.errors import CorruptCheckpointError, CorruptLogError
 from storage.layout import (
     CLEAN_SHUTDOWN,
     FOREIGN_DIRECTORIES,
-    LOCK,
     META_PROPERTIES,
     MOVED_HERE,
     PARTITION_METADATA,
@@ -43,7 +42,7 @@ log = structlog.get_logger()
 
 
 class LogDirectory(DirectoryCheckpoints):
-    """The log dir at `path`, locked by this object.
+    """The log dir at `path`, locked by this object, or by its maker if `is_locked`.
 
     Raises:
         LogDirLockedError: another process uses it.
@@ -55,6 +54,8 @@ class LogDirectory(DirectoryCheckpoints):
         path: Path,
         on_offline: Callable[[Path], None] = lambda _path: None,
         reserve_bytes: int = 0,
+        *,
+        is_locked: bool = False,
     ) -> None:
         self._reserve = SpaceReserve(path, reserve_bytes)
         super().__init__(path, DirectoryHealth(path, on_offline, self._reserve.release))
@@ -64,10 +65,7 @@ class LogDirectory(DirectoryCheckpoints):
         """Copies that were on their way here when the broker stopped."""
         self._deleted = DeletedFiles()
         with self._io():
-            if not path.is_dir():
-                path.mkdir(parents=True)
-                sync_directory(path.parent)
-            self._lock = DirectoryLock(path / LOCK)
+            self._lock = None if is_locked else lock_directory(path)
             if not self._reserve.hold():
                 # There may be much to recover.
                 self._reserve.release()
@@ -276,7 +274,7 @@ class LogDirectory(DirectoryCheckpoints):
     def close(self, logs: Iterable[Log], broker_epoch: int) -> None:
         """Close the logs; the next start needs no recovery if all went well, now and at the start.
 
-        The directory is free for another process afterwards, in any case.
+        A lock of this object's own is released in any case.
         """
         try:
             logs = list(logs)
@@ -291,5 +289,6 @@ class LogDirectory(DirectoryCheckpoints):
             self.unlock()
 
     def unlock(self) -> None:
-        """Give the directory free for another process."""
-        self._lock.release()
+        """Give the directory free for another process, unless the maker holds the lock."""
+        if self._lock is not None:
+            self._lock.release()

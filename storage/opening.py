@@ -1,6 +1,6 @@
 """Opening log dirs, and the logs in them, side by side (edge: threads)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,9 +11,12 @@ from storage.log_directory import LogDirectory
 
 
 def open_directories(
-    paths: Sequence[Path], on_offline: Callable[[Path], None], reserve_bytes: int
+    paths: Sequence[Path],
+    on_offline: Callable[[Path], None],
+    reserve_bytes: int,
+    locked: Collection[Path] = (),
 ) -> tuple[list[LogDirectory], list[Path]]:
-    """Lock the log dirs that can be used; return also those that cannot.
+    """Lock the log dirs that can be used, unless they are among `locked`; return also the others.
 
     Raises:
         StorageError: one is locked, or says that it is something else; none is locked then.
@@ -23,7 +26,9 @@ def open_directories(
     try:
         for path in paths:
             try:
-                directories.append(LogDirectory(path, on_offline, reserve_bytes))
+                directories.append(
+                    LogDirectory(path, on_offline, reserve_bytes, is_locked=path in locked)
+                )
             except (LogDirOfflineError, LogDirFullError):
                 offline.append(path)
     except StorageError:

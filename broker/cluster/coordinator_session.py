@@ -5,8 +5,9 @@ that created it is the broker epoch. When a session is over, although this broke
 another and registers anew, under a larger epoch. Invariant: nothing of the controller component's
 old reign goes on when that happens, and everybody who watched hears that it must look again.
 
-The session's id and password are kept in a file (`coordination.client.session_file`), so that
-whoever knows that this process is dead can end the session: its supervisor, or its next start.
+The session's id and password are kept in a file (`coordination.client.session_file`) of a log dir
+that this process has locked. Its supervisor, or its next start, can end the session as soon as the
+lock is free, which proves that this process is dead.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from coordination.errors import ConnectionLossError, SessionExpiredError
 from kafkawire.ids import BrokerId
 
 SESSION_FILE: Final = "coordinator-session"
-"""In the first log dir."""
+"""In the first log dir that can be used."""
 RECONNECT_BACKOFF_S: Final = 1.0
 REGISTRATION_WAIT_S: Final = 1.0
 """How long a start waits for a registration under its id to vanish: a coordinator of ours ends the
@@ -72,6 +73,8 @@ class CoordinatorSession:
         self._edge = CoordinatorEdge(self.client, self._on_watch)
         self._session_file = session_file
         self._connect_timeout_s = connect_timeout_ms / 1000
+        self._own_sessions: set[int] = set()
+        """Sessions under which this broker may have registered: a node of theirs is its own."""
         self._watchers: dict[str, Callable[[], None]] = {}
         self._returning: asyncio.Task[None] | None = None
 
@@ -120,7 +123,7 @@ class CoordinatorSession:
         try:
             async with asyncio.timeout(REGISTRATION_WAIT_S):
                 while True:
-                    if await self._try_to_register(broker_id, encode(), previous=0):
+                    if await self._try_to_register(broker_id, encode()):
                         return
                     await asyncio.sleep(REGISTRATION_RETRY_S)
         except TimeoutError:
@@ -168,9 +171,7 @@ class CoordinatorSession:
         if self._returning is not None:
             self._returning.cancel()
             await asyncio.gather(self._returning, return_exceptions=True)
-        is_ended = self.is_connected
-        await self.client.close()
-        if is_ended:
+        if await self.client.close():
             self._session_file.unlink(missing_ok=True)
 
     async def _return(
@@ -180,20 +181,20 @@ class CoordinatorSession:
         candidate: Candidate,
         on_failure: Callable[[str], None],
     ) -> None:
-        is_registered: bool | None = None
-        while is_registered is None:
+        while True:
             log.warning("session.expired", session_id=hex(self.client.session_id))
-            previous = self.client.session_id
             await candidate.expire()
             await self._begin_again()
             try:
-                is_registered = await self._try_to_register(broker_id, encode(), previous=previous)
+                is_registered = await self._try_to_register(broker_id, encode())
             except SessionExpiredError:
                 # This session is over, too: once more.
                 continue
-        if not is_registered:
-            on_failure(_taken(broker_id))
-            return
+            if not is_registered:
+                on_failure(_taken(broker_id))
+                return
+            if self.client.state is not SessionState.EXPIRED:
+                break
         for callback in self._watchers.values():
             callback()
         candidate.reelect()
@@ -208,11 +209,14 @@ class CoordinatorSession:
             else:
                 return
 
-    async def _try_to_register(self, broker_id: BrokerId, data: bytes, *, previous: int) -> bool:
-        sessions = Sessions(self.client.session_id, previous)
-        result = await self.run(register(broker_id, data, sessions))
+    async def _try_to_register(self, broker_id: BrokerId, data: bytes) -> bool:
+        current = self.client.session_id
+        self._own_sessions.add(current)
+        result = await self.run(register(broker_id, data, Sessions(current, self._own_sessions)))
         if not isinstance(result, Registered):
             return False
+        # The node is this session's: none of an earlier one is left.
+        self._own_sessions = {current}
         self.broker_epoch = result.broker_epoch
         self.on_registered(result.broker_epoch)
         log.info("broker.registered", broker_id=broker_id, broker_epoch=result.broker_epoch)

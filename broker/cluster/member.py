@@ -76,14 +76,16 @@ class ClusterMember:
         self._running = running
         self._now_ms = now_ms
 
-    async def join(self) -> None:
+    async def join(self, session_dir: Path) -> None:
         """Find the coordinator, and learn from it who this broker is.
+
+        `session_dir` is the log dir for the session file, locked by this process.
 
         Raises:
             StartupError: no coordinator, or the log dirs belong to somebody else.
         """
         past = recall(_remembered(self._config.log_directories))
-        self.session = await self._open_session()
+        self.session = await self._open_session(session_dir)
         self.identity = await self._identify(past)
         log.info(
             "broker.identified",
@@ -180,7 +182,7 @@ class ClusterMember:
     def _has_features(self) -> bool:
         return self._config.inter_broker_version >= FIRST_PROTOCOL_WITH_FEATURES
 
-    async def _open_session(self) -> CoordinatorSession:
+    async def _open_session(self, session_dir: Path) -> CoordinatorSession:
         config = self._config
         connect_string = config.zookeeper_connect
         if connect_string is None:
@@ -188,7 +190,7 @@ class ClusterMember:
         timeout_ms = config.zookeeper_session_timeout_ms
         session = CoordinatorSession(
             connect_string,
-            _first_usable(config.log_directories) / SESSION_FILE,
+            session_dir / SESSION_FILE,
             timeout_ms=timeout_ms,
             connect_timeout_ms=config.zookeeper_connection_timeout_ms or timeout_ms,
         )
@@ -257,20 +259,3 @@ def _remembered(log_directories: Iterable[str]) -> list[Remembered]:
             continue
         found.append(Remembered(path, meta.broker_id, meta.cluster_id))
     return found
-
-
-def _first_usable(log_directories: Iterable[str]) -> Path:
-    """Return the first log dir that is there, or can be made.
-
-    Raises:
-        StartupError: there is none.
-    """
-    failures = []
-    for path in map(Path, log_directories):
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            failures.append(str(error))
-        else:
-            return path
-    raise StartupError(f"no log dir can be used: {'; '.join(failures)}")

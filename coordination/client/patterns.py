@@ -74,22 +74,24 @@ async def set_data(client: Client, path: str, data: bytes, version: int) -> Stat
 async def end_dead_session(
     path: Path, timeout_s: float = 5.0, *, connect_string: str | None = None
 ) -> bool:
-    """Close the session in a session file if its process is dead; return whether it is closed.
+    """Close the session in a session file; return whether one is closed.
 
     Its ephemeral nodes go at once. A session that has ended by itself counts as closed. The
-    coordinator is asked where `connect_string` says, or where the process knew it.
+    coordinator is asked where `connect_string` says, or where the process knew it. The caller holds
+    the lock of the log dir that the file lies in: this proves that the session's owner is dead.
     """
     saved = await session_file.load(path)
-    if saved is None or session_file.is_owner_alive(saved):
+    if saved is None:
         return False
     client = Client(connect_string or saved.connect_string, has_heartbeat_thread=False)
     try:
         async with asyncio.timeout(timeout_s):
-            was_alive = await client.resume(saved.session_id, saved.password)
-            if was_alive:
-                await client.close()
+            is_alive = await client.resume(saved.session_id, saved.password)
+            if is_alive and not await client.close():
+                return False
     except TimeoutError:
-        await client.abandon()
         return False
+    finally:
+        await client.abandon()
     await session_file.remove(path)
     return True

@@ -1,38 +1,27 @@
-"""The session on disk (edge): who may close it when its process has died.
+"""The session on disk (edge): what ends it when the process that began it has died.
 
-A broker writes the file (0600) when its session begins. Whoever knows that the process is dead,
-its supervisor or its own next start, closes the session with `end_dead_session`, and the
-ephemeral nodes go at once instead of after a timeout. The file names the process; while that
-lives, nothing is closed.
+A broker writes the file (0600) when its session begins, while it holds the lock of the log dir
+that the file lies in. A process that gets this lock, its supervisor or its own next start, knows
+that the owner is dead, and closes the session with `patterns.end_dead_session`: the ephemeral nodes
+go at once instead of after a timeout.
 """
 
 import json
 import os
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import aiofiles  # type: ignore[import-untyped,unused-ignore]
 import aiofiles.os  # type: ignore[import-untyped,unused-ignore]
 
-_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
-_START_TIME_FIELD: Final = 19
-
 
 class SavedSession(NamedTuple):
-    """What the file holds."""
+    """What the file holds. `pid` is for people: in another container the number means nothing."""
 
     connect_string: str
     session_id: int
     password: bytes
     pid: int
-    started: str
-    boot_id: str
-
-
-def of_this_process(connect_string: str, session_id: int, password: bytes) -> SavedSession:
-    """Return the record of a session that this process owns."""
-    pid = os.getpid()
-    return SavedSession(connect_string, session_id, password, pid, _start_of(pid), _boot_id())
 
 
 async def save(path: Path, session: SavedSession) -> None:
@@ -55,7 +44,8 @@ async def load(path: Path) -> SavedSession | None:
     try:
         async with aiofiles.open(path) as file:
             fields = json.loads(await file.read())
-        return SavedSession(**{**fields, "password": bytes.fromhex(fields["password"])})
+        known = {name: fields[name] for name in SavedSession._fields}
+        return SavedSession(**{**known, "password": bytes.fromhex(known["password"])})
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 
@@ -64,28 +54,3 @@ async def remove(path: Path) -> None:
     """Delete the file: the session is over."""
     if await aiofiles.os.path.exists(path):
         await aiofiles.os.remove(path)
-
-
-def is_owner_alive(session: SavedSession) -> bool:
-    """Whether the process that saved the session still runs: same boot, number and start time."""
-    if session.boot_id != _boot_id():
-        return False
-    started = _start_of(session.pid)
-    return bool(started) and started == session.started
-
-
-def _boot_id() -> str:
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
-
-
-def _start_of(pid: int) -> str:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    # The name in parentheses may hold spaces; state "Z" is a process that is dead but not buried.
-    fields = status.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else fields[_START_TIME_FIELD]

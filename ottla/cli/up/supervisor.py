@@ -19,6 +19,8 @@ from ottla.cli.up.events import Died, Event, Hung, Ready, Started, Stopped, how_
 from ottla.cli.up.plan import COORDINATOR, SESSION_FILE, Child, ClusterPlan
 from ottla.cli.up.process import ChildProcess, last_words, launch
 from ottla.cli.up.restart import Absence, RestartDelay
+from storage.directory_lock import lock_directory
+from storage.errors import StorageError
 
 START_TIMEOUT_S: Final = 120.0
 """Brokers that have much to recover take their time; then somebody should look."""
@@ -136,7 +138,17 @@ class Supervisor:
 
     async def _close_session(self, child: Child) -> bool:
         """Close what the dead child left open; False when there was nothing to close."""
-        return child.broker_id is not None and await end_dead_session(session_file(child))
+        if child.broker_id is None:
+            return False
+        try:
+            lock = lock_directory(child.directory)
+        except (StorageError, OSError):
+            # Another process uses the log dir: the session is that one's.
+            return False
+        try:
+            return await end_dead_session(session_file(child))
+        finally:
+            lock.release()
 
     async def _become_ready(self) -> None:
         await self._registered.wait()

@@ -1,5 +1,6 @@
 """A broker's session with the coordinator, when that ends at a bad moment."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from coordination.client import Client
 from coordination.errors import SessionExpiredError
 from coordination.messages import OpCode
 from kafkawire.ids import BrokerId
-from tests.integration.coordination.process import Coordinator, RawClient, kill_all
+from tests.integration.coordination.process import DEADLINE_S, Coordinator, RawClient, kill_all
 
 TIMEOUT_MS = 8_000
 ID = BrokerId(1)
@@ -59,6 +60,53 @@ async def test_a_session_that_ends_before_the_registration_is_followed_by_anothe
     stat = await session.client.exists(paths.broker(ID))
     assert stat is not None
     assert (stat.czxid, stat.ephemeral_owner) == (epochs[0], session.client.session_id)
+    await session.close()
+
+
+class NoCandidate:
+    """A controller component that never was controller; `reelected` says when it stands again."""
+
+    def __init__(self) -> None:
+        self.reelected = asyncio.Event()
+
+    async def expire(self) -> None:
+        return None
+
+    def reelect(self) -> None:
+        self.reelected.set()
+
+
+async def test_a_registration_of_any_earlier_session_of_the_process_is_its_own(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    session = CoordinatorSession(
+        coordinator.address,
+        tmp_path / "session",
+        timeout_ms=TIMEOUT_MS,
+        connect_timeout_ms=TIMEOUT_MS,
+    )
+    sessions: list[int] = []
+
+    def encode() -> bytes:
+        sessions.append(session.client.session_id)
+        if len(sessions) == 2:
+            # The second session is given up before its registration is answered.
+            session.client._expire()
+        return b"{}"
+
+    candidate, failures = NoCandidate(), list[str]()
+    await session.open()
+    await session.register(ID, encode)
+    session.keep_registered(ID, encode, candidate, failures.append)
+    # Given up by the client alone, as after a pause of the coordinator: there the session lives.
+    session.client._expire()
+    async with asyncio.timeout(DEADLINE_S):
+        await candidate.reelected.wait()
+    assert failures == []
+    assert len(set(sessions)) == 3
+    stat = await session.client.exists(paths.broker(ID))
+    assert stat is not None
+    assert stat.ephemeral_owner == sessions[-1] == session.client.session_id
     await session.close()
 
 

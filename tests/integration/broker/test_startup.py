@@ -1,12 +1,13 @@
 """What a broker finds when it starts, and what it makes of it."""
 
 import asyncio
+import json
 from pathlib import Path
 
 from controller.znodes import paths
 from coordination.client import Client
 from kafkawire.errors import ErrorCode
-from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
+from tests.conftest import READY_EVENT, READY_TIMEOUT_S, BrokerProcess, StartBroker
 from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator
 
@@ -21,6 +22,31 @@ def test_a_log_dir_that_cannot_be_used_leaves_the_others(
         wire.create_topic("t")
         assert wire.produce("t", batch(b"a")).error_code == ErrorCode.NONE
     assert (good / "t-0").is_dir()
+
+
+def test_a_second_process_on_a_log_dir_leaves_the_first_ones_session_alone(
+    start_broker: StartBroker, coordinator: Coordinator
+) -> None:
+    """Also one in another container, which cannot see whether the first one runs."""
+    overrides = {"zookeeper.connect": coordinator.address, "broker.id": "1"}
+    first = start_broker(None, overrides)
+    file = first.data_dir / "coordinator-session"
+    saved = json.loads(file.read_text())
+    file.write_text(json.dumps({**saved, "started": "0", "boot_id": "of another machine"}))
+    before = file.read_text()
+
+    second = BrokerProcess(first.data_dir, overrides)
+    assert second.process.wait(READY_TIMEOUT_S) == 1
+    second.kill()
+    assert "is in use by another broker" in second.log_tail()
+    assert file.read_text() == before
+    assert asyncio.run(owner_of(coordinator, paths.broker(1))) == saved["session_id"]
+
+
+async def owner_of(coordinator: Coordinator, path: str) -> int | None:
+    async with Client(coordinator.address, has_heartbeat_thread=False) as client:
+        stat = await client.exists(path)
+        return None if stat is None else stat.ephemeral_owner
 
 
 def test_brokers_without_numbers_that_start_at_once_agree(

@@ -174,7 +174,7 @@ class Process:
             broker_id=self.broker_id, endpoints=(Endpoint("PLAINTEXT", "h", 9092 + self.broker_id),)
         )
         data = registration.encode(timestamp_ms=self.world.clock.now_ms)
-        sessions = Sessions(self.session, self.disk.session)
+        sessions = Sessions(self.session, {self.disk.session})
         self._run(register(self.broker_id, data, sessions), self._on_registered)
 
     def _on_registered(self, result: object) -> None:

@@ -178,7 +178,7 @@ def test_t7_a_registration_of_our_own_former_session_is_replaced() -> None:
     first = registration_of(former, Sessions(former.session))
     now = Driver(cluster.coordinator)
     assert registration_of(now, Sessions(now.session)) == Taken(former.session)
-    again = registration_of(now, Sessions(now.session, former.session))
+    again = registration_of(now, Sessions(now.session, {former.session}))
     assert isinstance(first, Registered)
     assert isinstance(again, Registered)
     assert again.broker_epoch > first.broker_epoch

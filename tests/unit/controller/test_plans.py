@@ -911,7 +911,7 @@ def test_a_registration_that_always_comes_back_is_given_up() -> None:
             coordinator.perform(previous, Write(((Create(paths.broker(B1), None, True),),)))
 
     driver.before_write = come_back
-    sessions = Sessions(driver.session, previous)
+    sessions = Sessions(driver.session, {previous})
     assert driver.run(register(B1, b"{}", sessions)) == Taken(previous)
 
 

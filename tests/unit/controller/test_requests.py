@@ -297,6 +297,7 @@ def test_a_cluster_has_an_id_or_not_yet() -> None:
 def test_no_two_brokers_are_reached_at_one_place() -> None:
     driver = empty_cluster(1, 2)
     driver.coordinator.put(paths.broker(3))
+    driver.coordinator.put(f"{paths.BROKER_IDS}/left-by-a-tool")
 
     def wanting(port: int) -> Registration:
         return Registration(broker_id=B1, endpoints=(Endpoint("OTHER", "h", port),))

@@ -1,0 +1,37 @@
+"""The lock of a log dir: `storage.directory_lock`."""
+
+from pathlib import Path
+
+import pytest
+
+from storage.directory_lock import lock_directory, lock_usable
+from storage.errors import LogDirLockedError, StorageError
+from storage.log_directory import LogDirectory
+
+
+def test_log_dirs_that_cannot_be_used_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    good, bad = tmp_path / "good", tmp_path / "file"
+    locks = lock_usable([bad, good, tmp_path / "other" / ".." / "good"])
+    assert [path.resolve() for path in locks] == [good]
+    with pytest.raises(StorageError, match=r"no log dir can be used: .*File exists"):
+        lock_usable([bad])
+
+
+def test_one_that_is_locked_leaves_all_others_free(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    held = lock_directory(two)
+    with pytest.raises(LogDirLockedError, match="two is in use by another broker"):
+        lock_usable([one, two])
+    lock_directory(one).release()
+    held.release()
+    assert set(lock_usable([one, two])) == {one, two}
+
+
+def test_a_lock_of_the_maker_outlives_the_log_dirs_end(tmp_path: Path) -> None:
+    lock = lock_directory(tmp_path)
+    LogDirectory(tmp_path, is_locked=True).close([], -1)
+    with pytest.raises(LogDirLockedError):
+        lock_directory(tmp_path)
+    lock.release()
+    lock_directory(tmp_path).release()

@@ -2,12 +2,14 @@
 
 S4 compares replicas below the lowest high watermark. Where a log was cleaned, its batches are its
 own affair: there the last records of the keys are compared, in both directions. Where no replica
-was cleaned, every batch is the same, byte by byte.
+was cleaned, every batch is the same, byte by byte. High watermarks and the points of cleaners are
+written now and then: the files of a live or killed broker may be ahead of both.
 """
 
 from typing import Any
 
 from analytics.checks.batch_digest import BatchDigest, IsDamaged, compare_digests
+from analytics.checks.log_view import Observer
 from analytics.checks.preservation import Bounds, PreservationCheck, ReferenceTable
 from analytics.finding import Check, Finding
 from analytics.finding_list import FindingList
@@ -35,7 +37,8 @@ def audit_partition(task: AuditTask) -> list[Outcome]:
 class _Replica:
     """One of several replicas, read once."""
 
-    def __init__(self, task: AuditTask, files: ReplicaFiles, end: int) -> None:
+    def __init__(self, task: AuditTask, files: ReplicaFiles, cleaned_until: int) -> None:
+        """Read the log; with its keys below `cleaned_until`, if that is above 0."""
         self.files = files
         place = files.topic, files.partition, files.replica
         self.findings = FindingList(*place, task.rules.finding_limit)
@@ -43,24 +46,43 @@ class _Replica:
         self.scan = LogScan(files, structure.report)
         self.digest = BatchDigest(0)
         self.table = KeyTable(task.rules.key_limit, task.shard, task.shard_count)
-        self._observers = [self.digest]
-        self._keys = ReferenceTable(self.table, end, read_aborted(files, structure.report))
+        observers: list[Observer] = [self.digest]
+        if cleaned_until > 0:
+            aborted = read_aborted(files, structure.report)
+            observers.append(ReferenceTable(self.table, cleaned_until, aborted))
+        self.scan.run(observers)
 
-    def read(self, *, with_keys: bool) -> None:
-        """Walk the log; with its keys where some replica was cleaned."""
-        self.scan.run([*self._observers, self._keys] if with_keys else self._observers)
+    @property
+    def active_base_offset(self) -> int:
+        """Where the segment begins that no cleaner touches."""
+        return self.files.segments[-1].base_offset if self.files.segments else 0
+
+    @property
+    def cleaned_until(self) -> int:
+        """The offset that a cleaner has reached: by its checkpoint, or by what it removed.
+
+        The checkpoint is written last, and a copy may hold an older one than the files show.
+        """
+        seen = min(self.digest.cleaned_until, self.active_base_offset)
+        return max(self.files.cleaner_point or 0, seen)
+
+
+def _read_replicas(task: AuditTask) -> tuple[list[_Replica], int]:
+    """Return the replicas, and the offset below which some cleaner has removed records."""
+    known = max(files.cleaner_point or 0 for files in task.replicas)
+    replicas = [_Replica(task, files, known) for files in task.replicas]
+    # Without any cleaner's checkpoint the topic is not compacted: what is missing was lost.
+    cleaned_until = max(replica.cleaned_until for replica in replicas) if known else 0
+    if cleaned_until > known:
+        replicas = [_Replica(task, files, cleaned_until) for files in task.replicas]
+    return replicas, cleaned_until
 
 
 def _compare_replicas(task: AuditTask) -> list[Outcome]:
-    watermarks = [each.high_watermark for each in task.replicas]
-    known = [watermark for watermark in watermarks if watermark is not None]
-    cleaned_until = max(files.cleaner_point or 0 for files in task.replicas)
-    end = min([*known, cleaned_until])
-    replicas = [_Replica(task, files, end) for files in task.replicas]
-    for replica in replicas:
-        replica.read(with_keys=cleaned_until > 0)
+    replicas, cleaned_until = _read_replicas(task)
+    watermarks = [files.high_watermark for files in task.replicas]
     ends = [replica.scan.log_end_offset for replica in replicas]
-    end = min([*known, *ends])
+    end = min([*(watermark for watermark in watermarks if watermark is not None), *ends])
     first = replicas[0]
     for other in replicas[1:]:
         start = max(cleaned_until, first.scan.first_offset, other.scan.first_offset)
@@ -70,8 +92,8 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
             pair = first.digest, other.digest, _is_damaged_in(first, other)
             compare_digests(Check.REPLICAS, what, *pair, start, end, report)
         if cleaned_until > 0:
-            _compare_keys(task, first, other, cleaned_until, end)
-            _compare_keys(task, other, first, cleaned_until, end)
+            _compare_keys(task, first, other, min(end, cleaned_until))
+            _compare_keys(task, other, first, min(end, cleaned_until))
     return [
         (replica.findings.rows(), summarize(task, replica.files, replica.scan))
         for replica in replicas
@@ -83,20 +105,26 @@ def _is_damaged_in(*replicas: _Replica) -> IsDamaged:
     return lambda offset: any(replica.scan.is_damaged(offset) for replica in replicas)
 
 
-def _compare_keys(
-    task: AuditTask, expected: _Replica, found: _Replica, cleaned_until: int, end: int
-) -> None:
-    """Report what is last of its key in `expected` and is not in `found`, below `cleaned_until`."""
+def _compare_keys(task: AuditTask, expected: _Replica, found: _Replica, end: int) -> None:
+    """Report what is last of its key in `expected`, below `end`, and is not in `found`.
+
+    The cleaner of `found` may have gone beyond `end`, up to its active segment: a later record of
+    the key there may be what replaced the missing one.
+    """
     table = KeyTable(task.rules.key_limit, task.shard, task.shard_count)
     table.load(expected.table.export())
     bounds = Bounds(
         start=max(expected.scan.first_offset, found.scan.first_offset),
-        end=min(end, cleaned_until),
+        end=end,
         log_start=found.scan.first_offset,
+        superseded_from=end,
+        superseded_until=found.active_base_offset,
         # Which older records are left is each cleaner's own affair.
         stale_below=0,
         # A tombstone may be gone from one replica already.
         tombstones_after_ms=MAX_OFFSET,
+        # A tombstone that `expected` never got may have come and gone.
+        is_decided=found.cleaned_until <= expected.scan.log_end_offset,
     )
     check = PreservationCheck(
         table,

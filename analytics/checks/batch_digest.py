@@ -13,6 +13,7 @@ from typing import Final
 
 from analytics.finding import Check, Finding, Report, Severity
 from kafkawire.columns_scanner import SoundBatch
+from kafkawire.records import BatchHeader
 
 _COLUMNS: Final = 6
 
@@ -40,7 +41,10 @@ class BatchDigest:
     """An observer that keeps every batch from one offset on, in flat columns."""
 
     def __init__(self, from_offset: int) -> None:
+        self.cleaned_until = 0
+        """The offset above the last trace of a cleaner: offsets or records missing, a horizon."""
         self._from_offset = from_offset
+        self._next_offset: int | None = None
         self._rows = array("q")
         self._positions = array("q")
         self._base_offsets = array("q")
@@ -51,6 +55,7 @@ class BatchDigest:
         header = batch.header
         if header.base_offset < self._from_offset:
             return
+        self._look_for_cleaner(header)
         if not self._files or self._files[-1][1] != batch.file:
             self._files.append((len(self._base_offsets), batch.file))
         self._base_offsets.append(header.base_offset)
@@ -65,6 +70,14 @@ class BatchDigest:
                 header.delete_horizon_ms is not None,
             )
         )
+
+    def _look_for_cleaner(self, header: BatchHeader) -> None:
+        if self._next_offset is not None and header.base_offset > self._next_offset:
+            self.cleaned_until = header.base_offset
+        self._next_offset = header.last_offset + 1
+        is_short = header.record_count <= header.last_offset - header.base_offset
+        if is_short or header.delete_horizon_ms is not None:
+            self.cleaned_until = self._next_offset
 
     def __len__(self) -> int:
         return len(self._base_offsets)

@@ -30,6 +30,8 @@ class Bounds:
     """Below, the log under audit need hold nothing."""
     superseded_from: int = MAX_OFFSET
     """A record from here on is newer than the reference, and excuses the older one's absence."""
+    superseded_until: int = MAX_OFFSET
+    """A record from here on excuses nothing: no cleaner has read it."""
     stale_below: int = MAX_OFFSET
     """An older record is wrong only if its key's last one is below this offset."""
     tombstones_after_ms: int
@@ -110,7 +112,12 @@ class PreservationCheck:
     def on_batch(self, batch: SoundBatch) -> None:
         """See `log_view.Observer`."""
         header, bounds = batch.header, self._bounds
-        if header.is_control or header.base_offset >= bounds.end:
+        is_judged = header.base_offset < bounds.end
+        is_newer = (
+            header.last_offset >= bounds.superseded_from
+            and header.base_offset < bounds.superseded_until
+        )
+        if header.is_control or not (is_judged or is_newer):
             return
         found = self._table.match(
             batch.section,

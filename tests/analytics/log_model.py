@@ -124,7 +124,10 @@ class Log:
         (directory / "leader-epoch-checkpoint").write_text(f"0\n{len(self.epochs)}\n{lines}")
         for name, value in (
             ("cleaner-offset-checkpoint", self.cleaner_point),
-            ("replication-offset-checkpoint", self.end),
+            (
+                "replication-offset-checkpoint",
+                self.end if self.high_watermark is None else self.high_watermark,
+            ),
             ("recovery-point-offset-checkpoint", self.recovery_point or 0),
             ("log-start-offset-checkpoint", self.log_start or 0),
         ):

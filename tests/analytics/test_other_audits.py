@@ -84,6 +84,66 @@ def test_a_key_lost_in_one_cleaned_replica_is_named(tmp_path: Path) -> None:
     assert names(found) == {("lost_key", victim.offset)}
 
 
+def test_a_watermark_that_was_written_before_another_replica_was_cleaned_passes(
+    tmp_path: Path,
+) -> None:
+    log = make_log()
+    compact(log, horizon_ms=HORIZON_MS).write(tmp_path / "a")
+    replace(log, high_watermark=150).write(tmp_path / "b")
+    assert findings_of("replicas", tmp_path / "a", tmp_path / "b") == []
+    assert findings_of("replicas", tmp_path / "b", tmp_path / "a") == []
+
+
+@pytest.mark.parametrize("point", [50, 100, 299])
+def test_a_cleaning_that_went_beyond_its_checkpoint_passes(tmp_path: Path, point: int) -> None:
+    log = make_log()
+    cleaned = compact(log, horizon_ms=HORIZON_MS)
+    replace(cleaned, cleaner_point=point).write(tmp_path / "a")
+    log.write(tmp_path / "b")
+    assert findings_of("replicas", tmp_path / "a", tmp_path / "b") == []
+    assert findings_of("replicas", tmp_path / "b", tmp_path / "a") == []
+
+
+def test_a_cleaning_beyond_its_checkpoint_that_left_no_trace_there_passes(tmp_path: Path) -> None:
+    log = make_log(400, 200, tombstone_every=401)
+    # What comes back at 200..399 removes all below; only that below 300 was cleaned.
+    replace(compact(log), cleaner_point=190).write(tmp_path / "a")
+    replace(log, high_watermark=195).write(tmp_path / "b")
+    assert findings_of("replicas", tmp_path / "a", tmp_path / "b") == []
+
+
+def test_a_key_lost_under_an_old_watermark_and_an_old_cleaner_point_is_named(
+    tmp_path: Path,
+) -> None:
+    log = make_log(400, 390)
+    cleaned = compact(log, horizon_ms=HORIZON_MS)
+    base, (first, *rest) = cleaned.segments[0]
+    victim, *kept = first.records
+    short = [replace(first, records=tuple(kept)), *rest]
+    damaged = replace(cleaned, segments=[(base, short), *cleaned.segments[1:]], cleaner_point=150)
+    damaged.write(tmp_path / "a")
+    replace(log, high_watermark=200).write(tmp_path / "b")
+    found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
+    assert names(found) == {("lost_key", victim.offset)}
+
+
+def test_a_key_deleted_beyond_the_end_of_another_replica_is_a_warning(tmp_path: Path) -> None:
+    def batch(offset: int, key: bytes, value: bytes | None) -> Bat:
+        return Bat(offset, offset, (Rec(offset, key, value, START_MS + offset),))
+
+    old = [batch(0, b"k", b"v"), batch(1, b"other", b"v")]
+    # The tombstone at 2 deleted k, and is gone itself.
+    cleaned = [old[1], batch(3, b"third", b"v")]
+    Log(segments=[(0, cleaned), (4, [batch(4, b"last", b"v")])], cleaner_point=4).write(
+        tmp_path / "a"
+    )
+    Log(segments=[(0, old)]).write(tmp_path / "b")
+    found = findings_of("replicas", tmp_path / "a", tmp_path / "b")
+    assert [(each.what, each.offset, each.severity) for each in found] == [
+        ("lost_key", 0, "warning")
+    ]
+
+
 # --- retention and cost
 
 

@@ -125,13 +125,15 @@ def choose_records(
     Raises:
         CorruptBatchError: the bytes are not `count` records.
     """
-    kept = bytearray(count)
+    # Grows with the records that are there: `count` is only a claim.
+    kept = bytearray()
     first_ms = latest_ms = _NO_TIMESTAMP
     has_tombstone = False
     kept_count = without_key_count = 0
     fields = iterate_fields(bytes(data), count, base_offset, base_timestamp_ms)
-    for index, (offset, timestamp_ms, key, value, _) in enumerate(fields):
+    for offset, timestamp_ms, key, value, _ in fields:
         timestamp_ms = _checked(timestamp_ms, append_timestamp_ms)
+        kept.append(0)
         if offset <= offsets.latest_offset:
             if key is None:
                 without_key_count += 1
@@ -141,7 +143,7 @@ def choose_records(
         if not kept_count:
             first_ms = timestamp_ms
         kept_count += 1
-        kept[index] = 1
+        kept[-1] = 1
         has_tombstone = has_tombstone or value is None
         latest_ms = max(latest_ms, timestamp_ms)
     return Choice(bytes(kept), kept_count, has_tombstone, first_ms, latest_ms, without_key_count)

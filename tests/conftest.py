@@ -8,6 +8,7 @@ import collections
 import gc
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+import hypothesis
 import pytest
 
 from tests.programs import Program
@@ -24,7 +26,8 @@ if os.environ.get("OTTLA_TEST_COMPILED"):
     # Before anything of ours is imported: the same tests of the compiled modules.
     import tests.compiled  # noqa: F401
 
-# What these run is not counted for coverage: they pass a thousand times over lines that others
+# What these run is not counted for coverage: they draw their examples, which differ from run to
+# run, or they pass a thousand times over lines that others
 # reach once, and counting takes as long as running. So it is with brokers in processes of their
 # own, except those that the tests of a module share. An entry is the beginning of a test's name.
 UNCOUNTED = (
@@ -40,22 +43,7 @@ UNCOUNTED = (
     "tests/integration/scripts/",
     "tests/integration/storage/",
     "tests/interop/",
-    "tests/property/broker/",
-    "tests/property/cli/",
-    "tests/property/client/",
-    "tests/property/coordination/",
-    "tests/property/kafkawire/test_columns_twins.py::test_a_table_grows",
-    "tests/property/kafkawire/test_columns_twins.py::test_surveys_agree",
-    "tests/property/kafkawire/test_compaction_twins.py",
-    "tests/property/kafkawire/test_fetch_twins.py::test_both_",
-    "tests/property/kafkawire/test_messages.py",
-    "tests/property/kafkawire/test_produce_accepted.py",
-    "tests/property/kafkawire/test_produce_twins.py::test_a_request_that_is_cut_short",
-    "tests/property/kafkawire/test_produce_twins.py::test_both_read_what_was_written",
-    "tests/property/kafkawire/test_produce_twins.py::test_both_refuse_the_same_damage",
-    "tests/property/kafkawire/test_records.py",
-    "tests/property/kafkawire/test_records_twins.py::test_what_is_plain",
-    "tests/property/storage/",
+    "tests/property/",
     "tests/simulation/cluster/test_mutants.py",
     "tests/simulation/cluster/test_seeds.py",
     "tests/simulation/cluster/test_zombie.py",
@@ -87,17 +75,44 @@ LOG_LINES_SHOWN = 40
 Event = Mapping[str, object]
 
 
-def pytest_configure() -> None:
+# Fresh examples in every run, also where CI is set. How long one takes is the machine's affair.
+hypothesis.settings.register_profile(
+    "fresh",
+    derandomize=False,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("fresh")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.hypothesis_seed is None:
+        # One number for everything that is drawn; workers get it with the other options.
+        config.option.hypothesis_seed = str(secrets.randbits(32))
     # A shell starts what runs in the background with Ctrl-C ignored, which children inherit.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    seed = config.option.hypothesis_seed
+    terminalreporter.write_line(f"random examples: repeat with --hypothesis-seed={seed}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(UNCOUNTED):
+        if item.nodeid.startswith(UNCOUNTED) or _draws(item):
             item.add_marker(pytest.mark.no_cover)
     items[:] = scheduled(items)
+
+
+def _draws(item: pytest.Item) -> bool:
+    """Whether hypothesis draws the test's examples."""
+    return isinstance(item, pytest.Function) and hypothesis.is_hypothesis_test(item.obj)
 
 
 def pytest_collection_finish() -> None:

@@ -92,6 +92,14 @@ def test_a_time_that_leaves_64_bits_is_refused(twin: ModuleType) -> None:
         twin.rewrite_records(data, b"\1\1", 5, None, -(2**63))
 
 
+def test_a_count_that_the_bytes_cannot_hold_is_refused_before_it_costs_memory(
+    twin: ModuleType,
+) -> None:
+    data, nothing = section_of(b"a"), twin.OffsetMap(1, SEED)
+    with pytest.raises(CorruptBatchError, match="cannot hold"):
+        twin.choose_records(data, 2**60, 0, 0, None, nothing, False)
+
+
 def test_the_last_of_each_key_is_chosen_and_copied(twin: ModuleType) -> None:
     buffer = RecordBuffer()
     for number, (key, value) in enumerate(

@@ -27,9 +27,9 @@ if os.environ.get("OTTLA_TEST_COMPILED"):
     import tests.compiled  # noqa: F401
 
 # What these run is not counted for coverage: they draw their examples, which differ from run to
-# run, or they pass a thousand times over lines that others
-# reach once, and counting takes as long as running. So it is with brokers in processes of their
-# own, except those that the tests of a module share. An entry is the beginning of a test's name.
+# run, or they pass a thousand times over lines that others reach once, and counting takes as long
+# as running. So it is with brokers in processes of their own, except those that the tests of a
+# module share. An entry is the beginning of a test's name.
 UNCOUNTED = (
     "benchmarks/",
     "tests/analytics/test_naive",

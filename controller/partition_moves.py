@@ -119,7 +119,7 @@ def elect(
     """Elect a leader of each partition that has a state, by `strategy`."""
     listed = list(partitions)
     hopeless = _without_online_isr(cluster, listed)
-    unclean = yield from _topics_allowing_unclean(cluster, hopeless, strategy)
+    unclean = yield from topics_allowing_unclean(cluster, hopeless, strategy)
     changes = yield from change_states(cluster, listed, _decide(cluster, strategy, unclean))
     for partition, state in changes.changed.items():
         _lead(cluster, batch, partition, state)
@@ -158,7 +158,7 @@ def repair_partitions(
     """
     listed = [one for one in partitions if one in cluster.leaderships]
     hopeless = _without_online_isr(cluster, listed)
-    unclean = yield from _topics_allowing_unclean(cluster, hopeless, Strategy.OFFLINE)
+    unclean = yield from topics_allowing_unclean(cluster, hopeless, Strategy.OFFLINE)
 
     def decide(partition: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr | None:
         return elections.repair(
@@ -243,7 +243,7 @@ def _go_offline(cluster: Cluster, partition: TopicPartition) -> None:
     cluster.move_partition(partition, PartitionState.OFFLINE)
 
 
-def _topics_allowing_unclean(
+def topics_allowing_unclean(
     cluster: Cluster, hopeless: Iterable[TopicPartition], strategy: Strategy
 ) -> Plan[set[str]]:
     """Return the topics in which an election may lose records.

@@ -26,6 +26,7 @@ from controller.errors import ControllerMovedError
 from controller.failover import take_over
 from controller.last_told import LastTold, nothing_told
 from controller.partition_moves import bring_online
+from controller.reassignment import MoveAnswer
 from controller.replica_assignment import ReplicaAssignment
 from controller.request_batch import RequestBatch
 from controller.topics import NewTopicId
@@ -40,6 +41,7 @@ Result: TypeAlias = (
     AlterPartitionResponse
     | ControlledShutdownResponse
     | Mapping[TopicPartition, ErrorCode]
+    | Mapping[TopicPartition, MoveAnswer]
     | Mapping[TopicPartition, ReplicaAssignment]
     | ProducerIdBlock
     | ErrorCode

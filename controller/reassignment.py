@@ -3,12 +3,16 @@
 Until the target is in sync the partition is held by origin and target. Phases: the new assignment
 is written (U); the new replicas are started and the leader, in a new epoch, knows them (A); when
 the target is in sync, the leader is moved into it, what remains is stopped and deleted, and the
-assignment becomes the target (B). Each step can be repeated by the next controller.
+assignment becomes the target (B). Each step can be repeated by the next controller. Invariant: the
+replicas that a change of plan drops are never all that are in sync, unless the topic allows unclean
+elections; then another one is elected first.
 
-Source: kafka.controller.KafkaController.onPartitionReassignment of Kafka 3.9.
+Source: kafka.controller.KafkaController.onPartitionReassignment of Kafka 3.9; for the invariant
+ReplicationControlManager.cancelPartitionReassignment.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from controller import deletion
 from controller.cluster import Cluster
@@ -16,7 +20,7 @@ from controller.effects import Note, Plan, Refusal, SetData, read
 from controller.errors import MalformedZnodeError, StateChangeFailedError
 from controller.fenced_writes import MAX_ATTEMPTS, change_states, write_fenced
 from controller.leader_and_isr import LeaderAndIsr
-from controller.partition_moves import Strategy, elect
+from controller.partition_moves import Strategy, elect, topics_allowing_unclean
 from controller.reassignment_node import forget_requests, requests
 from controller.replica_assignment import ReplicaAssignment
 from controller.replica_moves import mark, to_deletion_started, to_new, to_offline, to_online
@@ -33,30 +37,42 @@ MAX_ROUNDS = 100
 """How many requests of tools are taken one after the other in one event."""
 
 
-def fault_of(cluster: Cluster, partition: TopicPartition, wish: Wish) -> ErrorCode | None:
+class MoveAnswer(NamedTuple):
+    """What came of the wish for one partition; `text` says what the code alone does not."""
+
+    code: ErrorCode
+    text: str = ""
+
+
+BEGUN: Final = MoveAnswer(ErrorCode.NONE)
+
+
+def fault_of(cluster: Cluster, partition: TopicPartition, wish: Wish) -> MoveAnswer | None:
     """Return why a partition cannot be moved as asked, or None."""
     if cluster.is_being_deleted(partition.topic) or not cluster.assignment(partition).replicas:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return MoveAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if wish is None:
         moving = cluster.assignment(partition).is_moving
-        return None if moving else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        return None if moving else MoveAnswer(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     if not wish or len(set(wish)) < len(wish) or min(wish) < 0:
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        text = f"{list(wish)} is not a list of different brokers"
+        return MoveAnswer(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     added = cluster.assignment(partition).reassign_to(wish).adding
-    if not set(added) <= set(cluster.live):
-        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if missing := sorted(set(added) - set(cluster.live)):
+        text = f"brokers that are not alive: {', '.join(map(str, missing))}"
+        return MoveAnswer(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     return None
 
 
 def on_api_request(
     cluster: Cluster, wishes: Mapping[TopicPartition, Wish]
-) -> Plan[dict[TopicPartition, ErrorCode]]:
+) -> Plan[dict[TopicPartition, MoveAnswer]]:
     """Begin or take back moves that a client asks for, and return what came of each."""
     answers = {one: fault_of(cluster, one, wish) for one, wish in wishes.items()}
     accepted = [one for one, fault in answers.items() if fault is None]
     # What the client asks for now replaces what a tool asked for through the node.
     yield from forget_requests(cluster, accepted)
-    results = {one: fault or ErrorCode.NONE for one, fault in answers.items()}
+    results = {one: fault or BEGUN for one, fault in answers.items()}
     for partition in accepted:
         wish = wishes[partition]
         results[partition] = yield from _begin(cluster, partition, wish)
@@ -77,7 +93,7 @@ def on_znode(cluster: Cluster) -> Plan[None]:
         failed = {one for one, wish in fresh.items() if fault_of(cluster, one, wish)}
         for partition in fresh.keys() - failed:
             result = yield from _begin(cluster, partition, fresh[partition])
-            if result is not ErrorCode.NONE:
+            if result != BEGUN:
                 failed.add(partition)
         if failed:
             yield from forget_requests(cluster, failed)
@@ -103,14 +119,23 @@ def complete_if_in_sync(cluster: Cluster, partitions: Iterable[TopicPartition]) 
                 yield from resume(cluster, (partition,))
 
 
-def _begin(cluster: Cluster, partition: TopicPartition, wish: Wish) -> Plan[ErrorCode]:
+def _begin(cluster: Cluster, partition: TopicPartition, wish: Wish) -> Plan[MoveAnswer]:
     current = cluster.assignment(partition)
     target = current.reassign_to(current.origin if wish is None else wish)
+    state = cluster.leaderships.get(partition)
+    if state is not None and set(state.isr).isdisjoint(target.replicas):
+        unclean = yield from topics_allowing_unclean(cluster, (partition,), Strategy.OFFLINE)
+        if not unclean or cluster.online(partition).isdisjoint(target.replicas):
+            text = (
+                f"all in-sync replicas {list(state.isr)} would go: "
+                "that requires an unclean leader election"
+            )
+            return MoveAnswer(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     try:
         yield from proceed(cluster, partition, target)
-    except StateChangeFailedError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-    return ErrorCode.NONE
+    except StateChangeFailedError as error:
+        return MoveAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    return BEGUN
 
 
 def proceed(
@@ -199,15 +224,28 @@ def _raise_epoch(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
 
 
 def _remove(cluster: Cluster, partition: TopicPartition, gone: Sequence[BrokerId]) -> Plan[None]:
-    """Stop replicas, delete them, and forget them without waiting for their brokers."""
+    """Stop replicas, delete them, and forget them without waiting for their brokers.
+
+    Raises:
+        StateChangeFailedError: nobody else is in sync; they are stopped, and keep what they have.
+    """
     replicas = _replicas(partition, gone)
     batch = RequestBatch(cluster)
+    if _is_all_in_sync(cluster, partition, gone):
+        yield from elect(cluster, batch, (partition,), Strategy.OFFLINE)
     yield from to_offline(cluster, batch, replicas)
     yield from batch.send()
+    if _is_all_in_sync(cluster, partition, gone):
+        raise StateChangeFailedError(f"only {list(gone)} are in sync with {partition}")
     to_deletion_started(cluster, batch, replicas)
     yield from batch.send()
     mark(cluster, replicas, ReplicaState.DELETION_SUCCESSFUL)
     mark(cluster, replicas, ReplicaState.NON_EXISTENT)
+
+
+def _is_all_in_sync(cluster: Cluster, partition: TopicPartition, gone: Sequence[BrokerId]) -> bool:
+    state = cluster.leaderships.get(partition)
+    return state is not None and set(state.isr) <= set(gone)
 
 
 def _write_assignment(cluster: Cluster, partition: TopicPartition) -> Plan[None]:

@@ -11,6 +11,7 @@ from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
 from controller.events import ReassignmentAsked, ReassignmentsListed
+from controller.reassignment import MoveAnswer
 from controller.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
@@ -90,11 +91,12 @@ def _brokers(replicas: Sequence[int] | None) -> tuple[BrokerId, ...] | None:
     return None if replicas is None else tuple(BrokerId(replica) for replica in replicas)
 
 
-def _altered(partition: TopicPartition, code: ErrorCode) -> ReassignablePartitionResponse:
+def _altered(partition: TopicPartition, answer: MoveAnswer) -> ReassignablePartitionResponse:
+    code, text = answer
     return ReassignablePartitionResponse(
         partition_index=partition.partition,
         error_code=code,
-        error_message=None if code is ErrorCode.NONE else code.text,
+        error_message=None if code is ErrorCode.NONE else text or code.text,
     )
 
 

@@ -1,6 +1,6 @@
 """What the controller does about each event, against a coordinator in memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -29,6 +29,7 @@ from controller.topics import adopt_topics
 from controller.znodes import paths
 from controller.znodes.admin import decode_reassignment, encode_reassignment
 from controller.znodes.cluster import ProducerIdBlock
+from controller.znodes.config import encode_config
 from controller.znodes.controller_node import encode_controller, encode_controller_epoch
 from controller.znodes.notification import encode_log_dir_event, encode_partitions
 from controller.znodes.partition_state import decode_partition_state, encode_partition_state
@@ -78,6 +79,14 @@ class Reign:
 
     def do(self, event: e.Event) -> object:
         return self.driver.run(self.planner.plan(event, 0))
+
+    def move(
+        self, wishes: Mapping[TopicPartition, Sequence[BrokerId] | None]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Ask for moves, and return the codes."""
+        answers = self.do(e.ReassignmentAsked(wishes))
+        assert isinstance(answers, dict)
+        return {partition: answer.code for partition, answer in answers.items()}
 
     def state(self, partition: TopicPartition = T0) -> LeaderAndIsr:
         node = self.driver.coordinator.nodes[paths.partition_state(partition)]
@@ -396,16 +405,16 @@ def test_moves_that_are_refused() -> None:
         TopicPartition("orders", 5): (B1,),
         TopicPartition("gone", 0): None,
     }
-    assert reign.do(e.ReassignmentAsked(wishes)) == {
+    assert reign.move(wishes) == {
         T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         TopicPartition("orders", 5): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         TopicPartition("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     for wish in ((), (B1, B1), (BrokerId(-1),)):
         code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        assert reign.do(e.ReassignmentAsked({T0: wish})) == {T0: code}
+        assert reign.move({T0: wish}) == {T0: code}
     code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-    assert reign.do(e.ReassignmentAsked({T0: None})) == {T0: code}
+    assert reign.move({T0: None}) == {T0: code}
 
 
 def assignment(reign: Reign) -> ReplicaAssignment:
@@ -414,7 +423,7 @@ def assignment(reign: Reign) -> ReplicaAssignment:
 
 def test_a_move_waits_for_its_target_and_ends_there() -> None:
     reign = Reign((1, 2))
-    assert reign.do(e.ReassignmentAsked({T0: (B3, B1)})) == {T0: ErrorCode.NONE}
+    assert reign.move({T0: (B3, B1)}) == {T0: ErrorCode.NONE}
     moving = ReplicaAssignment(replicas=(B3, B1, B2), adding=(B3,), removing=(B2,))
     assert assignment(reign) == moving
     assert reign.do(e.ReassignmentsListed()) == {T0: moving}
@@ -436,10 +445,85 @@ def test_a_move_waits_for_its_target_and_ends_there() -> None:
 def test_a_move_can_be_taken_back() -> None:
     reign = Reign((1, 2))
     reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
-    assert reign.do(e.ReassignmentAsked({T0: None})) == {T0: ErrorCode.NONE}
+    assert reign.move({T0: None}) == {T0: ErrorCode.NONE}
     assert assignment(reign) == ReplicaAssignment(replicas=(B1, B2))
     deleted = [broker for broker, _ in reign.sent(StopReplicaRequest)]
     assert set(deleted) == {B3}
+
+
+def test_a_refused_move_names_the_brokers_that_are_missing() -> None:
+    reign = Reign((1, 2))
+    answers = reign.do(e.ReassignmentAsked({T0: (B1, BrokerId(9), BrokerId(8))}))
+    assert isinstance(answers, dict)
+    assert answers[T0].text == "brokers that are not alive: 8, 9"
+
+
+def both_are_in_sync(reign: Reign) -> None:
+    state = reign.state()._replace(isr=(B2, B3))
+    reign.driver.coordinator.put(paths.partition_state(T0), encode_partition_state(state, 1))
+    reign.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
+    reign.do(e.IsrChange())
+
+
+def only_the_target_is_in_sync(*, allows_unclean: bool) -> Reign:
+    """Broker 2 led alone, is moved to 3 and 1; 3 gets in sync, and 2 dies."""
+    reign = Reign((2,))
+    if allows_unclean:
+        config = encode_config({"unclean.leader.election.enable": "true"})
+        reign.driver.coordinator.put(paths.config("topics/orders"), config)
+    reign.move({T0: (B3, B1)})
+    both_are_in_sync(reign)
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    assert (reign.state().leader, reign.state().isr) == (3, (3,))
+    reign.driver.effects.clear()
+    return reign
+
+
+@pytest.mark.parametrize("wish", [None, (B1,)])
+def test_a_move_is_not_taken_back_or_replaced_while_only_what_it_adds_is_in_sync(
+    wish: tuple[BrokerId, ...] | None,
+) -> None:
+    reign = only_the_target_is_in_sync(allows_unclean=False)
+    before = assignment(reign)
+    assert reign.move({T0: wish}) == {T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+    assert (reign.state().leader, reign.state().isr) == (3, (3,))
+    assert assignment(reign) == before
+    assert reign.sent(StopReplicaRequest) == []
+
+
+def test_a_move_is_taken_back_uncleanly_only_if_another_replica_can_lead() -> None:
+    reign = only_the_target_is_in_sync(allows_unclean=True)
+    assert reign.move({T0: None}) == {T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}, "2 is dead"
+    join(reign.driver.coordinator, B2)
+    reign.do(e.BrokerChange())
+    assert reign.move({T0: None}) == {T0: ErrorCode.NONE}
+    assert (reign.state().leader, reign.state().isr) == (2, (2,))
+    assert assignment(reign) == ReplicaAssignment(replicas=(B2,))
+    assert {broker for broker, _ in reign.sent(StopReplicaRequest)} == {1, 3}
+
+
+def test_the_only_replica_in_sync_is_not_deleted_if_it_becomes_so_meanwhile() -> None:
+    reign = Reign((2,))
+    reign.move({T0: (B3, B1)})
+    both_are_in_sync(reign)
+    shrunk = encode_partition_state(reign.state()._replace(isr=(B3,)), 1)
+
+    def others_leave() -> None:
+        if paths.partition_state(T0) in str(reign.driver.asked[-1]):
+            reign.driver.before_write = lambda: None
+            reign.driver.coordinator.put(paths.partition_state(T0), shrunk)
+
+    reign.driver.before_write = others_leave
+    assert reign.move({T0: None}) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
+    deletes = [
+        state.delete_partition
+        for _, message in reign.sent(StopReplicaRequest)
+        if isinstance(message, StopReplicaRequest)
+        for topic in message.topic_states
+        for state in topic.partition_states
+    ]
+    assert not any(deletes)
 
 
 def test_moves_asked_for_by_a_tool() -> None:
@@ -769,10 +853,10 @@ def test_ids_are_not_given_out_when_the_node_goes_away() -> None:
 
 def test_a_move_of_a_broken_topic_fails() -> None:
     reign = Reign((1, 2), (1, 2))
-    wish = e.ReassignmentAsked({T0: (B3, B1)})
+    wish: dict[TopicPartition, Sequence[BrokerId] | None] = {T0: (B3, B1)}
     good = reign.driver.coordinator.nodes[paths.topic("orders")].data
     reign.driver.coordinator.put(paths.topic("orders"), b"nonsense")
-    assert reign.do(wish) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert reign.move(wish) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
     reign.driver.coordinator.put(paths.topic("orders"), good)
     wishes = {TopicPartition("orders", 1): (B2, B1)}
     reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wishes))
@@ -804,7 +888,7 @@ def test_a_move_keeps_partitions_that_are_added_meanwhile() -> None:
     node = reign.driver.coordinator.nodes[paths.topic("orders")]
     assert list(decode_topic(node.data).partitions) == [0, 1]
     reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
-    assert reign.do(e.ReassignmentAsked({T0: None})) == {T0: ErrorCode.NONE}
+    assert reign.move({T0: None}) == {T0: ErrorCode.NONE}
 
 
 def test_a_move_out_of_a_leader_elects_one_in_the_target() -> None:
@@ -943,7 +1027,7 @@ def test_a_move_of_a_topic_that_is_gone_fails(is_late: bool) -> None:
     else:
         vanish()
     code = ErrorCode.UNKNOWN_SERVER_ERROR
-    assert reign.do(e.ReassignmentAsked({T0: (B3, B1)})) == {T0: code}
+    assert reign.move({T0: (B3, B1)}) == {T0: code}
 
 
 def test_a_clients_move_leaves_a_tools_other_moves_alone() -> None:

@@ -396,7 +396,9 @@ class Node:
     def _schedule(self, logs: Logs, replicas: ReplicaManager) -> None:
         assert self._groups is not None, "made before"
         scheduler = self._scheduler
-        for task in log_tasks(self._configs.broker, logs, replicas, now_ms):
+        for task in log_tasks(
+            self._configs.broker, logs, replicas, now_ms=now_ms, clock_ms=self._clock_ms
+        ):
             scheduler.add(task)
         for task in group_tasks(self._groups, self._config):
             scheduler.add(task)
@@ -434,11 +436,19 @@ class Node:
 
     async def _close_logs(self, logs: Logs) -> None:
         def close() -> None:
-            if self._replicas is not None:
-                logs.write_high_watermarks(self._replicas.high_watermarks())
-            logs.close()
+            try:
+                if self._replicas is not None:
+                    logs.write_high_watermarks(self._replicas.high_watermarks())
+            except StorageError as error:
+                # Of one log dir; followers and leaders find the mark again.
+                log.error("high_watermarks.not_written", error=str(error))
+            finally:
+                logs.close()
 
         await self._loop.run_in_executor(self._executor, close)
+
+    def _clock_ms(self) -> int:
+        return round(self._loop.time() * 1000)
 
     def _fail(self, reason: str) -> None:
         if not self.failed.done():

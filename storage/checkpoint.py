@@ -21,19 +21,21 @@ VERSION: Final = 0
 TEMPORARY_SUFFIX: Final = ".tmp"
 
 
-def write_atomically(path: Path, content: str) -> None:
-    """Replace the content of `path`; durable when this returns.
+def write_atomically(path: Path, content: str, *, is_durable: bool = True) -> None:
+    """Replace the content of `path`; durable when this returns, unless that is not asked for.
 
     Raises:
-        OSError: nothing has changed.
+        OSError: the content is the old one, or the new one, which may not be durable.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        if is_durable:
+            os.fsync(file.fileno())
     temporary.replace(path)
-    sync_directory(path.parent)
+    if is_durable:
+        sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:
@@ -45,10 +47,11 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_entries(path: Path, entries: Iterable[str]) -> None:
+def write_entries(path: Path, entries: Iterable[str], *, is_durable: bool = True) -> None:
     """Replace the checkpoint at `path` with these lines."""
     lines = list(entries)
-    write_atomically(path, "".join(f"{line}\n" for line in (VERSION, len(lines), *lines)))
+    content = "".join(f"{line}\n" for line in (VERSION, len(lines), *lines))
+    write_atomically(path, content, is_durable=is_durable)
 
 
 def read_entries(path: Path) -> list[list[str]]:

@@ -4,7 +4,7 @@ They wait so that a reader which is about to open one by its old name, and an op
 time, still find it. A crash forgets the list; the next start removes what it finds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock
 
@@ -23,24 +23,34 @@ class DeletedFiles:
         self.add(paths)
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Take files or directories in; their time begins with the next call of `take_due`."""
+        """Take files or directories in; their time begins with the next call of `remove_due`."""
         with self._lock:
             self._new += paths
 
-    def take_due(self, now_ms: int, delay_ms: int) -> list[Path]:
-        """Return those that have waited for `delay_ms`, and forget them."""
-        with self._lock:
-            new, self._new = self._new, []
-        self._waiting += [(now_ms, path) for path in new]
-        due = [path for since_ms, path in self._waiting if now_ms - since_ms >= delay_ms]
-        self._waiting = [each for each in self._waiting if now_ms - each[0] < delay_ms]
-        return due
-
-    def remove_due(self, now_ms: int, delay_ms: int) -> None:
-        """Remove the files that have waited for `delay_ms`.
+    def remove_due(
+        self,
+        clock_ms: int,
+        delay_ms: int,
+        remove: Callable[[Path], None] = lambda path: path.unlink(missing_ok=True),
+    ) -> None:
+        """Remove what has waited for `delay_ms`, by a clock that is never set.
 
         Raises:
-            OSError: a file could not be removed; the next start finds it.
+            OSError: something could not be removed; the others were, and it waits on.
         """
-        for path in self.take_due(now_ms, delay_ms):
-            path.unlink(missing_ok=True)
+        with self._lock:
+            new, self._new = self._new, []
+        self._waiting += [(clock_ms, path) for path in new]
+        waiting, failure = [], None
+        for since_ms, path in self._waiting:
+            if clock_ms - since_ms < delay_ms:
+                waiting.append((since_ms, path))
+                continue
+            try:
+                remove(path)
+            except OSError as error:
+                failure = failure or error
+                waiting.append((since_ms, path))
+        self._waiting = waiting
+        if failure is not None:
+            raise failure

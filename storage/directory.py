@@ -7,14 +7,15 @@ One thread owns this, too. Another one may call what says so.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import structlog
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
 from storage.config import LogConfig
-from storage.errors import LogDirFullError, LogDirOfflineError, OutOfFilesError, StorageError
+from storage.directory_health import for_each
+from storage.errors import LogDirOfflineError, StorageError
 from storage.layout import DirectoryState
 from storage.log import Log
 from storage.log_directory import LogDirectory
@@ -143,50 +144,85 @@ class Logs(LogHomes):
     def delete(self, *partitions: TopicPartition) -> None:
         """Stop serving logs; their files go with a later `remove_deleted`.
 
-        Those that do not exist are passed over. Readers that hold a region finish. The cost of
-        making this durable is that of one log, however many there are.
+        Those that do not exist are passed over, unless there is a directory that could not be
+        opened. Readers that hold a region finish. The cost of making this durable is that of one
+        log, however many there are.
+
+        Raises:
+            StorageError: some logs are served on, and can be deleted later; the others are gone.
         """
-        for directory, path in self._set_aside(partitions, DirectoryState.DELETED):
-            directory.remove_later(path)
-            log.info("log.deleted", path=str(path))
+        unknown = [each for each in partitions if each not in self._home]
+        try:
+            self._set_aside(partitions, DirectoryState.DELETED)
+        finally:
+            if unknown:
+                self._for_each_directory(lambda directory: directory.delete_unopened(unknown))
 
     def set_aside_as_stray(self, partition: TopicPartition) -> Path | None:
-        """Stop serving the log of `partition` and keep its files aside; return where they are."""
-        for _, path in self._set_aside([partition], DirectoryState.STRAY):
-            log.warning("log.set_aside", partition=str(partition), path=str(path))
-            return path
-        return None
+        """Stop serving the log of `partition` and keep its files aside; return where they are.
 
-    def _set_aside(
-        self, partitions: Sequence[TopicPartition], state: DirectoryState
-    ) -> list[tuple[LogDirectory, Path]]:
-        """Rename the directories of logs; return where they lie, and where they are now."""
-        for partition in partitions:
-            self.futures.drop(partition)
-        removed = [
-            (self._home.pop(partition), self._logs.pop(partition))
-            for partition in partitions
-            if partition in self._logs
-        ]
-        directories = dict.fromkeys(home for home, _ in removed)
-        for _, each in removed:
+        Raises:
+            StorageError: the log is served on.
+        """
+        paths = self._set_aside([partition], DirectoryState.STRAY)
+        return paths[0] if paths else None
+
+    def _set_aside(self, partitions: Sequence[TopicPartition], state: DirectoryState) -> list[Path]:
+        """Rename the directories of logs; return what they are called now.
+
+        A log leaves the tables once its directory has been renamed, and not before: what could not
+        be renamed could otherwise be taken for the log of the next topic of that name.
+        """
+        for_each(partitions, self.futures.drop)
+        found = [partition for partition in partitions if partition in self._logs]
+        for partition in found:
             # What is being cleaned of it comes too late; there is nothing to go on with.
-            self.cleaning.pause(each.topic_partition)
-            self.cleaning.resume(each.topic_partition)
-        # Out of the checkpoints first: they must not speak of a log that is gone.
-        for directory in directories:
-            self._write_checkpoints(directory)
-        cleaned = {
-            home
-            for home, each in removed
-            if home.cleaner_offsets.pop(each.topic_partition, None) is not None
-        }
-        for directory in cleaned:
-            self._write_cleaner_offsets(directory)
-        renamed = [(home, each.set_aside(state)) for home, each in removed]
-        for directory in directories:
-            directory.sync()
+            self.cleaning.pause(partition)
+            self.cleaning.resume(partition)
+        renamed: list[Path] = []
+
+        def rename(home: LogDirectory) -> None:
+            leaving = [partition for partition in found if self._home[partition] is home]
+            renamed.extend(self._rename(home, leaving, state))
+
+        for_each(dict.fromkeys(self._home[partition] for partition in found), rename)
         return renamed
+
+    def _rename(
+        self, home: LogDirectory, partitions: Sequence[TopicPartition], state: DirectoryState
+    ) -> list[Path]:
+        """Rename the directories of logs in one log dir, which durably is so afterwards."""
+        self._leaving.update(partitions)
+        renamed: list[Path] = []
+        try:
+            # Out of the checkpoints first: they must not speak of a log that is gone.
+            self._write_checkpoints(home)
+            if not home.cleaner_offsets.keys().isdisjoint(partitions):
+                self._write_cleaner_offsets(home)
+            for partition in partitions:
+                renamed.append(self._logs[partition].set_aside(state))
+                self._forget(partition)
+                if state is DirectoryState.DELETED:
+                    home.remove_later(renamed[-1])
+                    log.info("log.deleted", path=str(renamed[-1]))
+                else:
+                    log.warning("log.set_aside", partition=str(partition), path=str(renamed[-1]))
+            home.sync()
+        except StorageError:
+            self._leaving.difference_update(partitions)
+            with suppress(StorageError):
+                # Of those that stay; if this fails, too, the next ones are written soon.
+                self._write_checkpoints(home)
+            raise
+        finally:
+            self._leaving.difference_update(partitions)
+        return renamed
+
+    def _forget(self, partition: TopicPartition) -> None:
+        home = self._home.pop(partition)
+        del self._logs[partition]
+        home.cleaner_offsets.pop(partition, None)
+        home.high_watermarks.pop(partition, None)
 
     def truncate_to(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Truncate logs, and lower their checkpoints on disk before anything is appended."""
@@ -230,31 +266,33 @@ class Logs(LogHomes):
 
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs for which it is time; any thread may call this."""
-        for each in self:
-            if each.health.failure is None and not each.is_closed:
-                each.flush_if_due(now_ms)
+        for_each(self._working(), lambda each: each.flush_if_due(now_ms))
 
-    def remove_deleted(self, now_ms: int, delay_ms: int) -> None:
+    def remove_deleted(self, clock_ms: int, delay_ms: int) -> None:
         """Remove what has been out of use for long enough; any one other thread may call this.
 
-        On a full disk nothing waits.
+        On a full disk nothing waits. `clock_ms` is of a clock that is never set.
         """
-        for directory in self.online_directories:
-            directory.remove_due(now_ms, 0 if directory.health.is_full else delay_ms)
-        for each in self:
-            if each.health.failure is None and not each.is_closed:
-                each.remove_deleted_files(now_ms)
+
+        def remove(directory: LogDirectory) -> None:
+            directory.remove_due(clock_ms, 0 if directory.health.is_full else delay_ms)
+
+        try:
+            self._for_each_directory(remove)
+        finally:
+            for_each(self._working(), lambda each: each.remove_deleted_files(clock_ms))
+
+    def _working(self) -> Iterator[Log]:
+        return (each for each in self if each.health.failure is None and not each.is_closed)
 
     def check_space(self) -> None:
         """See which log dirs are full, and which are no longer; any one other thread may call."""
-        for directory in self.online_directories:
-            directory.check_space()
+        self._for_each_directory(LogDirectory.check_space)
 
     def close(self, broker_epoch: int = -1) -> None:
         """Close all logs. The next start of the log dirs where that worked needs no recovery."""
         for directory in self._directories:
             try:
                 directory.close(self._logs_in(directory), broker_epoch)
-            except (LogDirOfflineError, LogDirFullError, OutOfFilesError):
-                # Reported where it happened; the next start recovers.
-                continue
+            except StorageError as error:
+                log.error("log_dir.not_closed", path=str(directory.path), error=str(error))

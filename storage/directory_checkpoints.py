@@ -29,7 +29,7 @@ class DirectoryCheckpoints:
         self.path = path
         self.health = health
         self.high_watermarks: dict[TopicPartition, Offset] = {}
-        """As they were at the start."""
+        """As they were stored last; of the logs that are in no role nothing else is known."""
         self.cleaner_offsets: dict[TopicPartition, Offset] = {}
         """Up to where each compacted log is clean; to be changed by the owner only."""
         self._recovery_points: dict[TopicPartition, Offset] = {}
@@ -65,6 +65,7 @@ class DirectoryCheckpoints:
         """Write the high watermarks of the logs in this directory."""
         with self._io(), self._checkpoint_lock:
             write_offsets(self.path / HIGH_WATERMARK_CHECKPOINT, offsets)
+            self.high_watermarks = dict(offsets)
 
     def write_cleaner_offsets(self, partitions: Iterable[TopicPartition]) -> None:
         """Write up to where logs are clean, of these only; any thread may call this."""

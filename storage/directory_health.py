@@ -8,10 +8,10 @@ Source: KIP-112, but for the state in between, which Kafka does not have (ADR 00
 """
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -25,8 +25,11 @@ from storage.errors import (
 
 FULL_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 OUT_OF_FILES_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+PASSING_ERRORS: Final = FULL_ERRORS | OUT_OF_FILES_ERRORS
 
 log = structlog.get_logger()
+
+_T = TypeVar("_T")
 
 
 class DirectoryHealth:
@@ -124,3 +127,19 @@ def offline_on_failure(health: DirectoryHealth) -> Iterator[None]:
         yield
     except OSError as error:
         raise health.fail(error) from error
+
+
+def for_each(items: Iterable[_T], work: Callable[[_T], None]) -> None:
+    """Do `work` for all of `items`, also when it fails for one of them.
+
+    Raises:
+        StorageError: the first failure, when all have had their turn.
+    """
+    failure: StorageError | None = None
+    for each in items:
+        try:
+            work(each)
+        except StorageError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure

@@ -19,10 +19,16 @@ log = structlog.get_logger()
 
 
 class EpochCheckpoint:
-    """The file of one partition, written when the history differs from what it holds."""
+    """The file of one partition, written when the history differs from what it holds.
+
+    It is written when a leadership begins, for whoever looks at the files of a running broker, and
+    synced only when something depends on it: an fsync for each of thousands of partitions would
+    make a failover slow.
+    """
 
     def __init__(self, stored: tuple[EpochEntry, ...]) -> None:
         self._stored = stored
+        self._is_durable = True
         # The owner of a log may store the epochs, and another thread that flushes it.
         self._lock = Lock()
 
@@ -30,18 +36,20 @@ class EpochCheckpoint:
         """Whether the file tells of leaderships that are not in the log any more."""
         return not set(self._stored) <= set(epochs.entries)
 
-    def store(self, directory: Path, epochs: LeaderEpochs) -> None:
-        """Bring the file up to date; durable when this returns."""
+    def store(self, directory: Path, epochs: LeaderEpochs, *, is_durable: bool = True) -> None:
+        """Bring the file up to date; durable when this returns, unless that is not asked for."""
         with self._lock:
             entries = epochs.entries
-            if entries != self._stored:
-                write_epochs(directory / LEADER_EPOCH_CHECKPOINT, entries)
-                self._stored = entries
+            if entries != self._stored or (is_durable and not self._is_durable):
+                path = directory / LEADER_EPOCH_CHECKPOINT
+                write_epochs(path, entries, is_durable=is_durable)
+                self._stored, self._is_durable = entries, is_durable
 
 
-def write_epochs(path: Path, entries: Iterable[EpochEntry]) -> None:
-    """Replace the checkpoint; durable when this returns."""
-    write_entries(path, (f"{entry.epoch} {entry.start_offset}" for entry in entries))
+def write_epochs(path: Path, entries: Iterable[EpochEntry], *, is_durable: bool = True) -> None:
+    """Replace the checkpoint; durable when this returns, unless that is not asked for."""
+    lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
+    write_entries(path, lines, is_durable=is_durable)
 
 
 def read_epochs(path: Path) -> LeaderEpochs:

@@ -57,12 +57,17 @@ class FutureLogs:
         return copy
 
     def drop(self, partition: TopicPartition) -> None:
-        """Give up a copy, if there is one; its files go later."""
-        found = self._copies.pop(partition, None)
+        """Give up a copy, if there is one; its files go later.
+
+        Raises:
+            StorageError: its directory could not be renamed, and the copy is still there.
+        """
+        found = self._copies.get(partition)
         if found is not None and found[1].health.failure is None:
             copy, directory = found
             directory.remove_later(copy.set_aside(DirectoryState.DELETED))
             log.info("move.dropped", partition=str(partition), path=str(directory.path))
+        self._copies.pop(partition, None)
 
     def promote(self, original: Log, now_ms: int) -> tuple[Log, LogDirectory]:
         """Make a copy that holds all of `original` the log of its partition; return it, opened.

@@ -76,6 +76,14 @@ def tidy(directory: Path) -> Found:
     return Found(segments, [name.base_offset for name in sizes if _is_snapshot(name)])
 
 
+def holds_segments(directory: Path) -> bool:
+    """Whether there is a segment that is not the empty one with which each log begins."""
+    return any(
+        name.suffix == LOG_SUFFIX and (name.base_offset or size)
+        for name, size in _sizes(directory).items()
+    )
+
+
 def _is_snapshot(name: SegmentFileName) -> bool:
     """Whether this is a producer snapshot in use."""
     return name.suffix == PRODUCER_SNAPSHOT_SUFFIX and not name.state

@@ -91,7 +91,7 @@ class Log(LogUpkeep):
                 log_end_offset=loaded.log_end_offset,
             )
         local = LocalLog(directory, config, loaded, now_ms)
-        return cls(
+        opened = cls(
             local,
             loaded,
             topic_partition=topic_partition,
@@ -99,6 +99,8 @@ class Log(LogUpkeep):
             health=health,
             now_ms=now_ms,
         )
+        opened._unstore_epochs()
+        return opened
 
     def update_config(self, config: LogConfig) -> None:
         """Use `config` from now on; what shapes the indexes counts from the next segment on."""
@@ -155,8 +157,9 @@ class Log(LogUpkeep):
             timestamp_ms = append_time_ms = now_ms
         # Not `_io`, which costs as much as all of this (benchmarks/micro/test_log_append.py).
         try:
-            if leader_epoch != self.leader_epochs.latest:
+            if leader_epoch != self._noted_epoch:
                 self.leader_epochs.assign(leader_epoch, base_offset)
+                self._note_epochs()
             local.append(batch, base_offset, last_offset, timestamp_ms, now_ms)
         except OSError as error:
             raise self.health.fail(error) from error
@@ -196,10 +199,13 @@ class Log(LogUpkeep):
                 # The log is empty, and begins within this batch.
                 self._local.restart_at(Offset(base_offset))
                 self.leader_epochs.clear()
+                self._unstore_epochs()
             for header in headers:
                 if header.leader_epoch > self.leader_epochs.latest:
                     epoch = LeaderEpoch(header.leader_epoch)
                     self.leader_epochs.assign(epoch, Offset(header.base_offset))
+            if self._noted_epoch != self.leader_epochs.latest:
+                self._note_epochs()
             size = sum(header.size_bytes for header in headers)
             self._local.append_all(data[:size], headers, now_ms)
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
@@ -207,12 +213,6 @@ class Log(LogUpkeep):
         return AppendInfo(
             Offset(base_offset), Offset(last_offset), NO_APPEND_TIME, self.log_start_offset
         )
-
-    def assign_epoch(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Note that a leadership begins at `start_offset`, even if it writes nothing; durable."""
-        if self.leader_epochs.assign(leader_epoch, start_offset):
-            with self._io():
-                self._store_epochs()
 
     def truncate_to(self, offset: Offset) -> bool:
         """Drop all batches that hold `offset` or a later one; return whether there were any.
@@ -244,3 +244,5 @@ class Log(LogUpkeep):
         """Know the leaderships of `source`, whose copy this is, also those without a batch."""
         for entry in source.leader_epochs.entries:
             self.leader_epochs.assign(*entry)
+        with self._io():
+            self._note_epochs()

@@ -1,11 +1,14 @@
 """What the log dirs of a broker remember of its logs across restarts (edge over `log_directory`).
 
-A log's entries lie in the log dir that holds the log. Each file is written as a whole.
+A log's entries lie in the log dir that holds the log. Each file is written as a whole. What is done
+for all log dirs is done for the others, too, when one of them fails; the failure is raised then.
 """
 
 from collections.abc import Mapping
 
 from kafkawire.ids import Offset, TopicPartition
+from storage.directory_health import for_each
+from storage.log import Log
 from storage.log_directory import LogDirectory
 from storage.log_table import LogTable
 
@@ -29,21 +32,28 @@ class LogCheckpoints(LogTable):
 
     def write_cleaner_offsets(self) -> None:
         """Write up to where logs are clean; any thread may call this."""
-        for directory in self.online_directories:
-            self._write_cleaner_offsets(directory)
+        self._for_each_directory(self._write_cleaner_offsets)
 
     def _write_cleaner_offsets(self, directory: LogDirectory) -> None:
         directory.write_cleaner_offsets(each.topic_partition for each in self._logs_in(directory))
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Write the high watermarks of all logs, each to its log dir; any thread may call this."""
-        for directory in self.online_directories:
-            here = {
-                partition: offset
-                for partition, offset in offsets.items()
-                if self._home.get(partition) is directory
-            }
-            directory.write_high_watermarks(here)
+        """Write the high watermarks of all logs, each to its log dir; any thread may call this.
+
+        A log that has no role, and so is not in `offsets`, keeps the one that was stored last.
+        """
+
+        def write(directory: LogDirectory) -> None:
+            known = {**directory.high_watermarks, **offsets}
+            directory.write_high_watermarks(
+                {
+                    partition: offset
+                    for partition, offset in known.items()
+                    if self._home.get(partition) is directory and partition not in self._leaving
+                }
+            )
+
+        self._for_each_directory(write)
 
     def write_checkpoints(self) -> None:
         """Write recovery points and log starts; any thread may call this."""
@@ -52,18 +62,21 @@ class LogCheckpoints(LogTable):
 
     def write_recovery_points(self) -> None:
         """Bring closed segments to disk, and note how far each log is; any thread may call this."""
-        for directory in self.online_directories:
-            logs = self._logs_in(directory)
-            for each in logs:
-                each.flush_closed()
-            directory.write_recovery_points(logs)
+
+        def write(directory: LogDirectory) -> None:
+            try:
+                for_each(self._logs_in(directory), Log.flush_closed)
+            finally:
+                directory.write_recovery_points(self._logs_in(directory))
+
+        self._for_each_directory(write)
 
     def write_log_starts(self) -> None:
         """Note where logs start; any thread may call this."""
-        for directory in self.online_directories:
-            directory.write_log_starts(self._logs_in(directory))
+        self._for_each_directory(
+            lambda directory: directory.write_log_starts(self._logs_in(directory))
+        )
 
     def _write_checkpoints(self, directory: LogDirectory) -> None:
-        logs = self._logs_in(directory)
-        directory.write_recovery_points(logs)
-        directory.write_log_starts(logs)
+        directory.write_recovery_points(self._logs_in(directory))
+        directory.write_log_starts(self._logs_in(directory))

@@ -12,14 +12,15 @@ from pathlib import Path
 import structlog
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
+from storage import leftover
 from storage.checkpoint import sync_directory
 from storage.clean_shutdown import take_marker, write_marker
 from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles
 from storage.directory_checkpoints import DirectoryCheckpoints
-from storage.directory_health import DirectoryHealth
+from storage.directory_health import DirectoryHealth, for_each
 from storage.directory_lock import lock_directory
-from storage.errors import CorruptCheckpointError, CorruptLogError
+from storage.errors import CorruptCheckpointError, CorruptLogError, StorageError
 from storage.layout import (
     CLEAN_SHUTDOWN,
     FOREIGN_DIRECTORIES,
@@ -35,7 +36,7 @@ from storage.layout import (
 from storage.load_progress import LoadProgress
 from storage.log import Log
 from storage.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
-from storage.partition_metadata import write_topic_id
+from storage.partition_metadata import read_topic_id, write_topic_id
 from storage.space_reserve import SpaceReserve
 
 log = structlog.get_logger()
@@ -159,6 +160,7 @@ class LogDirectory(DirectoryCheckpoints):
 
         Raises:
             LogDirOfflineError, LogDirFullError: the disk failed, or is full.
+            StorageError: a log of this topic lies there that could not be opened; it is left alone.
         """
         self.health.check_writable()
         name = partition_directory(partition)
@@ -166,6 +168,8 @@ class LogDirectory(DirectoryCheckpoints):
             name = set_aside_directory(partition, state)
         directory = self.path / name
         with self._io():
+            if state is DirectoryState.LIVE:
+                self._make_way(partition, topic_id)
             directory.mkdir(exist_ok=True)
             sync_directory(self.path)
             if topic_id is not None:
@@ -179,6 +183,22 @@ class LogDirectory(DirectoryCheckpoints):
             log_start_offset=Offset(0),
             was_clean=True,
         )
+
+    def _make_way(self, partition: TopicPartition, topic_id: TopicId | None) -> None:
+        """See that no records that lie under the partition's name get into a new log.
+
+        What was left by a creation that failed half-way is gone on with.
+        """
+        directory = self.path / partition_directory(partition)
+        if not directory.exists():
+            return
+        found = read_topic_id(directory / PARTITION_METADATA)
+        if found is not None and topic_id is not None and found != topic_id:
+            self._rename_unopened(partition, DirectoryState.STRAY)
+        elif leftover.holds_segments(directory):
+            raise StorageError(
+                f"{directory} holds a log that could not be opened: repair it, or move it away"
+            )
 
     def adopt(self, closed: Log, now_ms: int) -> Log:
         """Give the directory of `closed`, a log in here, its partition's name, and open it.
@@ -252,19 +272,37 @@ class LogDirectory(DirectoryCheckpoints):
                     log.warning("directory.ignored", path=str(path))
         return found
 
+    def holds(self, partition: TopicPartition) -> bool:
+        """Whether there is a directory of that live partition, be its log open or not."""
+        return (self.path / partition_directory(partition)).exists()
+
+    def delete_unopened(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let go of partitions whose log is not open here; durably there is none afterwards."""
+        with self._io():
+            for partition in filter(self.holds, partitions):
+                self.remove_later(self._rename_unopened(partition, DirectoryState.DELETED))
+        self.sync()
+
+    def _rename_unopened(self, partition: TopicPartition, state: DirectoryState) -> Path:
+        directory = self.path / partition_directory(partition)
+        renamed = directory.rename(self.path / set_aside_directory(partition, state))
+        log.warning("log.set_aside", partition=str(partition), path=str(renamed))
+        return renamed
+
     def remove_later(self, directory: Path) -> None:
         """Have a partition's directory, renamed already, removed by `remove_due`."""
         self._deleted.add([directory])
 
-    def remove_due(self, now_ms: int, delay_ms: int) -> None:
+    def remove_due(self, clock_ms: int, delay_ms: int) -> None:
         """Remove directories that have waited for `delay_ms` since the first call that saw them.
 
-        Any one thread may call this. What cannot be removed, the next start finds.
+        Any one thread may call this.
+
+        Raises:
+            StorageError: one could not be removed; it is tried again with the next call.
         """
         with self._io():
-            for path in self._deleted.take_due(now_ms, delay_ms):
-                shutil.rmtree(path)
-                log.info("directory.removed", path=str(path))
+            self._deleted.remove_due(clock_ms, delay_ms, _remove_directory)
 
     def sync(self) -> None:
         """Make the names of partitions' directories durable."""
@@ -275,13 +313,17 @@ class LogDirectory(DirectoryCheckpoints):
         """Close the logs; the next start needs no recovery if all went well, now and at the start.
 
         A lock of this object's own is released in any case.
+
+        Raises:
+            StorageError: a log could not be closed; the others are.
         """
+        logs = list(logs)
         try:
-            logs = list(logs)
-            for each in logs:
-                each.close()
-            self.write_recovery_points(logs)
-            self.write_log_starts(logs)
+            try:
+                for_each(logs, Log.close)
+            finally:
+                self.write_recovery_points(logs)
+                self.write_log_starts(logs)
             if self.is_loaded:
                 with self._io():
                     write_marker(self.path / CLEAN_SHUTDOWN, broker_epoch)
@@ -292,3 +334,9 @@ class LogDirectory(DirectoryCheckpoints):
         """Give the directory free for another process, unless the maker holds the lock."""
         if self._lock is not None:
             self._lock.release()
+
+
+def _remove_directory(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)
+        log.info("directory.removed", path=str(path))

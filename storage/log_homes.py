@@ -11,7 +11,7 @@ import structlog
 
 from kafkawire.ids import TopicPartition
 from storage.cleaning import Cleaning, NoCleaning
-from storage.errors import LogDirOfflineError
+from storage.errors import LogDirOfflineError, StorageError
 from storage.layout import DirectoryState
 from storage.log import Log
 from storage.log_checkpoints import LogCheckpoints
@@ -47,6 +47,10 @@ class LogHomes(LogCheckpoints):
         self._wanted_home[partition] = directory
 
     def _choose_directory(self, partition: TopicPartition) -> LogDirectory:
+        for directory in self.online_directories:
+            if directory.holds(partition):
+                # It decides what becomes of that; in two log dirs the partition must never lie.
+                return directory
         wanted = self._wanted_home.pop(partition, None)
         if wanted is not None and wanted.health.refusal is None:
             return wanted
@@ -84,6 +88,8 @@ class LogHomes(LogCheckpoints):
         self.cleaning.resume(partition)
         moved, home = self.futures.promote(original, now_ms)
         self._logs[partition], self._home[partition] = moved, home
+        if (mark := old_home.high_watermarks.pop(partition, None)) is not None:
+            home.high_watermarks[partition] = mark
         self._write_checkpoints(home)
         log.info("move.ended", partition=str(partition), path=str(home.path))
         try:
@@ -94,7 +100,7 @@ class LogHomes(LogCheckpoints):
             old_home.remove_later(original.set_aside(DirectoryState.DELETED))
             old_home.sync()
             home.forget_move(partition)
-        except LogDirOfflineError:
-            # Reported where it happened; `moved-here` tells the next start what is out of date.
-            pass
+        except StorageError as error:
+            # `moved-here` tells the next start what is out of date.
+            log.error("log.not_deleted", path=str(original.directory), error=str(error))
         return moved

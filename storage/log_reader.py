@@ -15,6 +15,7 @@ from storage.config import LogConfig
 from storage.directory_health import DirectoryHealth, offline_on_failure
 from storage.epoch_checkpoint import EpochCheckpoint
 from storage.errors import CorruptLogError, OffsetOutOfRangeError
+from storage.leader_epochs import UNDEFINED_EPOCH
 from storage.loading import LoadedLog
 from storage.local_log import LocalLog
 from storage.segment import FileRegion, Segment
@@ -46,6 +47,8 @@ class LogReader:
         self._last_flush_ms = now_ms
         self._local = local
         self._epoch_checkpoint = EpochCheckpoint(loaded.stored_epochs)
+        # The newest epoch that was written down when it began; compared with by every append.
+        self._noted_epoch = UNDEFINED_EPOCH
 
     @property
     def config(self) -> LogConfig:

@@ -4,10 +4,11 @@ Invariant: a partition has at most one log here, in exactly one log dir; beside 
 copy, on its way to another log dir.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kafkawire.ids import TopicPartition
+from storage.directory_health import for_each
 from storage.errors import LogDirOfflineError, StorageError
 from storage.future_logs import FutureLogs
 from storage.layout import DirectoryState
@@ -23,6 +24,8 @@ class LogTable:
         self._failed_to_open = list(offline)
         self._logs: dict[TopicPartition, Log] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
+        # Being set aside: still served, and in no checkpoint any more.
+        self._leaving: set[TopicPartition] = set()
         self.futures = FutureLogs()
         """Copies of logs in other log dirs; they are begun and ended by methods of `Logs`."""
 
@@ -94,8 +97,19 @@ class LogTable:
     def _count(self, directory: LogDirectory) -> int:
         return sum(1 for home in self._home.values() if home is directory)
 
-    def _logs_in(self, directory: LogDirectory) -> list[Log]:
-        """The logs that lie there, and the copies that are on their way there."""
-        live = [each for each in self if self._home.get(each.topic_partition) is directory]
-        futures = [each for each in self.futures if each.directory.parent == directory.path]
-        return [*live, *futures]
+    def _logs_in(self, directory: LogDirectory) -> Iterator[Log]:
+        """The logs that lie there, and the copies that are on their way there.
+
+        Checkpoints are written of these, and take them one by one under their lock: a list that
+        was made before could bring back a log that has left the checkpoint meanwhile.
+        """
+        for each in self:
+            partition = each.topic_partition
+            if self._home.get(partition) is directory and partition not in self._leaving:
+                yield each
+        for each in self.futures:
+            if each.directory.parent == directory.path:
+                yield each
+
+    def _for_each_directory(self, work: Callable[[LogDirectory], None]) -> None:
+        for_each(self.online_directories, work)

@@ -11,7 +11,9 @@ import structlog
 
 from kafkawire.ids import Offset
 from storage.checkpoint import sync_directory
+from storage.directory_health import PASSING_ERRORS
 from storage.layout import DirectoryState, set_aside_directory
+from storage.leader_epochs import UNDEFINED_EPOCH
 from storage.log_reader import LogReader
 
 log = structlog.get_logger()
@@ -61,11 +63,24 @@ class LogUpkeep(LogReader):
         """
         self._epoch_checkpoint.store(self.directory, self.leader_epochs)
 
+    def _note_epochs(self) -> None:
+        """Write down that a leadership begins, before its first batch; not synced.
+
+        Without space, or a descriptor, the file follows with the next flush.
+        """
+        try:
+            self._epoch_checkpoint.store(self.directory, self.leader_epochs, is_durable=False)
+        except OSError as error:
+            if error.errno not in PASSING_ERRORS:
+                raise
+        self._noted_epoch = self.leader_epochs.latest
+
     def _unstore_epochs(self) -> None:
-        """Take back what a truncation has made untrue, before anything else is appended.
+        """Take back what a truncation or a start has found untrue, before anything is appended.
 
         What comes next may be of an older leadership, which would not show after a crash.
         """
+        self._noted_epoch = UNDEFINED_EPOCH
         if self._epoch_checkpoint.holds_more_than(self.leader_epochs):
             with self._io():
                 self._store_epochs()
@@ -130,11 +145,11 @@ class LogUpkeep(LogReader):
         with self._io():
             sync_directory(self.directory)
 
-    def remove_deleted_files(self, now_ms: int) -> None:
+    def remove_deleted_files(self, clock_ms: int) -> None:
         """Remove files that have been out of use for `file.delete.delay.ms`, or at once if full."""
         delay_ms = 0 if self.health.is_full else self.config.file_delete_delay_ms
         with self._io():
-            self._local.deleted_files.remove_due(now_ms, delay_ms)
+            self._local.deleted_files.remove_due(clock_ms, delay_ms)
 
     def close(self) -> None:
         """Flush, and leave the files as a start without recovery needs them."""
@@ -152,8 +167,14 @@ class LogUpkeep(LogReader):
         """
         with self._io():
             self._local.cancel_swap()
+            name = set_aside_directory(self.topic_partition, state)
+            was_closed = self.is_closed
             # First, as a flush in another thread may find the directory gone from here on.
             self.is_closed = True
-            name = set_aside_directory(self.topic_partition, state)
-            self._local.directory = self.directory.rename(self.directory.with_name(name))
+            try:
+                self._local.directory = self.directory.rename(self.directory.with_name(name))
+            except OSError as error:
+                if not isinstance(error, FileNotFoundError):
+                    self.is_closed = was_closed
+                raise
         return self.directory

@@ -56,7 +56,7 @@ def measure(root: Path, producer_count: int) -> float:
     with no_write():
         logs = [open_log(root / str(number)) for number in range(ROUNDS)]
         for log in logs:
-            log.assign_epoch(EPOCH, log.log_end_offset)
+            log.leader_epochs.assign(EPOCH, log.log_end_offset)
         return fastest(lambda number: append_all(logs[number], batch, headers), BATCHES)
 
 

@@ -21,9 +21,14 @@ SPACE_CHECK_INTERVAL_MS: Final = 1_000
 
 
 def log_tasks(
-    dynamic: DynamicConfig, logs: Logs, replicas: ReplicaManager, now_ms: Callable[[], int]
+    dynamic: DynamicConfig,
+    logs: Logs,
+    replicas: ReplicaManager,
+    *,
+    now_ms: Callable[[], int],
+    clock_ms: Callable[[], int],
 ) -> list[PeriodicTask]:
-    """Return the tasks that look after `logs`."""
+    """Return the tasks that look after `logs`; `clock_ms` is of a clock that is never set."""
     config = dynamic.static
     delay_ms = config.log_initial_task_delay_ms
     file_delete_delay_ms = config.topic_defaults.file_delete_delay_ms
@@ -77,7 +82,7 @@ def log_tasks(
         PeriodicTask("log-dir-space", logs.check_space, period_ms=SPACE_CHECK_INTERVAL_MS),
         PeriodicTask(
             "kafka-delete-logs",
-            lambda: logs.remove_deleted(now_ms(), file_delete_delay_ms),
+            lambda: logs.remove_deleted(clock_ms(), file_delete_delay_ms),
             delay_ms=min(delay_ms, file_delete_delay_ms),
             period_ms=min(file_delete_delay_ms, MAX_DELETE_INTERVAL_MS),
         ),

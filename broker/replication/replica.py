@@ -92,8 +92,8 @@ class Replica:
 
     def lead(self, leadership: Leadership) -> None:
         """Lead from now on: take writes and answer followers."""
-        # In memory: the checkpoint follows with the first batch or the next flush. Batches tell
-        # their epochs, and an epoch without any is of no use after a crash.
+        # In memory: the checkpoint is written with the first batch. Batches tell their epochs, and
+        # an epoch without any is of no use after a crash.
         self.log.leader_epochs.assign(leadership.leader_epoch, self.log.log_end_offset)
         self.leader, self.leader_epoch = leadership.broker_id, leadership.leader_epoch
         self.leadership = leadership

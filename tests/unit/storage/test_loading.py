@@ -357,12 +357,41 @@ def test_a_log_without_any_epoch_has_no_history(directory: Path) -> None:
 
 def test_epochs_beyond_the_recovered_end_are_dropped(directory: Path) -> None:
     log = written(directory)
-    log.assign_epoch(LeaderEpoch(9), Offset(120))
+    log.leader_epochs.assign(LeaderEpoch(9), Offset(120))
     log.close()
     last = max(directory.glob("*.log"))
     os.truncate(last, 0)
     log = open_log(directory, was_clean=False)
     assert epoch_entries(log) == [(0, 0), (1, 50)]
+
+
+def test_a_leadership_that_a_start_has_dropped_does_not_return_after_a_crash(
+    directory: Path,
+) -> None:
+    log = open_log(directory)
+    log.append_as_follower(memoryview(replicated(0, 10, epoch=6)), NOW_MS)
+    # Led, and nothing written.
+    log.leader_epochs.assign(LeaderEpoch(7), log.log_end_offset)
+    log.close()
+    log = open_log(directory)
+    # The next leader has records of the older leadership that this replica lacked.
+    log.append_as_follower(memoryview(replicated(10, 5, epoch=6)), NOW_MS)
+    log.append_as_follower(memoryview(replicated(15, 5, epoch=8)), NOW_MS)
+    log = open_log(directory, was_clean=False, recovery_point=10)
+    assert epoch_entries(log) == [(6, 0), (8, 15)]
+
+
+def test_a_leadership_that_a_new_beginning_has_dropped_does_not_return_after_a_crash(
+    directory: Path,
+) -> None:
+    log = open_log(directory)
+    log.truncate_fully_and_start_at(Offset(12))
+    log.leader_epochs.assign(LeaderEpoch(7), Offset(12))
+    log.flush()
+    # The batch begins below: what is there of it counts.
+    log.append_as_follower(memoryview(replicated(10, 5, epoch=6)), NOW_MS)
+    log = open_log(directory, was_clean=False)
+    assert epoch_entries(log) == [(6, 10)]
 
 
 def test_epochs_follow_the_log_start(directory: Path) -> None:

@@ -385,7 +385,7 @@ def test_truncation_into_a_hole_ends_the_log_there(log: Log) -> None:
 
 def test_truncation_at_or_above_the_end_only_drops_an_empty_epoch(log: Log) -> None:
     fill(log, 3)
-    log.assign_epoch(LeaderEpoch(5), Offset(3))
+    log.leader_epochs.assign(LeaderEpoch(5), Offset(3))
     assert epoch_entries(log) == [(0, 0), (5, 3)]
     assert not log.truncate_to(Offset(3))
     assert not log.truncate_to(Offset(9))

@@ -69,7 +69,7 @@ def test_a_copy_takes_the_place_of_its_original(tmp_path: Path) -> None:
     logs = open_logs(tmp_path)
     copy, original = begin(logs), log_of(logs)
     append(original, epoch=7)
-    original.assign_epoch(LeaderEpoch(9), original.log_end_offset)
+    original.leader_epochs.assign(LeaderEpoch(9), original.log_end_offset)
     region = original.read(Offset(0), 10_000, end_offset=Offset(61), min_one_batch=True)
     stored = read_all(original)
     catch_up(copy, original)

@@ -1,0 +1,239 @@
+"""What one log dir, or one log in it, fails at stays there, and can be done later."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafkawire.ids import Offset, TopicId, TopicPartition
+from storage.checkpoint import read_offsets
+from storage.deleted_files import DeletedFiles
+from storage.directory import Logs
+from storage.errors import LogDirFullError, OutOfFilesError, StorageError
+from storage.log import Log
+from tests.unit.storage.logs import NOW_MS, SMALL, append, fill, offsets_in, read_all
+
+OLD, NEW = TopicId(int=1), TopicId(int=2)
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+FLUSHED_SOON = replace(SMALL, flush_ms=1)
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+
+
+def open_logs(*paths: Path) -> Logs:
+    return Logs.open(paths, config_of=lambda _topic: FLUSHED_SOON, now_ms=NOW_MS)
+
+
+def create(logs: Logs, partition: TopicPartition = A, topic_id: TopicId = OLD) -> Log:
+    return logs.create(partition, FLUSHED_SOON, topic_id, now_ms=NOW_MS)
+
+
+def crash(logs: Logs) -> None:
+    for directory in logs.directories:
+        directory.unlock()
+
+
+def names(path: Path, pattern: str) -> list[str]:
+    return sorted(each.name for each in path.glob(pattern))
+
+
+@contextmanager
+def failing(call: str, number: int, is_meant: Callable[[Path], bool]) -> Iterator[None]:
+    """Let a call of `os` fail where its path, or the file behind its descriptor, is meant."""
+    real = getattr(os, call)
+
+    def fake(target: object, *arguments: object, **more: object) -> object:
+        link = Path(f"/proc/self/fd/{target}")
+        path = link.readlink() if isinstance(target, int) else Path(str(target))
+        if is_meant(path):
+            raise OSError(number, os.strerror(number))
+        return real(target, *arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, call, fake)
+        yield
+
+
+def test_a_deletion_that_failed_is_done_later(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    fill(create(logs), 7)
+    fill(create(logs, B), 3)
+    for call, number in (("open", errno.EMFILE), ("fsync", errno.ENOSPC), ("rename", errno.ENOSPC)):
+        with failing(call, number, lambda _path: True), pytest.raises(StorageError):
+            logs.delete(A)
+        logs.check_space()
+        logs.directories[0].health.note_space()
+        kept = logs.get(A)
+        assert kept is not None
+        assert not kept.is_closed
+        assert offsets_in(read_all(kept)) == list(range(7))
+        assert read_offsets(tmp_path / "recovery-point-offset-checkpoint").keys() <= {A, B}
+    logs.delete(A)
+    assert names(tmp_path, "a-0*")[0].endswith("-delete")
+    new = create(logs, topic_id=NEW)
+    assert (new.topic_id, new.log_end_offset) == (NEW, 0)
+    logs.close()
+
+
+def test_a_deletion_that_fails_in_one_log_dir_is_done_in_the_others(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    logs = open_logs(one, two)
+    create(logs)
+    create(logs, B)
+    in_one = failing("rename", errno.ENOSPC, lambda path: one in path.parents)
+    with in_one, pytest.raises(LogDirFullError):
+        logs.delete(A, B)
+    assert [each.topic_partition for each in logs] == [A]
+    assert names(two, "b-0") == []
+    logs.close()
+
+
+def test_a_log_that_was_not_opened_is_deleted_all_the_same(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    fill(create(logs), 7)
+    logs.close()
+    metadata = tmp_path / "a-0" / "partition.metadata"
+    stored = metadata.read_text()
+    metadata.write_text("nonsense")
+    logs = open_logs(tmp_path)
+    assert logs.get(A) is None
+    metadata.write_text(stored)
+    logs.delete(A)
+    assert names(tmp_path, "a-0") == []
+    logs.remove_deleted(0, delay_ms=0)
+    assert names(tmp_path, "a-0*") == []
+    logs.close()
+
+
+def test_records_of_another_topic_do_not_get_into_a_new_log(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    fill(create(logs), 7)
+    logs.close()
+    (tmp_path / "a-0").rename(tmp_path / "hidden")
+    logs = open_logs(tmp_path)
+    (tmp_path / "hidden").rename(tmp_path / "a-0")
+    new = create(logs, topic_id=NEW)
+    assert (new.topic_id, new.log_end_offset) == (NEW, 0)
+    [stray] = tmp_path.glob("a-0.*-stray")
+    assert (stray / f"{0:020d}.log").stat().st_size > 0
+    logs.close()
+
+
+def test_a_log_that_could_not_be_opened_is_not_begun_anew(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    logs = open_logs(one, two)
+    fill(create(logs), 7)
+    create(logs, B)
+    logs.close()
+    metadata = one / "a-0" / "partition.metadata"
+    metadata.write_text("nonsense")
+    logs = open_logs(one, two)
+    with pytest.raises(StorageError, match="no topic id"):
+        create(logs)
+    metadata.unlink()
+    with pytest.raises(StorageError, match="could not be opened"):
+        create(logs)
+    # Not in the other log dir either, or the partition would lie in two.
+    assert names(two, "a-0") == []
+    crash(logs)
+    logs = open_logs(one, two)
+    kept = logs.get(A)
+    assert kept is not None
+    assert offsets_in(read_all(kept)) == list(range(7))
+    logs.close()
+
+
+def test_a_creation_that_failed_half_way_is_gone_on_with(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+
+    def is_index(path: Path) -> bool:
+        return path.suffix == ".index"
+
+    with failing("open", errno.EMFILE, is_index), pytest.raises(OutOfFilesError):
+        create(logs)
+    assert names(tmp_path, "a-0/*.log") == [f"{0:020d}.log"]
+    append(create(logs))
+    logs.close()
+
+
+def test_a_high_watermark_outlives_a_start_without_orders(tmp_path: Path) -> None:
+    logs = open_logs(tmp_path)
+    fill(create(logs), 10)
+    logs.write_high_watermarks({A: Offset(10)})
+    logs.close()
+    for _ in range(2):
+        logs = open_logs(tmp_path)
+        # No controller has told of any role.
+        logs.write_high_watermarks({})
+        assert logs.high_watermark(A) == 10
+        crash(logs)
+    logs = open_logs(tmp_path)
+    logs.write_high_watermarks({A: Offset(8)})
+    assert read_offsets(tmp_path / HIGH_WATERMARKS) == {A: 8}
+    logs.delete(A)
+    logs.write_high_watermarks({})
+    assert read_offsets(tmp_path / HIGH_WATERMARKS) == {}
+    logs.close()
+
+
+UPKEEP: dict[str, Callable[[Logs], None]] = {
+    "flush": lambda logs: logs.flush_due(NOW_MS + 10_000),
+    "recovery points": lambda logs: logs.write_recovery_points(),
+    "high watermarks": lambda logs: logs.write_high_watermarks({A: Offset(40), B: Offset(40)}),
+    "log starts": lambda logs: logs.write_log_starts(),
+}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("work", UPKEEP.values(), ids=UPKEEP.keys())
+def test_a_full_log_dir_does_not_stop_the_upkeep_of_others(
+    tmp_path: Path, number: int, work: Callable[[Logs], None]
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    logs = open_logs(one, two)
+    for partition in (A, B):
+        fill(create(logs, partition), 40)
+    b = logs.get(B)
+    assert b is not None
+    b.advance_log_start(Offset(3))
+    call = "open" if number == errno.EMFILE else "fsync"
+    in_one = failing(call, number, lambda path: one in (path, *path.parents))
+    with in_one, pytest.raises((LogDirFullError, OutOfFilesError)):
+        work(logs)
+    written = {path.name for path in two.glob("*-checkpoint")}
+    assert written or b.recovery_point == 40
+    crash(logs)
+
+
+def test_a_log_that_cannot_be_closed_does_not_keep_the_others_open(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    logs = open_logs(one, two)
+    partitions = [TopicPartition("a", number) for number in range(4)]
+    for partition in partitions:
+        fill(create(logs, partition), 5)
+    with failing("ftruncate", errno.ENOSPC, lambda path: one / "a-0" in path.parents):
+        logs.close()
+    assert names(one, ".kafka_cleanshutdown") == []
+    assert names(two, ".kafka_cleanshutdown") == [".kafka_cleanshutdown"]
+    assert read_offsets(one / "recovery-point-offset-checkpoint")[partitions[2]] == 5
+    logs = open_logs(one, two)
+    assert {each.log_end_offset for each in logs} == {5}
+    logs.close()
+
+
+def test_what_could_not_be_removed_is_tried_again_and_holds_up_nothing(tmp_path: Path) -> None:
+    stubborn, other = tmp_path / "a", tmp_path / "b"
+    for path in (stubborn, other):
+        path.touch()
+    files = DeletedFiles([stubborn, other])
+    with (
+        failing("unlink", errno.EIO, stubborn.__eq__),
+        pytest.raises(OSError, match="Input/output"),
+    ):
+        files.remove_due(0, delay_ms=0)
+    assert names(tmp_path, "*") == ["a"]
+    files.remove_due(1, delay_ms=0)
+    assert names(tmp_path, "*") == []

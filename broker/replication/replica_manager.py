@@ -43,6 +43,8 @@ log = structlog.get_logger(__name__)
 
 ALREADY_REPORTED: Final = (LogDirFullError, LogDirOfflineError)
 """Logged once, when that state began, and not with each request that meets it."""
+OPENING_RETRY_S: Final = 1.0
+"""As often as log dirs are looked at for space."""
 
 
 class ReplicaManager:
@@ -115,6 +117,7 @@ class ReplicaManager:
         self.control_queue = AdminQueue(loop)
         """Where orders of controllers wait: they are obeyed one after the other."""
         self._tick_timer: asyncio.TimerHandle | None = None
+        self._retry_timer: asyncio.TimerHandle | None = None
         self._live_brokers: frozenset[BrokerId] = frozenset()
 
     def __iter__(self) -> Iterator[Replica]:
@@ -138,8 +141,9 @@ class ReplicaManager:
 
     async def stop(self) -> None:
         """Copy nothing more, ask nothing more; appends and reads still work."""
-        if self._tick_timer is not None:
-            self._tick_timer.cancel()
+        for timer in (self._tick_timer, self._retry_timer):
+            if timer is not None:
+                timer.cancel()
         await self.control_queue.stop()
         await self._isr_changes.stop()
         await self._fetchers.stop()
@@ -158,7 +162,10 @@ class ReplicaManager:
         self, request: LeaderAndIsrRequest, version: int, connection: int = 0
     ) -> LeaderAndIsrResponse:
         """Obey a controller, one order at a time: handlers go through `control_queue`."""
-        return await self.roles.become_leader_or_follower(request, version, connection)
+        try:
+            return await self.roles.become_leader_or_follower(request, version, connection)
+        finally:
+            self._retry_later()
 
     async def stop_replicas(
         self, request: StopReplicaRequest, version: int, connection: int = 0
@@ -311,6 +318,21 @@ class ReplicaManager:
         return self._metadata.image.topic_names.get(topic_id) if name is None else name
 
     # Inside
+
+    def _retry_later(self) -> None:
+        """See to it that orders which wait for space or descriptors are tried again."""
+        if self.roles.is_waiting and self._retry_timer is None:
+            self._retry_timer = self._loop.call_later(OPENING_RETRY_S, self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self.control_queue.run(self._open_waiting)
+
+    async def _open_waiting(self) -> None:
+        try:
+            await self.roles.open_waiting()
+        finally:
+            self._retry_later()
 
     def changed(self, topic_partition: TopicPartition) -> None:
         """Tell those who wait for a partition that its log, marks or role have changed."""

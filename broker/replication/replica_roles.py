@@ -107,6 +107,7 @@ class ReplicaRoles:
         """Begin another life of this broker: orders for an earlier one are refused from now on."""
         self.fence.broker_epoch = broker_epoch
         self._expects_all = True
+        self._opening.forget_all()
 
     async def become_leader_or_follower(
         self, request: LeaderAndIsrRequest, version: int, connection: int
@@ -150,8 +151,18 @@ class ReplicaRoles:
         codes.update(dict.fromkeys(gone, self._delete(gone)))
         return stop_answer(codes)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are orders whose logs could not be made yet."""
+        return self._opening.is_waiting
+
+    async def open_waiting(self) -> None:
+        """Obey the orders that waited for space or descriptors, if there are any now."""
+        self._assume(await self._opening.open_waiting())
+
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stop serving a partition, whatever its role; its log stays."""
+        self._opening.forget([topic_partition])
         self._fetchers.remove([topic_partition])
         replica = self._table.remove(topic_partition)
         if replica is not None:
@@ -252,6 +263,7 @@ class ReplicaRoles:
         refusal = refuse_stop(current, order.leader_epoch)
         if refusal is not None:
             return refusal
+        self._opening.forget([partition])
         self._fetchers.remove([partition])
         if replica is not None:
             replica.resign()

@@ -65,6 +65,15 @@ def fill_disk(wire: Wire, topic: str) -> int:
     raise AssertionError("the disk never filled up")
 
 
+def first_answer_of_a_leader(wire: Wire, topic: str) -> int:
+    """Produce until the partition is led; return the error of that."""
+    for _ in range(MANY):
+        answer = wire.produce(topic, batch(b"x"))
+        if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return answer.error_code
+    raise AssertionError("the partition was never led")
+
+
 def test_writes_are_refused_reads_go_on_and_space_heals(
     start_broker: StartBroker, small_disk: Path
 ) -> None:
@@ -91,6 +100,9 @@ def test_writes_are_refused_reads_go_on_and_space_heals(
         # Nobody has to do anything else: what was deleted is freed, and appends go on.
         broker.wait_for_event("log_dir.resumed")
         assert wire.produce("t", batch(b"again")).base_offset == count
+        # Also the log that could not be made is made now.
+        broker.wait_for_event("log.created", where=lambda event: event["partition"] == "new-0")
+        assert first_answer_of_a_leader(wire, "new") == ErrorCode.NONE
         assert wire.create_topic("newer").error_code == ErrorCode.NONE
         assert wire.produce("newer", batch(b"x")).error_code == ErrorCode.NONE
     broker.process.send_signal(signal.SIGTERM)

@@ -9,10 +9,12 @@ import pytest
 
 from broker.cluster.metadata_cache import PartitionState, TopicState
 from broker.config_keys.replication import ReplicationKeys
+from broker.replication import replica_manager
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkawire.update_type import UpdateType
+from storage.errors import OutOfFilesError
 from storage.log import Log
 from storage.log_file import LogFile
 from tests.integration.broker.replica_rig import PARTITION, TOPIC, TOPIC_ID, Rig
@@ -266,6 +268,63 @@ async def test_partitions_of_a_failed_log_dir_are_told_apart(rig: Rig) -> None:
     assert broker.replicas.on_directory_failed(broker.directory) == {PARTITION}
     assert (await broker.produce(b"a"))[0] == ErrorCode.KAFKA_STORAGE_ERROR
     assert await rig.stop_replica(1, deletes=True) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_manager, "OPENING_RETRY_S", 0.01)
+
+
+@pytest.mark.usefixtures("quick_retries")
+async def test_replicas_that_find_no_space_get_their_roles_when_there_is_some(rig: Rig) -> None:
+    broker = rig.brokers[1]
+    health = broker.logs.directories[0].health
+    health.note_full("no space")
+    answers = await rig.order(1, isr=[1], to=[1], partitions=(0, 1, 2))
+    # No failure of the disk: the controller would take the replicas for lost.
+    assert codes(answers) == [ErrorCode.NONE]
+    assert list(broker.replicas) == []
+    health.note_space()
+    await until(lambda: len(list(broker.replicas)) == 3)
+    assert await broker.produce(b"a") == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.usefixtures("quick_retries")
+async def test_replicas_that_find_no_descriptor_get_their_roles_when_there_is_one(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = rig.brokers[1]
+    tries: list[object] = []
+
+    def create_log(*arguments: object) -> Log:
+        tries.append(arguments)
+        raise OutOfFilesError(broker.directory, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.logs.directories[0], "create_log", create_log)
+        assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE]
+        await until(lambda: len(tries) > 2)
+    await until(lambda: len(list(broker.replicas)) == 1)
+    assert await broker.produce(b"a") == (ErrorCode.NONE, 0)
+
+
+@pytest.mark.usefixtures("quick_retries")
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_a_replica_that_waits_for_space_waits_no_longer_than_its_order_counts(
+    rig: Rig, is_stopped: bool
+) -> None:
+    broker = rig.brokers[1]
+    health = broker.logs.directories[0].health
+    health.note_full("no space")
+    await rig.order(1, isr=[1], to=[1])
+    if is_stopped:
+        assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE
+    else:
+        broker.replicas.on_registered(5)
+    assert not broker.replicas.roles.is_waiting
+    health.note_space()
+    await rig.order(1, isr=[1], to=[1], partitions=(1,), broker_epoch=-1 if is_stopped else 5)
+    assert [each.topic_partition.partition for each in broker.replicas] == [1]
 
 
 class Listener:

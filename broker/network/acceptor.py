@@ -12,9 +12,17 @@ from typing import Final
 from broker.network.listener import Listener
 from broker.network.network import Network
 from broker.network.processor import ConnectionOwner, Processor
+from storage.config_key import INT_MAX
 
 TLS_HANDSHAKE_TIMEOUT_S: Final = 10.0
+# How long a client may take to agree to the end of TLS: less than a broker takes to stop.
+TLS_SHUTDOWN_TIMEOUT_S: Final = 1.0
 CLOSE_TIMEOUT_S: Final = 1.0
+# By these a client is noticed that vanished without a word; where connections.max.idle.ms sets a
+# limit it also bounds how long they, and what was sent, may stay without an acknowledgement.
+KEEPALIVE_IDLE_S: Final = 60
+KEEPALIVE_INTERVAL_S: Final = 15
+KEEPALIVE_PROBES: Final = 4
 
 
 class Acceptor:
@@ -53,6 +61,7 @@ class Acceptor:
                 backlog=self._network.limits.socket_listen_backlog_size,
                 ssl=self._ssl_context,
                 ssl_handshake_timeout=TLS_HANDSHAKE_TIMEOUT_S if self._ssl_context else None,
+                ssl_shutdown_timeout=TLS_SHUTDOWN_TIMEOUT_S if self._ssl_context else None,
                 start_serving=False,
             )
         except OSError as error:
@@ -60,7 +69,7 @@ class Acceptor:
             raise OSError(f"cannot listen on {host}:{port}: {reason}") from error
         # Before listening: the window that clients are offered follows from the buffer.
         for listening in server.sockets:
-            self._set_buffer_sizes(listening)
+            self._set_options(listening)
         await server.start_serving()
 
     @property
@@ -89,7 +98,7 @@ class Acceptor:
             self._network, self._owner, self.listener.name, is_control_plane=self._is_control_plane
         )
 
-    def _set_buffer_sizes(self, listening: socket.socket) -> None:
+    def _set_options(self, listening: socket.socket) -> None:
         """Set what accepted connections inherit."""
         limits = self._network.limits
         for option, size_bytes in (
@@ -98,3 +107,13 @@ class Acceptor:
         ):
             if size_bytes is not None:
                 listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (
+            ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+            ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+            ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+            ("TCP_USER_TIMEOUT", min(limits.connections_max_idle_ms or 0, INT_MAX)),
+        ):
+            # Not every system has all of them.
+            if (number := getattr(socket, name, None)) is not None:
+                listening.setsockopt(socket.IPPROTO_TCP, number, value)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.config import BrokerConfig
+from kafkawire.apis import ApiKey
 from storage.config_key import INT_MAX
 
 KIB: Final = 1024
@@ -18,6 +19,15 @@ MIB: Final = 1024 * KIB
 
 # What half-received and waiting requests may hold when queued.max.request.bytes sets no limit.
 DEFAULT_RECEIVE_MEMORY_BYTES: Final = 256 * MIB
+# What the controller tells a broker: it must not wait behind clients.
+CONTROL_PLANE_APIS: Final = frozenset(
+    {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
+)
+# Requests that may be as large as `socket.request.max.bytes` allows: they hold records, or name
+# all partitions of a broker.
+LARGE_REQUEST_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.PRODUCE, ApiKey.ALTER_PARTITION}
+# Any other request; with names of 40 bytes this is room for 100,000 of them.
+MAX_CLIENT_REQUEST_BYTES: Final = 4 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +59,11 @@ class NetworkLimits:
                 "queued_max_request_bytes must be at least socket_request_max_bytes "
                 f"({self.socket_request_max_bytes}), got {limit}"
             )
+
+    @property
+    def client_request_max_bytes(self) -> int:
+        """Largest request of an API that is not among `LARGE_REQUEST_APIS`."""
+        return min(self.socket_request_max_bytes, MAX_CLIENT_REQUEST_BYTES)
 
     @property
     def receive_memory_bytes(self) -> int:

@@ -11,21 +11,30 @@ work on an answer that can be abandoned have been told.
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import structlog
 
 from broker.network.file_range import TruncatedRegionError
 from broker.network.frame_receiver import FrameReceiver
+from broker.network.limits import KIB
 from broker.network.network import Network
 from broker.network.reply import Reply
 from broker.network.request import NOT_HANDLED, Request
+from broker.network.request_channel import EARLY_APIS
 from broker.network.response_batch import ResponseBatch
 from broker.network.response_queue import ResponseQueue
 from broker.network.response_sender import ResponseSender
 from kafkawire.errors import DecodeError
 from kafkawire.frames_scanner import decode_request_header
+
+# While others wait for memory, a large request must grow by so much in so long a time, and half of
+# a small one be over after the other.
+MIN_PROGRESS_BYTES: Final = 16 * KIB
+MAX_STALL_S: Final = 2.0
+MAX_KEPT_S: Final = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +66,8 @@ class Processor(asyncio.BufferedProtocol):
         "_metrics",
         "_network",
         "_owner",
+        "_progress_at_s",
+        "_progress_bytes",
         "_receiver",
         "_sender",
         "_transport",
@@ -86,7 +97,7 @@ class Processor(asyncio.BufferedProtocol):
         self._owner = owner
         self._max_in_flight = limits.max_in_flight_requests_per_connection
         self._receiver = FrameReceiver(
-            network.pool, network.memory, limits.socket_request_max_bytes
+            network.pool, network.memory, limits, is_control_plane=is_control_plane
         )
         self._in_flight = ResponseQueue()
         self._is_open = False
@@ -95,6 +106,9 @@ class Processor(asyncio.BufferedProtocol):
         self._is_in_line = False
         self._is_muted = False
         self._is_noted = False
+        # Of the large request that arrives: how much of it was there, and when.
+        self._progress_bytes = 0
+        self._progress_at_s = -1.0
         self._transport: asyncio.Transport
         self._sender: ResponseSender
         self._wake = partial(self._channel.mark_ready, self)
@@ -128,8 +142,12 @@ class Processor(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Submit what was read."""
         self._metrics.bytes_in += nbytes
-        room = self._room()
-        self._submit(self._receiver.receive(nbytes, room), room)
+        if self._channel.is_open:
+            room = self._room()
+            self._submit(self._receiver.receive(nbytes, room), room)
+        else:
+            self._receiver.receive(nbytes, 0)
+            self._submit_early()
 
     def pause_writing(self) -> None:
         """Hold back responses: the socket is full."""
@@ -183,10 +201,10 @@ class Processor(asyncio.BufferedProtocol):
         self._is_in_line = False
         self._go_on_reading()
 
-    def drop(self, reason: str) -> None:
+    def drop(self, reason: str, *, is_expected: bool = False) -> None:
         """Close at once; what was not sent is lost."""
         if self._is_open:
-            self._note_dropped(reason)
+            self._note_dropped(reason, is_expected=is_expected)
             self._is_finishing = True
             self._transport.abort()
 
@@ -221,18 +239,40 @@ class Processor(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def drop_if_idle(self, max_idle_s: float) -> None:
-        """Close if the client has neither sent a whole request nor read a response for so long.
+        """Close if no whole request and no response has passed for so long.
 
-        A client that waits for us is not idle. Half a request is no sign of life.
+        Half a request is no sign of life, nor is a request that waits: its client may be gone
+        (as Kafka's Selector closes connections).
         """
         idle_s = self._clock() - self.last_active_s
-        if idle_s > max_idle_s and not self._in_flight.is_owed and not self._is_muted:
-            self.drop(f"idle for {idle_s:.3f} s")
+        if idle_s > max_idle_s and not self._is_muted:
+            self.drop(f"idle for {idle_s:.3f} s", is_expected=True)
 
-    def drop_if_stalled(self, max_age_s: float) -> None:
-        """Close if a request is half received for so long; called when memory is short."""
-        if self._receiver.holds_memory:
-            self.drop_if_idle(max_age_s)
+    def drop_if_stalled(self, since_s: float) -> None:
+        """Close if a request that holds memory does not arrive; called while others wait for it.
+
+        They do so since `since_s`. A client that waits for us is not slow.
+        """
+        now_s, receiver = self._clock(), self._receiver
+        arrived_bytes = receiver.assembled_bytes
+        if self._waits_for_us or not receiver.holds_memory:
+            self._progress_at_s = -1.0
+        elif not arrived_bytes:
+            if now_s - max(self.last_active_s, since_s) > MAX_KEPT_S:
+                self.drop(f"half a request for {MAX_KEPT_S} s while memory is short")
+        elif (
+            self._progress_at_s < since_s
+            or not 0 <= arrived_bytes - self._progress_bytes < MIN_PROGRESS_BYTES
+        ):
+            self._progress_at_s, self._progress_bytes = now_s, arrived_bytes
+        elif now_s - self._progress_at_s > MAX_STALL_S:
+            self.drop(f"{arrived_bytes} bytes of a request stalled while memory is short")
+
+    @property
+    def _waits_for_us(self) -> bool:
+        """Whether reading is paused for a reason that is not the client's."""
+        is_full = self._channel.free_count <= 0
+        return bool(self._receiver.wanted_bytes) or self._is_muted or is_full or self._is_early
 
     # Input.
 
@@ -260,6 +300,27 @@ class Processor(asyncio.BufferedProtocol):
         if self._is_paused or len(frames) >= room or receiver.wanted_bytes:
             self._set_reading()
 
+    def _submit_early(self) -> None:
+        """Submit what may be handled already, up to the first request that may not.
+
+        What is not submitted lies outside the arenas, which others go on using.
+        """
+        while self._receiver.next_api_key in EARLY_APIS:
+            room = self._room()
+            frames = self._receiver.take(min(room, 1))
+            self._submit(frames, room)
+            if not frames:
+                return
+        self._set_reading()
+
+    @property
+    def _is_early(self) -> bool:
+        """Whether the next request has to wait until the channel is open."""
+        if self._channel.is_open:
+            return False
+        api_key = self._receiver.next_api_key
+        return api_key is not None and api_key not in EARLY_APIS
+
     def _room(self) -> int:
         """Requests that may be submitted now; none while the client does not read."""
         if self._is_finishing or self._is_muted or self._sender.is_blocked:
@@ -275,8 +336,8 @@ class Processor(asyncio.BufferedProtocol):
 
     def _set_reading(self) -> None:
         """Pause or resume reading, and see to it that somebody calls when that may change."""
-        wanted_bytes = self._receiver.wanted_bytes
-        may_read = self._room() > 0 and not wanted_bytes
+        wanted_bytes, is_early = self._receiver.wanted_bytes, self._is_early
+        may_read = self._room() > 0 and not wanted_bytes and not is_early
         if may_read and self._is_paused:
             self._transport.resume_reading()
         elif not may_read and not self._is_paused:
@@ -284,7 +345,10 @@ class Processor(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         self._is_paused = not may_read
         if wanted_bytes:
-            self._network.memory.wait(self._go_on_reading, wanted_bytes)
+            self._receiver.wait_for_memory(self._go_on_reading)
+        if is_early and not self._is_in_line:
+            self._is_in_line = True
+            self._channel.wait_for_opening(self)
         if self._channel.free_count <= 0 and not self._is_in_line:
             self._is_in_line = True
             self._channel.wait_for_room(self)
@@ -294,9 +358,14 @@ class Processor(asyncio.BufferedProtocol):
         self._go_on_reading()
 
     def _go_on_reading(self) -> None:
-        if self._is_open and self._is_paused and not self._is_finishing:
+        if not self._is_open or not self._is_paused or self._is_finishing:
+            return
+        self._network.memory.stop_waiting(self._go_on_reading)
+        if self._channel.is_open:
             room = self._room()
             self._submit(self._receiver.take(room), room)
+        else:
+            self._submit_early()
 
     # Output.
 
@@ -337,12 +406,13 @@ class Processor(asyncio.BufferedProtocol):
             if reply is not NOT_HANDLED:
                 reply.cancel()
 
-    def _note_dropped(self, reason: str) -> None:
+    def _note_dropped(self, reason: str, *, is_expected: bool = False) -> None:
         if self._is_noted:
             return
         self._is_noted = True
         self._metrics.connections_dropped += 1
-        log.warning(
+        log.log(
+            logging.INFO if is_expected else logging.WARNING,
             "connection.dropped",
             listener_name=self.listener_name,
             client_host=self.client_host,

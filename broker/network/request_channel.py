@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from broker.network.limits import MIB, NetworkLimits
+from broker.network.limits import CONTROL_PLANE_APIS, MIB, NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
 from broker.network.request import Request, ServedConnection
@@ -24,10 +24,6 @@ from kafkawire.apis import ApiKey
 
 __all__ = ["Request", "RequestChannel", "ServedConnection"]
 
-# What the controller tells a broker: it must not wait behind clients.
-CONTROL_PLANE_APIS: Final = frozenset(
-    {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
-)
 # What is answered before the broker is ready: the controller, and the handshake before that.
 EARLY_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.API_VERSIONS}
 # Request bytes handled, and response bytes sent, in one turn of the loop: some milliseconds' work,
@@ -53,7 +49,7 @@ class RequestChannel:
     ) -> None:
         """Let `handle` answer all requests; `clock` gives seconds, the loop's unless given.
 
-        Unless it `is_open`, only `EARLY_APIS` are handled until `open` is called.
+        Unless it `is_open`, only `EARLY_APIS` may be submitted until `open` is called.
         """
         self.metrics = metrics or NetworkMetrics()
         self.loop = loop
@@ -67,16 +63,22 @@ class RequestChannel:
         self._waiting: deque[ServedConnection] = deque()
         self._on_empty: list[Callable[[], None]] = []
         self._is_scheduled = False
-        # What waits for the channel to open; None once it is open.
-        self._early: deque[Request] | None = None if is_open else deque()
+        self.is_open = is_open
+        self._early: list[ServedConnection] = []
         # Of the turn that runs: who fails if it does, and what is left of its share.
         self._current: ServedConnection | None = None
         self._batch_bytes_left = 0
 
     def open(self) -> None:
-        """Handle all requests from now on, first those that wait."""
-        early, self._early = self._early, None
-        self.submit(early or ())
+        """Take all requests from now on, first those of the connections that wait for that."""
+        self.is_open = True
+        self._waiting.extend(self._early)
+        self._early.clear()
+        self.submit(())
+
+    def wait_for_opening(self, connection: ServedConnection) -> None:
+        """Call `connection.on_room`, once, when all requests may be submitted."""
+        self._early.append(connection)
 
     @property
     def is_empty(self) -> bool:
@@ -85,12 +87,11 @@ class RequestChannel:
 
     def submit(self, requests: Iterable[Request]) -> None:
         """Queue requests; their buffers stay untouched until their handlers have returned."""
-        early, queue = self._early, self._requests
+        queue, is_open = self._requests, self.is_open
         for request in requests:
             api_key = request.header.api_key
-            if early is not None and api_key not in EARLY_APIS:
-                early.append(request)
-            elif api_key in CONTROL_PLANE_APIS or request.connection.is_control_plane:
+            assert is_open or api_key in EARLY_APIS, "its bytes must wait outside the arenas"
+            if api_key in CONTROL_PLANE_APIS or request.connection.is_control_plane:
                 self._control_requests.append(request)
             else:
                 queue.append(request)

@@ -28,8 +28,8 @@ from broker.network.request_channel import RequestChannel
 # How often idle connections are looked for: this share of the time that they may be idle.
 IDLE_CHECK_DIVISOR: Final = 4
 MAX_IDLE_CHECK_INTERVAL_S: Final = 5.0
-# With others waiting for memory, a request that is half received for so long gives up its own.
-MAX_ASSEMBLY_UNDER_PRESSURE_S: Final = 30.0
+# How often requests that hold memory and do not arrive are looked for, while others wait for it.
+STALL_CHECK_INTERVAL_S: Final = 0.5
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,9 @@ class SocketServer:
         self._connections: dict[Processor, None] = {}
         self._all_closed = asyncio.Event()
         self._all_closed.set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._contended_since_s: float | None = None
         self._is_wake_scheduled = False
         self._is_accepting = True
         self._executor = executor
@@ -113,7 +115,7 @@ class SocketServer:
             raise
         for name, (host, port) in self.bound_addresses.items():
             log.info("listener.started", listener_name=name, host=host, port=port)
-        self._schedule_check()
+        self._schedule_checks()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets and take nobody more; open connections go on."""
@@ -144,8 +146,9 @@ class SocketServer:
     async def close(self) -> None:
         """Close everything at once; replies that are not complete are cancelled."""
         self.stop_accepting()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._idle_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
         for connection in list(self._connections):
             connection.abort()
         await self._all_closed.wait()
@@ -205,25 +208,37 @@ class SocketServer:
         self._is_wake_scheduled = False
         self._network.memory.wake()
 
-    def _schedule_check(self) -> None:
-        max_idle_s = self._max_idle_s
-        interval_s = MAX_IDLE_CHECK_INTERVAL_S
-        if max_idle_s is not None:
-            interval_s = min(interval_s, max_idle_s / IDLE_CHECK_DIVISOR)
-        self._timer = self._loop.call_later(interval_s, self._check_connections)
+    def _schedule_checks(self) -> None:
+        self._idle_timer = self._loop.call_later(self._idle_interval_s, self._check_idle)
+        self._stall_timer = self._loop.call_later(STALL_CHECK_INTERVAL_S, self._check_stalled)
 
     @property
     def _max_idle_s(self) -> float | None:
         idle_ms = self._limits.connections_max_idle_ms
         return None if idle_ms is None else idle_ms / 1000
 
-    def _check_connections(self) -> None:
-        """Drop those that are idle for too long, or hold memory that others wait for."""
+    @property
+    def _idle_interval_s(self) -> float:
         max_idle_s = self._max_idle_s
-        is_contended = self._network.memory.is_contended
-        for connection in list(self._connections):
-            if max_idle_s is not None:
+        if max_idle_s is None:
+            return MAX_IDLE_CHECK_INTERVAL_S
+        return min(MAX_IDLE_CHECK_INTERVAL_S, max_idle_s / IDLE_CHECK_DIVISOR)
+
+    def _check_idle(self) -> None:
+        """Drop those that are idle for too long."""
+        max_idle_s = self._max_idle_s
+        if max_idle_s is not None:
+            for connection in list(self._connections):
                 connection.drop_if_idle(max_idle_s)
-            if is_contended:
-                connection.drop_if_stalled(MAX_ASSEMBLY_UNDER_PRESSURE_S)
-        self._schedule_check()
+        self._idle_timer = self._loop.call_later(self._idle_interval_s, self._check_idle)
+
+    def _check_stalled(self) -> None:
+        """Drop those that hold memory that others wait for, and do not go on."""
+        if not self._network.memory.is_contended:
+            self._contended_since_s = None
+        else:
+            if self._contended_since_s is None:
+                self._contended_since_s = self._channel.clock()
+            for connection in list(self._connections):
+                connection.drop_if_stalled(self._contended_since_s)
+        self._stall_timer = self._loop.call_later(STALL_CHECK_INTERVAL_S, self._check_stalled)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import struct
+import sys
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import BinaryIO
 import pytest
 from structlog.testing import capture_logs
 
+from broker.network.acceptor import KEEPALIVE_IDLE_S
 from broker.network.file_range import FileRange
 from broker.network.limits import NetworkLimits
 from broker.network.listener import Listener
@@ -21,6 +23,7 @@ from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request, RequestChannel
 from broker.network.socket_server import SocketServer
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from storage.config_key import INT_MAX
 from tests.integration.broker.network_support import (
     HOST,
     Client,
@@ -213,18 +216,32 @@ async def test_one_connection_too_many_from_an_address_is_closed() -> None:
 
 
 @on_every_loop
-async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not() -> None:
+async def test_an_idle_connection_is_closed_though_a_request_of_it_waits() -> None:
     parking = Parking()
     limits = NetworkLimits(connections_max_idle_ms=100)
     async with serving(parking.handle, limits) as served:
         idle, waiting = await served.connect(), await served.connect()
         waiting.send((1, b""))
         with capture_logs() as logs:
-            assert await idle.is_closed_by_broker()
-        assert [each["event"] for each in logs] == ["connection.dropped"]
-        assert served.server.connection_count == 1
-        parking.replies[1].complete(EncodedMessage(b"late"))
-        assert await waiting.receive() == (1, b"late")
+            for client in (idle, waiting):
+                assert await client.is_closed_by_broker()
+        assert [(each["event"], each["log_level"]) for each in logs] == [
+            ("connection.dropped", "info")
+        ] * 2
+        assert parking.replies[1].cancelled
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the options are the system's")
+@on_every_loop
+async def test_accepted_connections_are_probed_for_clients_that_vanished() -> None:
+    async with serving(limits=NetworkLimits(connections_max_idle_ms=2**40)) as served:
+        client = await served.connect()
+        assert await client.ask(1) == b""
+        (connection,) = served.server._connections
+        accepted = connection._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE_S
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == INT_MAX
 
 
 @on_every_loop

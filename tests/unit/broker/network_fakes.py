@@ -217,17 +217,21 @@ class World:
         self,
         limits: NetworkLimits | None = None,
         handle: Callable[[Request], Reply] | None = None,
+        *,
+        is_open: bool = True,
     ) -> None:
         self.limits = limits or NetworkLimits()
         self.loop = FakeLoop()
         self.owner = FakeOwner()
         self.handled: list[int] = []
         self._handle = handle or (lambda request: Reply(EncodedMessage(bytes(request.body))))
-        self.channel = RequestChannel(self.loop.as_loop, self._note_and_handle, self.limits)
+        self.channel = RequestChannel(
+            self.loop.as_loop, self._note_and_handle, self.limits, is_open=is_open
+        )
         self.pool = BufferPool()
         self.memory = ReceiveMemory(self.limits.receive_memory_bytes)
         self.memory.call_when_wakeable(lambda: self.loop.call_soon(self.memory.wake))
-        self.channel.on_empty(self.pool.recycle)
+        self.channel.on_empty(self._recycle)
         self.network = Network(
             channel=self.channel,
             pool=self.pool,
@@ -246,6 +250,12 @@ class World:
         transport.protocol = processor
         processor.connection_made(cast(asyncio.BaseTransport, transport))
         return Client(processor, transport)
+
+    def _recycle(self) -> None:
+        """Destroy what is recycled, so that a test sees if anybody still needs it."""
+        for arena in (self.pool._arena, *self.pool._full):
+            arena.view[: arena.position] = b"\xdd" * arena.position
+        self.pool.recycle()
 
     def _read_ahead(self, read: Callable[[], None], on_end: Callable[[], None]) -> None:
         read()

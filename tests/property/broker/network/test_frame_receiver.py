@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from broker.network.buffer_pool import BufferPool
 from broker.network.frame_receiver import LARGE_FRAME_BYTES, FrameReceiver
+from broker.network.limits import NetworkLimits
 from broker.network.receive_memory import ReceiveMemory
 
 MAX_FRAME_BYTES = 3 * LARGE_FRAME_BYTES
@@ -40,7 +41,9 @@ class Connection:
         self.sent = [byte * size for byte, size in zip(fill, sizes, strict=True)]
         self.input = b"".join(struct.pack(">i", len(body)) + body for body in self.sent)
         self.position = 0
-        self.receiver = FrameReceiver(pool, memory, MAX_FRAME_BYTES)
+        self.receiver = FrameReceiver(
+            pool, memory, NetworkLimits(socket_request_max_bytes=MAX_FRAME_BYTES)
+        )
         self.waiting: list[tuple[memoryview, object]] = []
         self.arrived: list[bytes] = []
 

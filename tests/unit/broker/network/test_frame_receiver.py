@@ -7,8 +7,10 @@ import struct
 import pytest
 
 from broker.network.buffer_pool import ARENA_BYTES, BufferPool
-from broker.network.frame_receiver import LARGE_FRAME_BYTES, FrameReceiver
-from broker.network.receive_memory import ReceiveMemory
+from broker.network.frame_receiver import FIRST_GRANT_BYTES, LARGE_FRAME_BYTES, FrameReceiver
+from broker.network.limits import MAX_CLIENT_REQUEST_BYTES, NetworkLimits
+from broker.network.receive_memory import SMALL_FRAME_BYTES, ReceiveMemory
+from kafkawire.apis import ApiKey
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 MANY = 1000
@@ -24,7 +26,8 @@ class Input:
     def __init__(self, limit_bytes: int = 16 * MAX_FRAME_BYTES, pool: BufferPool | None = None):
         self.pool = pool or BufferPool()
         self.memory = ReceiveMemory(limit_bytes)
-        self.receiver = FrameReceiver(self.pool, self.memory, MAX_FRAME_BYTES)
+        limits = NetworkLimits(socket_request_max_bytes=MAX_FRAME_BYTES)
+        self.receiver = FrameReceiver(self.pool, self.memory, limits)
         self.frames: list[memoryview] = []
 
     def read(self, data: bytes, limit: int = MANY) -> None:
@@ -83,7 +86,8 @@ def test_a_large_frame_is_assembled_in_a_buffer_of_its_own() -> None:
     body = bytes(range(256)) * (LARGE_FRAME_BYTES // 128)
     source.read(sized(body)[:1000])
     assert source.receiver.holds_memory
-    assert source.memory.reserved_bytes == 4 + len(body)
+    assert source.receiver.assembled_bytes == 1000
+    assert source.memory.reserved_bytes == FIRST_GRANT_BYTES
     assert source.memory.kept_bytes == 0
     source.read_all(sized(body)[1000:])
     assert source.bodies == [body]
@@ -94,16 +98,104 @@ def test_a_read_never_goes_beyond_the_end_of_a_large_frame() -> None:
     source = Input()
     frame = sized(bytes(LARGE_FRAME_BYTES))
     source.read(frame[:10])
-    assert len(source.receiver.get_buffer()) == len(frame) - 10
+    read_bytes = 10
+    while buffer := source.receiver.get_buffer():
+        buffer[:] = frame[read_bytes : read_bytes + len(buffer)]
+        read_bytes += len(buffer)
+        if source.receiver.receive(len(buffer), MANY):
+            break
+    assert read_bytes == len(frame)
+
+
+def test_a_frame_is_charged_for_what_has_arrived_and_not_for_what_it_announces() -> None:
+    source = Input()
+    frame = sized(bytes(MAX_FRAME_BYTES))
+    source.read(frame[:10])
+    charged = [source.memory.reserved_bytes]
+    read_bytes = 10
+    while read_bytes < len(frame):
+        count = len(source.receiver.get_buffer())
+        source.read(frame[read_bytes : read_bytes + count])
+        read_bytes += count
+        charged.append(source.memory.reserved_bytes)
+        assert charged[-1] <= max(FIRST_GRANT_BYTES, 2 * read_bytes)
+    assert charged[0] == FIRST_GRANT_BYTES
+    assert charged[-1] == len(frame)
+    assert source.bodies == [frame[4:]]
+
+
+def test_a_frame_that_cannot_grow_waits_and_goes_on() -> None:
+    source = Input(limit_bytes=4 * FIRST_GRANT_BYTES)
+    oldest = source.memory.reservation(MAX_FRAME_BYTES, is_control_plane=False)
+    assert source.memory.try_grow(oldest, FIRST_GRANT_BYTES)
+    frame = sized(bytes(2 * SMALL_FRAME_BYTES))
+    source.read(frame[:10])
+    source.read(frame[10:FIRST_GRANT_BYTES])
+    assert source.receiver.wanted_bytes == 2 * FIRST_GRANT_BYTES
+    woken: list[str] = []
+    source.receiver.wait_for_memory(lambda: woken.append("go on"))
+    source.memory.release(oldest)
+    source.memory.wake()
+    assert woken == ["go on"]
+    source.parse()
+    assert source.receiver.wanted_bytes == 0
+    source.read_all(frame[FIRST_GRANT_BYTES:])
+    assert source.bodies == [frame[4:]]
+
+
+@pytest.mark.parametrize(
+    ("key", "name"), [(ApiKey.METADATA, "METADATA"), (999, "API 999")], ids=["known", "unknown"]
+)
+def test_a_client_request_beyond_its_limit_is_refused_by_its_first_bytes(
+    key: int, name: str
+) -> None:
+    source = Input()
+    source.receiver = FrameReceiver(source.pool, source.memory, NetworkLimits())
+    size = MAX_CLIENT_REQUEST_BYTES + 1
+    source.read(struct.pack(">ih", size, key)[:5])
+    assert not source.receiver.failure
+    source.read(struct.pack(">ih", size, key)[5:])
+    assert source.receiver.failure == (
+        f"{name} request of {size} bytes; at most {MAX_CLIENT_REQUEST_BYTES}"
+    )
+    assert (source.memory.reserved_bytes, source.memory.kept_bytes) == (0, 0)
+
+
+def test_a_request_beyond_its_limit_is_refused_though_none_may_be_taken_now() -> None:
+    source = Input()
+    source.receiver = FrameReceiver(source.pool, source.memory, NetworkLimits())
+    source.read(struct.pack(">ih", MAX_CLIENT_REQUEST_BYTES + 1, ApiKey.METADATA), limit=0)
+    assert source.receiver.failure
+
+
+@pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.LEADER_AND_ISR])
+def test_records_and_what_names_all_partitions_may_be_larger(key: ApiKey) -> None:
+    source = Input()
+    source.receiver = FrameReceiver(source.pool, source.memory, NetworkLimits())
+    source.read(struct.pack(">ih", MAX_CLIENT_REQUEST_BYTES + 1, key))
+    assert not source.receiver.failure
+    assert source.receiver.assembled_bytes == 6
+
+
+def test_the_next_requests_api_is_known_before_it_is_whole() -> None:
+    source = Input()
+    keys = [source.receiver.next_api_key]
+    for piece in (slice(5), slice(5, None)):
+        source.read(struct.pack(">ih", 100, ApiKey.METADATA)[piece])
+        keys.append(source.receiver.next_api_key)
+    assert keys == [None, None, ApiKey.METADATA]
+    large = Input()
+    large.read(struct.pack(">ih", 2 * LARGE_FRAME_BYTES, ApiKey.FETCH))
+    assert large.receiver.next_api_key == ApiKey.FETCH
 
 
 def test_a_large_frames_buffer_comes_back_when_it_is_released() -> None:
     source = Input()
     frame = sized(bytes(LARGE_FRAME_BYTES))
     source.read(frame[:10])
-    buffer = source.receiver.get_buffer()
-    buffer[:] = frame[10:]
-    assert len(source.receiver.receive(len(buffer), MANY)) == 1
+    source.read_all(frame[10:-1])
+    source.read(frame[-1:])
+    assert len(source.frames) == 1
     release = source.receiver.release_frame
     assert release is not None
     assert source.receiver.take(MANY) == []
@@ -143,7 +235,8 @@ def test_a_large_frame_waits_until_it_may_be_taken() -> None:
     source = Input()
     frame = sized(bytes(LARGE_FRAME_BYTES))
     source.read(frame[:10])
-    source.read(frame[10:], limit=0)
+    source.read_all(frame[10:-1])
+    source.read(frame[-1:], limit=0)
     assert source.bodies == []
     source.parse()
     assert source.bodies == [bytes(LARGE_FRAME_BYTES)]
@@ -212,12 +305,13 @@ def test_whole_frames_that_were_not_taken_are_kept_outside_the_arena() -> None:
 
 def test_without_memory_the_head_of_a_large_frame_waits() -> None:
     source = Input(limit_bytes=MAX_FRAME_BYTES)
-    assert source.memory.try_reserve(MAX_FRAME_BYTES)
+    oldest = source.memory.reservation(MAX_FRAME_BYTES, is_control_plane=True)
+    assert source.memory.try_grow(oldest, MAX_FRAME_BYTES)
     body = b"x" * (2 * LARGE_FRAME_BYTES)
     source.read(sized(body)[:100])
-    assert source.receiver.wanted_bytes == 4 + len(body)
+    assert source.receiver.wanted_bytes == FIRST_GRANT_BYTES
     assert source.memory.kept_bytes == 100
-    source.memory.release(MAX_FRAME_BYTES)
+    source.memory.release(oldest)
     source.parse()
     assert (source.receiver.wanted_bytes, source.memory.kept_bytes) == (0, 0)
     source.read_all(sized(body)[100:])
@@ -235,7 +329,7 @@ def test_what_cannot_be_kept_is_a_failure() -> None:
 def test_closing_gives_everything_back() -> None:
     half, assembling = Input(), Input()
     half.read(sized(b"half")[:5])
-    assembling.read(sized(bytes(LARGE_FRAME_BYTES))[:5])
+    assembling.read(sized(bytes(LARGE_FRAME_BYTES))[:6])
     for source in (half, assembling):
         source.receiver.close()
         source.receiver.close()

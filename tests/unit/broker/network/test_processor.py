@@ -10,9 +10,12 @@ from structlog.testing import capture_logs
 
 from broker.network.frame_receiver import LARGE_FRAME_BYTES
 from broker.network.limits import NetworkLimits
+from broker.network.processor import MAX_KEPT_S, MIN_PROGRESS_BYTES
+from broker.network.receive_memory import SMALL_FRAME_BYTES
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request
 from broker.network.response_batch import BATCH_BYTES
+from kafkawire.apis import ApiKey
 from tests.unit.broker.network_fakes import Client, World, nothing_left, request_frame
 
 IDLE_S = 60.0
@@ -426,23 +429,55 @@ def test_the_control_plane_is_heard_though_the_channel_is_full() -> None:
     assert world.handled == [2, 1]
 
 
-def test_large_requests_wait_in_line_for_memory() -> None:
-    size = 4 * LARGE_FRAME_BYTES
-    world = World(NetworkLimits(socket_request_max_bytes=size, queued_max_request_bytes=size))
+# Memory.
+
+LARGE = 2 * SMALL_FRAME_BYTES
+HEAD_BYTES = 1000
+
+
+def short_of_memory() -> World:
+    """A broker that has memory for one half of a large request at a time."""
+    return World(NetworkLimits(socket_request_max_bytes=LARGE, queued_max_request_bytes=LARGE))
+
+
+def large_request() -> bytes:
+    return request_frame(1, bytes(LARGE - 100))
+
+
+def test_announcing_large_requests_keeps_nobody_else_out() -> None:
+    world = World()
+    large = request_frame(1, bytes(world.limits.socket_request_max_bytes - 100)[:100])
+    announced = struct.pack(">i", world.limits.socket_request_max_bytes) + large[4:]
+    for _ in range(200):
+        world.connect().send(announced)
+    honest = world.connect()
+    assert honest.send(large_request(), 100_000) == len(large_request())
+    world.loop.run()
+    assert ids(honest) == [1]
+
+
+def test_large_requests_wait_for_memory_and_small_ones_pass_them() -> None:
+    world = short_of_memory()
     slow, waiting, small = world.connect(), world.connect(), world.connect()
-    large = request_frame(1, bytes(size - 100))
+    large = large_request()
     with nothing_left(world):
-        slow.send(large[:1000])
-        assert waiting.send(large, 1000) == 1000
+        slow.send(large[: LARGE // 2])
+        assert waiting.send(large, HEAD_BYTES) == HEAD_BYTES
         assert not is_read(waiting)
         small.send(request_frame(5, b"small"))
+        medium = request_frame(6, bytes(3 * LARGE_FRAME_BYTES))
+        sent = small.send(medium, HEAD_BYTES)
+        assert sent < len(medium), "there is no memory for it either"
         world.loop.run()
         assert small.responses == [(5, b"small")], "small requests need no reservation"
-        slow.send(large[1000:])
+        slow.send(large[LARGE // 2 :])
         world.loop.run()
         assert ids(slow) == [1]
         assert is_read(waiting)
-        waiting.send(large[1000:])
+        small.send(medium[sent:])
+        world.loop.run()
+        assert ids(small) == [5, 6]
+        waiting.send(large[HEAD_BYTES:])
         world.loop.run()
         assert ids(waiting) == [1]
         for client in (slow, waiting, small):
@@ -450,35 +485,158 @@ def test_large_requests_wait_in_line_for_memory() -> None:
 
 
 def test_a_waiting_large_request_goes_on_when_the_one_before_it_vanishes() -> None:
-    size = 4 * LARGE_FRAME_BYTES
-    world = World(NetworkLimits(socket_request_max_bytes=size, queued_max_request_bytes=size))
+    world = short_of_memory()
     slow, waiting = world.connect(), world.connect()
-    large = request_frame(1, bytes(size - 100))
-    slow.send(large[:1000])
-    waiting.send(large, 1000)
+    large = large_request()
+    slow.send(large[: LARGE // 2])
+    waiting.send(large, HEAD_BYTES)
     with nothing_left(world):
         slow.transport.abort()
         world.loop.run()
         assert is_read(waiting)
-        waiting.send(large[1000:])
+        waiting.send(large[HEAD_BYTES:])
         world.loop.run()
         assert ids(waiting) == [1]
         waiting.transport.abort()
 
 
-def test_whoever_vanishes_while_waiting_for_memory_leaves_the_line() -> None:
-    size = 4 * LARGE_FRAME_BYTES
-    world = World(NetworkLimits(socket_request_max_bytes=size, queued_max_request_bytes=size))
+def test_a_client_that_vanishes_while_waiting_for_memory_leaves_the_line() -> None:
+    world = short_of_memory()
     slow, waiting = world.connect(), world.connect()
-    large = request_frame(1, bytes(size - 100))
-    slow.send(large[:1000])
-    waiting.send(large, 1000)
+    large = large_request()
+    slow.send(large[: LARGE // 2])
+    waiting.send(large, HEAD_BYTES)
     was_contended = world.memory.is_contended
     with nothing_left(world):
         waiting.transport.abort()
         world.loop.run()
         assert (was_contended, world.memory.is_contended) == (True, False)
         slow.transport.abort()
+
+
+def check_stalled(world: World, clients: Iterable[Client], since_s: float, after_s: float) -> None:
+    """One look at the connections, so much later, while memory is short since then."""
+    world.loop.now_s += after_s
+    for client in clients:
+        if not is_closed(client):
+            client.processor.drop_if_stalled(since_s)
+
+
+def test_of_those_that_hold_memory_only_the_one_that_stalls_is_dropped() -> None:
+    world = short_of_memory()
+    stalled, waiting = world.connect(), world.connect()
+    large = large_request()
+    stalled.send(large[: LARGE // 2])
+    waiting.send(large, HEAD_BYTES)
+    since_s = world.loop.now_s
+    with capture_logs() as logs:
+        for _ in range(4):
+            check_stalled(world, (stalled, waiting), since_s, 1)
+    assert (is_closed(stalled), is_closed(waiting)) == (True, False)
+    assert dropped(logs) == [f"{LARGE // 2} bytes of a request stalled while memory is short"]
+    world.loop.run()
+    assert is_read(waiting)
+
+
+def test_a_request_that_goes_on_arriving_is_not_stalled() -> None:
+    world = short_of_memory()
+    slow, large = world.connect(), large_request()
+    slow.send(large[:HEAD_BYTES])
+    since_s, sent = world.loop.now_s, HEAD_BYTES
+    for _ in range(20):
+        check_stalled(world, [slow], since_s, 1)
+        sent += slow.send(large[sent : sent + MIN_PROGRESS_BYTES])
+    assert not is_closed(slow)
+    with capture_logs():
+        for _ in range(4):
+            sent += slow.send(large[sent : sent + 1])
+            check_stalled(world, [slow], since_s, 1)
+    assert is_closed(slow), "a byte a second is too little while others wait"
+
+
+def test_what_stood_still_before_memory_was_short_is_given_its_time() -> None:
+    world = short_of_memory()
+    client = world.connect()
+    client.send(large_request()[:HEAD_BYTES])
+    check_stalled(world, [client], world.loop.now_s, 0)
+    world.loop.now_s += 1000
+    check_stalled(world, [client], world.loop.now_s, 0)
+    assert not is_closed(client)
+
+
+# Before the broker is open.
+
+
+def early_request(correlation_id: int, api_key: int = ApiKey.API_VERSIONS) -> bytes:
+    return request_frame(correlation_id, b"\0early", api_key)
+
+
+def test_a_request_that_waits_for_the_opening_keeps_its_bytes() -> None:
+    seen: list[tuple[int, bytes]] = []
+
+    def handle(request: Request) -> Reply:
+        seen.append((request.header.correlation_id, bytes(request.body)))
+        return Reply(answer())
+
+    world = World(handle=handle, is_open=False)
+    one, other, controller = world.connect(), world.connect(), world.connect()
+    one.send(request_frame(1, b"AAAA-delete-nothing-of-A"))
+    world.loop.run()
+    other.send(request_frame(2, b"BBBB-the-bytes-of-client"))
+    world.loop.run()
+    controller.send(request_frame(3, b"\0the cluster", ApiKey.UPDATE_METADATA))
+    world.loop.run()
+    assert seen == [(3, b"the cluster")]
+    assert [is_read(each) for each in (one, other, controller)] == [False, False, True]
+    with nothing_left(world):
+        world.channel.open()
+        world.loop.run()
+        assert seen[1:] == [(1, b"AAAA-delete-nothing-of-A"), (2, b"BBBB-the-bytes-of-client")]
+        assert [is_read(each) for each in (one, other)] == [True, True]
+        for client in (one, other, controller):
+            client.transport.abort()
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 1 << 20])
+def test_what_precedes_an_early_request_is_answered_at_once(chunk_bytes: int) -> None:
+    world = World(is_open=False)
+    client = world.connect()
+    data = early_request(1) + early_request(2) + request_frame(3, b"later") + early_request(4)
+    taken = client.send(data, chunk_bytes)
+    world.loop.run()
+    assert ids(client) == [1, 2]
+    world.channel.open()
+    world.loop.run()
+    client.send(data[taken:], chunk_bytes)
+    world.loop.run()
+    assert ids(client) == [1, 2, 3, 4]
+
+
+def test_a_large_early_request_holds_no_more_than_has_arrived_of_it() -> None:
+    world = World(is_open=False)
+    client, controller = world.connect(), world.connect()
+    large = large_request()
+    taken = client.send(large, HEAD_BYTES)
+    assert taken == HEAD_BYTES
+    assert world.memory.reserved_bytes <= LARGE_FRAME_BYTES
+    controller.send(request_frame(2, bytes(LARGE), ApiKey.LEADER_AND_ISR), 100_000)
+    world.loop.run()
+    assert ids(controller) == [2]
+    world.channel.open()
+    world.loop.run()
+    client.send(large[taken:], 100_000)
+    world.loop.run()
+    assert ids(client) == [1]
+
+
+def test_garbage_before_the_opening_closes_its_connection() -> None:
+    world = World(is_open=False)
+    client = world.connect()
+    with nothing_left(world), capture_logs() as logs:
+        client.send(early_request(1) + struct.pack(">ih", -1, ApiKey.API_VERSIONS))
+        world.loop.run()
+    assert ids(client) == [1]
+    assert len(dropped(logs)) == 1
 
 
 # Idleness and the end.
@@ -518,17 +676,18 @@ def test_a_request_is_a_sign_of_life() -> None:
     assert not idle_out(world, client, IDLE_S)
 
 
-def test_a_client_that_waits_for_us_is_not_idle() -> None:
+def test_a_request_that_waits_is_no_sign_of_life() -> None:
     world = Parking()
     client = world.connect()
-    client.send(request_frame(1))
-    world.loop.run()
-    assert not idle_out(world, client, 10 * IDLE_S)
-    world.parked[1].complete(answer())
+    client.send(request_frame(1) + request_frame(2))
     world.loop.run()
     assert not idle_out(world, client, IDLE_S)
-    with capture_logs():
+    world.parked[1].complete(answer())
+    world.loop.run()
+    assert not idle_out(world, client, IDLE_S), "an answer was sent"
+    with nothing_left(world), capture_logs() as logs:
         assert idle_out(world, client, 1)
+    assert [each["log_level"] for each in logs] == ["info"], "nothing is wrong"
 
 
 def test_a_client_that_never_reads_is_idle() -> None:
@@ -541,17 +700,17 @@ def test_a_client_that_never_reads_is_idle() -> None:
         assert idle_out(world, client, IDLE_S + 1)
 
 
-@pytest.mark.parametrize("size", [4, 2 * LARGE_FRAME_BYTES], ids=["small", "large"])
-def test_only_a_half_received_request_is_stalled(size: int) -> None:
+def test_half_a_small_request_gives_its_memory_up_when_that_is_short() -> None:
     world = World()
     quiet, half = world.connect(), world.connect()
-    quiet.send(request_frame(1, bytes(size)))
-    half.send(request_frame(1, bytes(size))[:-1])
+    quiet.send(request_frame(1))
+    half.send(request_frame(1)[:-1])
     world.loop.run()
-    world.loop.now_s += IDLE_S + 1
+    since_s = world.loop.now_s
     with capture_logs():
-        for client in (quiet, half):
-            client.processor.drop_if_stalled(IDLE_S)
+        check_stalled(world, (quiet, half), since_s, MAX_KEPT_S)
+        assert not is_closed(half)
+        check_stalled(world, (quiet, half), since_s, 1)
     assert (is_closed(quiet), is_closed(half)) == (False, True)
 
 

@@ -1,87 +1,117 @@
-"""Large frames reserve memory in line; what was read is kept within a budget."""
+"""Large frames reserve memory as they arrive; what was read is kept within a budget."""
 
 from __future__ import annotations
 
 import pytest
 
-from broker.network.receive_memory import ReceiveMemory, ReceiveMemoryExhaustedError
+from broker.network.receive_memory import (
+    SMALL_FRAME_BYTES,
+    ReceiveMemory,
+    ReceiveMemoryExhaustedError,
+    Reservation,
+)
+
+LARGE = 2 * SMALL_FRAME_BYTES
+LIMIT = 100
+
+
+def frame(memory: ReceiveMemory, frame_bytes: int = LARGE, *, urgent: bool = False) -> Reservation:
+    return memory.reservation(frame_bytes, is_control_plane=urgent)
 
 
 class Waiter:
-    """Reserves when it is woken."""
+    """Takes what it waits for when it is woken."""
 
-    def __init__(self, memory: ReceiveMemory, size_bytes: int) -> None:
+    def __init__(self, memory: ReceiveMemory, reservation: Reservation, size_bytes: int) -> None:
         self.memory = memory
+        self.reservation = reservation
         self.size_bytes = size_bytes
         self.has_memory = False
-
-    def wait(self) -> Waiter:
-        self.memory.wait(self.on_memory, self.size_bytes)
-        return self
+        memory.wait(self.on_memory, reservation, size_bytes)
 
     def on_memory(self) -> None:
-        self.has_memory = self.memory.try_reserve(self.size_bytes)
+        self.has_memory = self.memory.try_grow(self.reservation, self.size_bytes)
 
 
-def test_reservations_stay_within_the_limit() -> None:
-    memory = ReceiveMemory(100)
-    assert [memory.try_reserve(40) for _ in range(3)] == [True, True, False]
-    assert memory.reserved_bytes == 80
+def test_only_what_a_reservation_has_grown_to_is_charged() -> None:
+    memory = ReceiveMemory(LIMIT)
+    reservation = frame(memory)
+    assert memory.reserved_bytes == 0
+    assert memory.try_grow(reservation, 10)
+    assert memory.try_grow(reservation, 30)
+    assert memory.reserved_bytes == 30
+    memory.release(reservation)
+    assert memory.reserved_bytes == 0
 
 
-def test_one_frame_alone_may_exceed_the_limit() -> None:
-    memory = ReceiveMemory(100)
-    assert memory.try_reserve(104)
-    assert not memory.try_reserve(1)
+def test_large_frames_leave_room_for_small_ones_and_these_for_the_control_plane() -> None:
+    memory = ReceiveMemory(LIMIT)
+    assert memory.try_grow(frame(memory), 50)
+    assert not memory.try_grow(frame(memory), 1)
+    assert memory.try_grow(frame(memory, SMALL_FRAME_BYTES), 25)
+    assert not memory.try_grow(frame(memory, SMALL_FRAME_BYTES), 1)
+    assert memory.try_grow(frame(memory, urgent=True), 25)
+    assert not memory.try_grow(frame(memory, urgent=True), 1)
 
 
-def test_whoever_waits_is_served_in_order() -> None:
-    memory = ReceiveMemory(100)
-    assert memory.try_reserve(90)
-    first, second = Waiter(memory, 50).wait(), Waiter(memory, 50).wait()
-    memory.release(90)
+def test_the_oldest_frame_always_may_grow() -> None:
+    memory = ReceiveMemory(LIMIT)
+    oldest, other = frame(memory), frame(memory)
+    assert memory.try_grow(oldest, 25)
+    assert memory.try_grow(other, 25)
+    assert not memory.try_grow(other, 26)
+    assert memory.try_grow(oldest, 10 * LIMIT)
+    memory.release(oldest)
+    assert memory.try_grow(other, 10 * LIMIT)
+
+
+def test_small_frames_are_woken_first() -> None:
+    memory = ReceiveMemory(LIMIT)
+    oldest = frame(memory)
+    assert memory.try_grow(oldest, 40)
+    assert memory.try_grow(frame(memory, urgent=True), 50)
+    large = Waiter(memory, frame(memory), 50)
+    small = Waiter(memory, frame(memory, SMALL_FRAME_BYTES), 25)
     memory.wake()
-    assert (first.has_memory, second.has_memory) == (True, True)
-
-
-def test_a_large_waiter_is_not_starved_by_small_newcomers() -> None:
-    memory = ReceiveMemory(100)
-    assert memory.try_reserve(60)
-    large = Waiter(memory, 100).wait()
-    assert not memory.try_reserve(10), "it would fit, but others wait"
-    behind = Waiter(memory, 10).wait()
+    assert (large.has_memory, small.has_memory) == (False, False)
+    memory.release(oldest)
     memory.wake()
-    assert (large.has_memory, behind.has_memory) == (False, False)
-    memory.release(60)
-    memory.wake()
-    assert (large.has_memory, behind.has_memory) == (True, False)
+    assert (large.has_memory, small.has_memory) == (False, True)
+    assert memory.is_contended
 
 
 def test_giving_back_announces_that_waking_may_help() -> None:
-    memory = ReceiveMemory(100)
+    memory = ReceiveMemory(LIMIT)
     announced: list[int] = []
     memory.call_when_wakeable(lambda: announced.append(memory.reserved_bytes))
-    assert memory.try_reserve(100)
-    memory.release(10)
+    first, second = frame(memory), frame(memory)
+    assert memory.try_grow(first, 20)
+    assert memory.try_grow(second, 20)
+    memory.release(first)
     assert announced == [], "nobody waits"
-    waiter = Waiter(memory, 50).wait()
-    memory.release(90)
+    waiter = Waiter(memory, frame(memory), 50)
+    memory.release(second)
     assert announced == [0]
     assert not waiter.has_memory, "it is woken later, not inside the one who gives back"
 
 
-def test_whoever_stops_waiting_lets_those_behind_go_on() -> None:
-    memory = ReceiveMemory(100)
-    announced: list[str] = []
-    memory.call_when_wakeable(lambda: announced.append("wake"))
-    assert memory.try_reserve(60)
-    large, small = Waiter(memory, 100).wait(), Waiter(memory, 40).wait()
-    memory.stop_waiting(large.on_memory)
-    memory.stop_waiting(large.on_memory)
-    assert announced == ["wake"]
+def test_a_waiter_that_stops_is_not_woken() -> None:
+    memory = ReceiveMemory(LIMIT)
+    waiter = Waiter(memory, frame(memory), 50)
+    assert memory.is_contended
+    memory.stop_waiting(waiter.on_memory)
+    memory.stop_waiting(waiter.on_memory)
     memory.wake()
-    assert (large.has_memory, small.has_memory) == (False, True)
+    assert not waiter.has_memory
     assert not memory.is_contended
+
+
+def test_a_waiter_that_stops_while_others_are_woken_is_not_woken() -> None:
+    memory = ReceiveMemory(LIMIT)
+    late = Waiter(memory, frame(memory), 10)
+    memory.wait(lambda: memory.stop_waiting(late.on_memory), frame(memory, SMALL_FRAME_BYTES), 10)
+    memory.wake()
+    assert not late.has_memory
 
 
 def test_what_was_read_is_kept_up_to_the_limit() -> None:
@@ -104,7 +134,10 @@ def test_memory_is_contended_before_nothing_more_can_be_kept() -> None:
 
 def test_giving_back_more_than_was_taken_is_a_bug() -> None:
     memory = ReceiveMemory(100)
-    with pytest.raises(AssertionError, match="than reserved"):
-        memory.release(1)
+    reservation = frame(memory)
+    assert memory.try_grow(reservation, 1)
+    memory.release(reservation)
+    with pytest.raises(KeyError):
+        memory.release(reservation)
     with pytest.raises(AssertionError, match="than kept"):
         memory.drop(1)

@@ -275,18 +275,26 @@ def test_a_keyboard_interrupt_is_not_swallowed(world: World) -> None:
         world.loop.run()
 
 
-def test_before_it_is_open_only_the_controller_and_handshakes_are_served() -> None:
+def test_before_it_is_open_it_takes_only_what_may_be_handled_early() -> None:
     world = World(is_open=False)
     connection = FakeConnection(world.channel)
-    for number, api_key in enumerate(
-        (ApiKey.PRODUCE, ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.LEADER_AND_ISR)
-    ):
+    for number, api_key in enumerate((ApiKey.API_VERSIONS, ApiKey.LEADER_AND_ISR)):
         world.channel.submit([make_request(connection, number, api_key)])
+    with pytest.raises(AssertionError, match="outside the arenas"):
+        world.channel.submit([make_request(connection, 2, ApiKey.PRODUCE)])
     world.loop.run()
-    assert sorted(world.handled) == [1, 3]
+    assert sorted(world.handled) == [0, 1]
+
+
+def test_connections_that_wait_for_the_opening_are_called_once_when_it_comes() -> None:
+    world = World(is_open=False)
+    connection = FakeConnection(world.channel)
+    world.channel.wait_for_opening(connection)
+    world.channel.submit([make_request(connection, 1, ApiKey.API_VERSIONS)])
+    world.loop.run()
+    assert connection.room_count == 0
     world.channel.open()
     world.loop.run()
-    assert world.handled[2:] == [0, 2]
-    world.channel.submit([make_request(connection, 4, ApiKey.PRODUCE)])
+    world.channel.submit([make_request(connection, 2, ApiKey.PRODUCE)])
     world.loop.run()
-    assert world.handled[4:] == [4]
+    assert (connection.room_count, world.handled) == (1, [1, 2])

@@ -13,8 +13,8 @@ from broker.network.processor import Processor
 from broker.network.reply import Reply
 from broker.network.request_channel import RequestChannel
 from broker.network.socket_server import (
-    MAX_ASSEMBLY_UNDER_PRESSURE_S,
     MAX_IDLE_CHECK_INTERVAL_S,
+    STALL_CHECK_INTERVAL_S,
     SocketServer,
 )
 from tests.unit.broker.network_fakes import FakeLoop
@@ -43,8 +43,8 @@ class FakeConnection:
     def drop_if_idle(self, max_idle_s: float) -> None:
         self.idle_checks.append(max_idle_s)
 
-    def drop_if_stalled(self, max_age_s: float) -> None:
-        self.stall_checks.append(max_age_s)
+    def drop_if_stalled(self, since_s: float) -> None:
+        self.stall_checks.append(since_s)
 
 
 class World:
@@ -56,9 +56,13 @@ class World:
         self.connection = FakeConnection()
         assert self.server.on_opened(cast(Processor, self.connection)) is None
 
-    def check(self) -> float:
+    def check_idle(self) -> float:
         """Let one check pass; return when the next one comes."""
-        self.server._check_connections()
+        self.server._check_idle()
+        return self.loop.timers[-1][0]
+
+    def check_stalled(self) -> float:
+        self.server._check_stalled()
         return self.loop.timers[-1][0]
 
 
@@ -67,23 +71,35 @@ class World:
 )
 def test_connections_are_checked_often_enough(idle_ms: int, interval_s: float) -> None:
     world = World(connections_max_idle_ms=idle_ms)
-    assert world.check() == interval_s
+    assert world.check_idle() == interval_s
     assert world.connection.idle_checks == [idle_ms / 1000]
 
 
 def test_without_a_limit_nobody_is_idle() -> None:
     world = World(connections_max_idle_ms=None)
-    assert world.check() == MAX_IDLE_CHECK_INTERVAL_S
+    assert world.check_idle() == MAX_IDLE_CHECK_INTERVAL_S
     assert world.connection.idle_checks == []
 
 
-def test_only_when_others_wait_for_memory_stalled_requests_are_looked_for() -> None:
+def test_only_while_others_wait_for_memory_stalled_requests_are_looked_for() -> None:
     world = World()
-    world.check()
+    memory = world.server._network.memory
+    assert world.check_stalled() == STALL_CHECK_INTERVAL_S
     assert world.connection.stall_checks == []
-    world.server._network.memory.wait(lambda: None, 1)
-    world.check()
-    assert world.connection.stall_checks == [MAX_ASSEMBLY_UNDER_PRESSURE_S]
+    began_s = world.loop.now_s
+
+    def waiter() -> None:
+        raise AssertionError("there is no memory")
+
+    for short_since_s in (began_s, began_s + 20):
+        memory.wait(waiter, memory.reservation(1, is_control_plane=False), 1)
+        world.loop.now_s = short_since_s
+        world.check_stalled()
+        world.loop.now_s += 7
+        assert world.check_stalled() == STALL_CHECK_INTERVAL_S
+        memory.stop_waiting(waiter)
+        world.check_stalled()
+    assert world.connection.stall_checks == [began_s] * 2 + [began_s + 20] * 2
 
 
 def test_a_refused_connection_is_not_counted() -> None:
@@ -96,11 +112,12 @@ def test_memory_that_comes_back_wakes_in_the_next_turn_once() -> None:
     world = World(queued_max_request_bytes=100, socket_request_max_bytes=100)
     memory = world.server._network.memory
     woken: list[str] = []
-    assert memory.try_reserve(60)
-    assert memory.try_reserve(40)
-    memory.wait(lambda: woken.append("waiter"), 50)
-    memory.release(40)
-    memory.release(60)
+    held = [memory.reservation(1, is_control_plane=True) for _ in range(2)]
+    for each in held:
+        assert memory.try_grow(each, 50)
+    memory.wait(lambda: woken.append("waiter"), memory.reservation(1, is_control_plane=True), 50)
+    for each in held:
+        memory.release(each)
     assert woken == []
     world.loop.run()
     assert woken == ["waiter"]

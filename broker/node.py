@@ -368,6 +368,7 @@ class Node:
             network_limits_of(self._configs.current),
             channel,
             control_plane_listener_name=config.control_plane_listener_name,
+            inter_broker_listener_name=config.inter_broker_listener,
         )
         await server.start()
         self._running.push_async_callback(self._stop_serving, server)

@@ -53,12 +53,20 @@ class NetworkKeys:
         at_least(-1),
     )
     socket_request_max_bytes: int = integer(
-        100 * 1024 * 1024, "Largest request; a larger one closes its connection.", at_least(1)
+        100 * 1024 * 1024,
+        "Largest request; a larger one closes its connection, as does one of more than 4 MiB that "
+        "neither holds records nor comes from a broker.",
+        at_least(1),
     )
     socket_listen_backlog_size: int = integer(
         50, "Connections that may wait to be accepted.", at_least(1)
     )
-    max_connections: int = integer(INT_MAX, "Connections at most, over all listeners.", at_least(0))
+    max_connections: int = integer(
+        INT_MAX,
+        "Connections at most, over all listeners; that of brokers, where clients have another one, "
+        "takes more.",
+        at_least(1),
+    )
     max_connections_per_ip: int = integer(
         INT_MAX, "Connections from one address at most.", at_least(0)
     )
@@ -71,7 +79,7 @@ class NetworkKeys:
         at_least(0),
     )
     connections_max_idle_ms: int = long(
-        600_000, "A connection without a request for so long is closed; -1 never."
+        600_000, "A connection without a request or an answer for so long is closed; -1 never."
     )
     connection_failed_authentication_delay_ms: int = integer(
         100, "Pause before a connection that failed to authenticate is closed.", at_least(0)

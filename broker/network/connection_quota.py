@@ -19,8 +19,18 @@ class ConnectionQuota:
         """Count by `limits` from now on; connections that are too many for them stay."""
         self._limits = limits
 
-    def try_add(self, host: str) -> str | None:
-        """Count a connection from `host`; or return why there must be none."""
+    def try_add(self, host: str, *, is_exempt: bool = False) -> str | None:
+        """Count a connection from `host`; or return why there must be none.
+
+        One that `is_exempt` is counted, and never one too many.
+        """
+        if not is_exempt and (refusal := self._refusal(host)) is not None:
+            return refusal
+        self._by_host[host] += 1
+        self.total += 1
+        return None
+
+    def _refusal(self, host: str) -> str | None:
         limits = self._limits
         if limits.max_connections is not None and self.total >= limits.max_connections:
             return f"max.connections={limits.max_connections} are open"
@@ -28,8 +38,6 @@ class ConnectionQuota:
         limit = overrides.get(host, limits.max_connections_per_ip)
         if limit is not None and self._by_host[host] >= limit:
             return f"max.connections.per.ip={limit} are open"
-        self._by_host[host] += 1
-        self.total += 1
         return None
 
     def remove(self, host: str) -> None:

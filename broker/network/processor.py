@@ -22,7 +22,7 @@ from broker.network.frame_receiver import FrameReceiver
 from broker.network.limits import KIB
 from broker.network.network import Network
 from broker.network.reply import Reply
-from broker.network.request import NOT_HANDLED, Request
+from broker.network.request import ANONYMOUS, NOT_HANDLED, Request
 from broker.network.request_channel import EARLY_APIS
 from broker.network.response_batch import ResponseBatch
 from broker.network.response_queue import ResponseQueue
@@ -78,6 +78,7 @@ class Processor(asyncio.BufferedProtocol):
         "last_active_s",
         "listener_name",
         "number",
+        "user_name",
     )
 
     def __init__(
@@ -87,6 +88,7 @@ class Processor(asyncio.BufferedProtocol):
         self.listener_name = listener_name
         self.is_control_plane = is_control_plane
         self.client_host = ""
+        self.user_name = ANONYMOUS
         self.number = 0
         self.is_ready = False
         self.last_active_s = network.clock()

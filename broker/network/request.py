@@ -8,6 +8,8 @@ from typing import Final, Protocol
 from broker.network.reply import Reply
 from kafkawire.headers import RequestHeader
 
+# Whom a connection speaks for that has not said, and proved, for whom.
+ANONYMOUS: Final = "ANONYMOUS"
 # The reply of a request that no handler has seen.
 NOT_HANDLED: Final = Reply()
 
@@ -22,6 +24,10 @@ class Connection(Protocol):
     @property
     def client_host(self) -> str:
         """Address of the client."""
+
+    @property
+    def user_name(self) -> str:
+        """Whom the client speaks for."""
 
     @property
     def number(self) -> int:

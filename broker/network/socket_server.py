@@ -47,6 +47,7 @@ class SocketServer:
         channel: RequestChannel,
         *,
         control_plane_listener_name: str | None = None,
+        inter_broker_listener_name: str | None = None,
         ssl_contexts: Mapping[str, ssl.SSLContext] | None = None,
         executor: Executor | None = None,
     ) -> None:
@@ -59,6 +60,12 @@ class SocketServer:
         self._limits = limits
         self._channel = channel
         self._quota = ConnectionQuota(limits)
+        # Clients must not keep brokers out; where they share the listener nothing tells them apart.
+        self._exempt_listeners = (
+            {control_plane_listener_name, inter_broker_listener_name}
+            if len(listeners) > 1
+            else set()
+        )
         self._connections: dict[Processor, None] = {}
         self._all_closed = asyncio.Event()
         self._all_closed.set()
@@ -162,7 +169,8 @@ class SocketServer:
         if not self._is_accepting:
             # Accepted by the system just before: nobody would wait for its end.
             return "the broker stops"
-        refusal = self._quota.try_add(connection.client_host)
+        is_exempt = connection.listener_name in self._exempt_listeners
+        refusal = self._quota.try_add(connection.client_host, is_exempt=is_exempt)
         if refusal is None:
             self._connections[connection] = None
             self._all_closed.clear()

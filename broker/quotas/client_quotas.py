@@ -1,20 +1,20 @@
 """The quotas of users and clients, and how much each of them has taken (decision).
 
-Of the quotas that fit a client the most specific counts. Without authentication everybody is the
-user ANONYMOUS. Source: ClientQuotaManager of Kafka 3.9; KIP-13, KIP-55.
+Of the quotas that fit a client the most specific counts.
+Source: ClientQuotaManager of Kafka 3.9; KIP-13, KIP-55.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from broker.quotas.entity import CLIENT_ID, USER, QuotaEntity
 from broker.quotas.rate import BURST_S, Rate
 
-ANONYMOUS: Final = "ANONYMOUS"
 MAX_RATES: Final = 10_000
-"""Clients that are counted at a time; beyond it those that rest are forgotten."""
+"""Clients that are counted at a time; beyond it the one that took nothing for longest is not."""
 
 RateKey = tuple[str, str, str]
 
@@ -25,7 +25,8 @@ class ClientQuotas:
     def __init__(self) -> None:
         self.is_set: frozenset[str] = frozenset()
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
-        self._rates: dict[RateKey, Rate] = {}
+        # Those that took something last are at the end.
+        self._rates: OrderedDict[RateKey, Rate] = OrderedDict()
 
     def set(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
         """Let an entity have just these quotas."""
@@ -35,38 +36,37 @@ class ClientQuotas:
             self._quotas.pop(entity, None)
         self.is_set = frozenset(key for each in self._quotas.values() for key in each)
 
-    def limit(self, key: str, client_id: str, user: str = ANONYMOUS) -> float | None:
+    def limit(self, key: str, user: str, client_id: str) -> float | None:
         """Return a client's quota, None if it has none."""
-        return self._find(key, client_id, user)[0]
+        return self._find(key, user, client_id)[0]
 
-    def burst(self, key: str, client_id: str) -> float | None:
+    def burst(self, key: str, user: str, client_id: str) -> float | None:
         """Return how much a client may take at once without having to wait; None for any amount."""
-        limit = self.limit(key, client_id)
+        limit = self.limit(key, user, client_id)
         return None if limit is None else limit * BURST_S
 
-    def take(self, key: str, client_id: str, amount: float, now_ms: int) -> int:
+    def take(self, key: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
         """Count what a client takes; return for how many ms it must then wait."""
-        limit, counted_as = self._find(key, client_id, ANONYMOUS)
+        limit, counted_as = self._find(key, user, client_id)
         if limit is None:
             return 0
         rate = self._rates.get(counted_as)
         if rate is None:
             if len(self._rates) >= MAX_RATES:
-                self._forget_idle(now_ms)
+                self._rates.popitem(last=False)
             rate = self._rates[counted_as] = Rate()
+        else:
+            self._rates.move_to_end(counted_as)
         rate.add(amount, now_ms)
         return rate.excess_ms(limit, now_ms)
 
-    def _find(self, key: str, client_id: str, user: str) -> tuple[float | None, RateKey]:
+    def _find(self, key: str, user: str, client_id: str) -> tuple[float | None, RateKey]:
         """Return a quota, and whose use counts against it."""
         for names, counted_as in _candidates(user, client_id):
             limit = self._quotas.get(QuotaEntity(names), {}).get(key)
             if limit is not None:
                 return limit, (key, *counted_as)
         return None, (key, user, client_id)
-
-    def _forget_idle(self, now_ms: int) -> None:
-        self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_idle(now_ms)}
 
 
 def _candidates(

@@ -26,13 +26,14 @@ class Throttle:
 
     def burst(self, request: Request, most: int) -> int:
         """Return how much the sender may take at once, `most` at most."""
-        burst = self._quotas.burst(self._key, request.header.client_id or "")
+        user, client_id = request.connection.user_name, request.header.client_id or ""
+        burst = self._quotas.burst(self._key, user, client_id)
         return most if burst is None else min(most, int(burst))
 
     def charge(self, request: Request, amount: int) -> int:
         """Count what the sender takes; return for how many ms nothing is read from it any more."""
-        client_id = request.header.client_id or ""
-        wait_ms = self._quotas.take(self._key, client_id, amount, self._now_ms())
+        user, client_id = request.connection.user_name, request.header.client_id or ""
+        wait_ms = self._quotas.take(self._key, user, client_id, amount, self._now_ms())
         if wait_ms > 0:
             request.connection.mute(wait_ms / 1000)
         return wait_ms

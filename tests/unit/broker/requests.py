@@ -13,6 +13,7 @@ class NoConnection:
 
     listener_name = "PLAINTEXT"
     client_host = "127.0.0.1"
+    user_name = "ANONYMOUS"
     number = 1
 
 

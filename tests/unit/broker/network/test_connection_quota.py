@@ -22,6 +22,13 @@ def test_one_too_many_in_all_is_refused_until_one_leaves() -> None:
     assert quota.try_add("c") is None
 
 
+def test_an_exempt_connection_is_counted_and_never_one_too_many() -> None:
+    quota = ConnectionQuota(NetworkLimits(max_connections=1, max_connections_per_ip=1))
+    assert [quota.try_add("a", is_exempt=True) for _ in range(3)] == [None] * 3
+    assert quota.try_add("b") == "max.connections=1 are open"
+    assert quota.total == 3
+
+
 def test_one_too_many_from_an_address_is_refused() -> None:
     quota = ConnectionQuota(NetworkLimits(max_connections_per_ip=1))
     assert (quota.try_add("a"), quota.try_add("b")) == (None, None)

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from broker.network.limits import NetworkLimits
 from broker.network.reply import Reply
+from broker.network.request import ANONYMOUS
 from broker.network.request_channel import BATCH_BYTES, SEND_BYTES, Request, RequestChannel
 from kafkawire.apis import ApiKey
 from tests.unit.broker.network_fakes import FakeLoop, make_request
@@ -19,6 +20,7 @@ class FakeConnection:
 
     listener_name = "PLAINTEXT"
     client_host = "10.0.0.1"
+    user_name = ANONYMOUS
 
     def __init__(self, channel: RequestChannel, *, is_control_plane: bool = False) -> None:
         self.is_control_plane = is_control_plane

@@ -36,7 +36,8 @@ class FakeConnection:
 
     client_host = "10.0.0.1"
 
-    def __init__(self) -> None:
+    def __init__(self, listener_name: str = "A") -> None:
+        self.listener_name = listener_name
         self.idle_checks: list[float] = []
         self.stall_checks: list[float] = []
 
@@ -106,6 +107,27 @@ def test_a_refused_connection_is_not_counted() -> None:
     world = World(max_connections=1)
     assert world.server.on_opened(cast(Processor, FakeConnection())) is not None
     assert world.server.connection_count == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "open_count"), [(["BROKERS"], 1), (["BROKERS", "A"], 4)], ids=["shared", "own"]
+)
+def test_clients_cannot_keep_brokers_out_that_have_their_own_listener(
+    names: list[str], open_count: int
+) -> None:
+    loop = TimedLoop()
+    limits = NetworkLimits(max_connections=1)
+    server = SocketServer(
+        [Listener(name, "", 9092 + number) for number, name in enumerate(names)],
+        limits,
+        RequestChannel(loop.as_loop, lambda _request: Reply(), limits),
+        inter_broker_listener_name="BROKERS",
+    )
+    assert server.on_opened(cast(Processor, FakeConnection(names[-1]))) is None
+    for _ in range(3):
+        server.on_opened(cast(Processor, FakeConnection("BROKERS")))
+    assert server.on_opened(cast(Processor, FakeConnection(names[-1]))) is not None
+    assert server.connection_count == open_count
 
 
 def test_memory_that_comes_back_wakes_in_the_next_turn_once() -> None:

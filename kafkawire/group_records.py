@@ -25,6 +25,7 @@ from kafkawire.schema import decode, encode
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 NO_LEADER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
+MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 _VERSION: Final = Struct(">h")
 _OFFSET_KEY_VERSIONS: Final = (0, 1)

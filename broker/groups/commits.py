@@ -78,10 +78,11 @@ class GroupCommits:
             on_done(code)
             return
         group.offsets.begin(commits)
-        records = [
+        # Encoded by the store: what fails there is told to `_on_stored`, as any failure is.
+        records = (
             (offset_key(group_id, each), offset_value(committed))
             for each, committed in commits.items()
-        ]
+        )
         self._append(group, records, partial(self._on_stored, group, commits, on_done))
 
     def find(self, group_id: str) -> Group | None:
@@ -179,7 +180,7 @@ class GroupCommits:
     def _append(
         self,
         group: Group,
-        records: Sequence[KeyValue],
+        records: Iterable[KeyValue],
         on_stored: Callable[[ErrorCode, int], None],
     ) -> None:
         partition = self._registry.partition_of(group.group_id)

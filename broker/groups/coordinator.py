@@ -7,7 +7,7 @@ Everything runs in the loop's thread, and who waits for an answer waits without 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol
@@ -37,13 +37,14 @@ from broker.groups.rebalance import GroupLimits
 from broker.groups.registry import GroupRegistry
 from broker.groups.replay import group_metadata
 from broker.groups.state import DEAD
-from broker.groups.store import GroupStore, rebalance_error
+from broker.groups.store import GroupStore, KeyValue, rebalance_error
 from broker.purgatory import Purgatory
 from broker.replication.replica import NO_EPOCH, Replica
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.group_records import OFFSETS_TOPIC, group_key, group_value
 from kafkawire.ids import LeaderEpoch, TopicPartition
+from kafkawire.primitives import MAX_STRING_BYTES
 from storage.log import AppendInfo
 
 log = structlog.get_logger(__name__)
@@ -212,6 +213,9 @@ class GroupCoordinator:
             <= config.group_max_session_timeout_ms
         ):
             raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        # Made of the client's id or the instance's. A longer one could neither be stored nor told.
+        if len(joining.fresh_member_id.encode()) > MAX_STRING_BYTES:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "the client id is too long for a member id")
         if joining.member_id == UNKNOWN_MEMBER:
             return self.registry.find_or_add(group_id)
         group = self.registry.find(group_id)
@@ -249,10 +253,6 @@ class GroupCoordinator:
     def _store_group(self, group: Group, store: Store) -> None:
         partition = self.registry.partition_of(group.group_id)
         group.state_timestamp_ms = self._now_ms()
-        record = (
-            group_key(group.group_id),
-            group_value(group_metadata(group, store.assignments)),
-        )
         log.info(
             "group.stored",
             group_id=group.group_id,
@@ -260,8 +260,13 @@ class GroupCoordinator:
             member_count=len(group.members),
             reason=store.reason.value,
         )
+
+        def records() -> Iterator[KeyValue]:
+            metadata = group_metadata(group, store.assignments)
+            yield group_key(group.group_id), group_value(metadata)
+
         epoch = self.registry.epoch(partition)
-        self._store.append(partition, epoch, [record], partial(self._on_stored, group, store))
+        self._store.append(partition, epoch, records(), partial(self._on_stored, group, store))
 
     def _on_stored(self, group: Group, store: Store, error: ErrorCode, offset: int) -> None:
         del offset

@@ -1,13 +1,17 @@
 """When something is due in a group (decision: time comes from outside).
 
 Moving a deadline later, as each heartbeat does, costs one assignment: `next_ms` is a lower bound,
-made exact only when it has come.
+made exact only when it has come. All else costs the logarithm of how many deadlines are set.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+MAX_STALE_ENTRIES: Final = 64
+"""Entries of deadlines that were cancelled or moved, beyond one for each that is set."""
 
 
 class Timer(Enum):
@@ -34,35 +38,64 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._due_ms: dict[Due, int] = {}
-        self.next_ms: int | None = None
-        """Nothing is due before; None while nothing is set."""
+        # Each deadline that is set has one entry that counts, at its time or before: the one that
+        # `_queued_ms` names. The number in the middle keeps the order of equal times.
+        self._heap: list[tuple[int, int, Due]] = []
+        self._queued_ms: dict[Due, int] = {}
+        self._entry_count = 0
 
     def __contains__(self, due: Due) -> bool:
         return due in self._due_ms
 
+    @property
+    def next_ms(self) -> int | None:
+        """Nothing is due before; None while nothing is set."""
+        return self._heap[0][0] if self._due_ms else None
+
     def set(self, due: Due, at_ms: int) -> None:
         """Set a deadline, or move it."""
         self._due_ms[due] = at_ms
-        if self.next_ms is None or at_ms < self.next_ms:
-            self.next_ms = at_ms
+        queued_ms = self._queued_ms.get(due)
+        if queued_ms is None or at_ms < queued_ms:
+            self._push(due, at_ms)
 
     def cancel(self, due: Due) -> None:
         """Forget a deadline; one that is not set is no error."""
         self._due_ms.pop(due, None)
-        if not self._due_ms:
-            self.next_ms = None
+        if len(self._heap) > 2 * len(self._due_ms) + MAX_STALE_ENTRIES:
+            self._drop_stale()
 
     def cancel_all(self) -> None:
         """Forget every deadline."""
         self._due_ms.clear()
-        self.next_ms = None
+        self._drop_stale()
 
     def take_expired(self, now_ms: int) -> list[Due]:
         """Remove and return what is due, the earliest first."""
-        if self.next_ms is None or now_ms < self.next_ms:
-            return []
-        expired = [(at_ms, due) for due, at_ms in self._due_ms.items() if at_ms <= now_ms]
-        for _, due in expired:
-            del self._due_ms[due]
-        self.next_ms = min(self._due_ms.values(), default=None)
-        return [due for _, due in sorted(expired, key=lambda each: each[0])]
+        expired: list[Due] = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            entry_ms, _, due = heappop(self._heap)
+            if self._queued_ms.get(due) != entry_ms:
+                continue
+            del self._queued_ms[due]
+            at_ms = self._due_ms.get(due)
+            if at_ms is None:
+                continue
+            if at_ms > entry_ms:
+                self._push(due, at_ms)
+            else:
+                del self._due_ms[due]
+                expired.append(due)
+        return expired
+
+    def _push(self, due: Due, at_ms: int) -> None:
+        self._queued_ms[due] = at_ms
+        self._entry_count += 1
+        heappush(self._heap, (at_ms, self._entry_count, due))
+
+    def _drop_stale(self) -> None:
+        self._queued_ms = dict(self._due_ms)
+        self._heap = [
+            (at_ms, index, due) for index, (due, at_ms) in enumerate(self._due_ms.items())
+        ]
+        heapify(self._heap)

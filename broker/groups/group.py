@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from broker.groups.deadlines import Due, Timer
 from broker.groups.effects import (
@@ -45,6 +46,9 @@ from broker.groups.state import (
 from kafkawire.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
+
+MAX_PENDING_MEMBERS: Final = 10_000
+"""Ids that were given out to members which have not come back with them; of one group."""
 
 
 class Group(Rebalancing):
@@ -249,8 +253,11 @@ class Group(Rebalancing):
         return is_same_type and self.members.understand(joining.protocols)
 
     def _give_id(self, joining: Joining, waiter: JoinWaiter, now_ms: int) -> None:
-        member_id = joining.fresh_member_id
-        self.members.pending.add(member_id)
+        member_id, pending = joining.fresh_member_id, self.members.pending
+        if len(pending) >= MAX_PENDING_MEMBERS:
+            # A member comes back within a round trip: the oldest one has most likely gone.
+            self._forget(next(iter(pending)))
+        self.members.await_joining(member_id)
         self.deadlines.set(Due(Timer.SESSION, member_id), now_ms + joining.session_timeout_ms)
         self._refuse_join(waiter, member_id, ErrorCode.MEMBER_ID_REQUIRED)
 

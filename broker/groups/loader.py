@@ -2,7 +2,7 @@
 
 One partition after the other, in one task: a read in a thread, then a slice of its records per turn
 of the loop. A partition that cannot be read stays loading, for an answer from half of its log would
-send consumers back.
+send consumers back; it is tried again after `RETRY_DELAY_S`, and the others are loaded meanwhile.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ from storage.log import Log
 
 SLICE_BYTES: Final = 64 * 1024
 """Read in one turn of the loop: a few milliseconds of work."""
+
+RETRY_DELAY_S: Final = 60.0
+"""A disk may answer again, or descriptors be free again; a damaged log stays damaged, and its error
+is repeated for whoever looks at the log."""
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +76,7 @@ class GroupLoader:
         try:
             each = self._log(partition)
         except ApiError as error:
-            log.error("groups.not_loaded", partition=partition, error=str(error))
+            self._on_failure(partition, leader_epoch, error)
             return
         if each.log_start_offset == each.log_end_offset:
             self._on_loaded(partition, [])
@@ -96,13 +100,19 @@ class GroupLoader:
             self._task = None
 
     async def _load(self, partition: int, leader_epoch: LeaderEpoch) -> None:
-        began_s, replay = self._loop.time(), OffsetsReplay()
         try:
-            await self._replay(partition, leader_epoch, replay)
+            await self._load_all(partition, leader_epoch)
         except (ApiError, StorageError, CorruptBatchError, OSError) as error:
-            if self._is_wanted(partition, leader_epoch):
-                log.error("groups.not_loaded", partition=partition, error=str(error))
-            return
+            self._on_failure(partition, leader_epoch, error)
+        except Exception as error:
+            # A defect of ours, or a record that nobody has thought of: it holds up its own
+            # partition, and must not those of all other groups.
+            log.exception("groups.load_failed", partition=partition)
+            self._on_failure(partition, leader_epoch, error)
+
+    async def _load_all(self, partition: int, leader_epoch: LeaderEpoch) -> None:
+        began_s, replay = self._loop.time(), OffsetsReplay()
+        await self._replay(partition, leader_epoch, replay)
         if not self._is_wanted(partition, leader_epoch):
             return
         groups = replay.groups(self._limits, round(self._loop.time() * 1000))
@@ -130,7 +140,7 @@ class GroupLoader:
             if not data:
                 # Compaction has taken all that was left.
                 return
-            sliced_bytes = 0
+            sliced_bytes, begin = 0, offset
             for header, batch in iterate_batches(data):
                 replay.add(batch, header)
                 offset = Offset(header.next_offset)
@@ -138,6 +148,17 @@ class GroupLoader:
                 if sliced_bytes >= SLICE_BYTES:
                     sliced_bytes = 0
                     await asyncio.sleep(0)
+            if offset == begin:
+                raise CorruptBatchError(f"the batch at offset {offset} is cut short")
+
+    def _on_failure(self, partition: int, leader_epoch: LeaderEpoch, error: Exception) -> None:
+        if self._is_wanted(partition, leader_epoch):
+            log.error("groups.not_loaded", partition=partition, error=str(error))
+            self._loop.call_later(RETRY_DELAY_S, self._put_again, partition, leader_epoch)
+
+    def _put_again(self, partition: int, leader_epoch: LeaderEpoch) -> None:
+        if self._is_wanted(partition, leader_epoch):
+            self.put(partition, leader_epoch)
 
     def _log(self, partition: int) -> Log:
         return self._replicas.leader((OFFSETS_TOPIC, partition)).log

@@ -7,7 +7,7 @@ id is pending or a member's, never both; who waits is a member.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView
 
 from broker.groups.effects import JoinedMember, JoinWaiter, Protocols, SyncWaiter
 from kafkawire.errors import ErrorCode
@@ -64,13 +64,12 @@ class Members:
         self.leader_id: str | None = None
         self.protocol_type: str | None = None
         """Of the present members, or of the last ones; None if there never were any."""
-        self.pending: set[str] = set()
-        """Ids that were given out and have not joined yet."""
         self.joining: dict[str, JoinWaiter] = {}
         self.syncing: dict[str, SyncWaiter] = {}
         self._by_id: dict[str, Member] = {}
         self._by_instance: dict[str, str] = {}
         self._support: Counter[str] = Counter()
+        self._pending: dict[str, None] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -85,9 +84,14 @@ class Members:
         return iter(list(self._by_id.values()))
 
     @property
+    def pending(self) -> KeysView[str]:
+        """Ids that were given out and have not joined yet, the oldest first."""
+        return self._pending.keys()
+
+    @property
     def have_all_joined(self) -> bool:
         """Whether everybody waits for the next generation, and nobody else is on the way."""
-        return len(self.joining) == len(self._by_id) and not self.pending
+        return len(self.joining) == len(self._by_id) and not self._pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -124,11 +128,15 @@ class Members:
             self.leader_id = member.member_id
         self._by_id[member.member_id] = member
         self._support.update(_names(member.protocols))
-        self.pending.discard(member.member_id)
+        self._pending.pop(member.member_id, None)
+
+    def await_joining(self, member_id: str) -> None:
+        """Expect a member to come back with the id that it was given."""
+        self._pending[member_id] = None
 
     def remove(self, member_id: str) -> None:
         """Forget a member, or an id that was given out; the oldest other one leads then."""
-        self.pending.discard(member_id)
+        self._pending.pop(member_id, None)
         member = self._by_id.pop(member_id, None)
         if member is None:
             return

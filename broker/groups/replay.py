@@ -2,19 +2,20 @@
 
 Records are added in the order of the log; the last one of a key counts, and none is a tombstone's
 meaning. Offsets that were committed in a transaction count from its marker on. A key or value of a
-version that is not known is left alone and counted: it may come from a newer broker.
+version that is not known is left alone and counted: it may come from a newer broker. So is what no
+coordinator writes: any producer that may write to the topic could have put it there.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from broker.groups.group import Group
 from broker.groups.members import Member
 from broker.groups.rebalance import GroupLimits
-from kafkawire.errors import DecodeError
+from kafkawire.errors import CorruptBatchError, DecodeError
 from kafkawire.group_records import (
     NO_TIMESTAMP,
     CommittedOffset,
@@ -30,9 +31,13 @@ from kafkawire.records import (
     BatchHeader,
     ControlType,
     Record,
+    crc_matches,
     read_control_batch,
     read_records_as,
 )
+
+MAX_GENERATION: Final = 2**31 - 1
+"""The last one that answers can name; a group that stands there could not be rebalanced."""
 
 Placed: TypeAlias = tuple[CommittedOffset, int]
 """A committed offset, and where its batch stands in the log."""
@@ -54,6 +59,20 @@ class OffsetsReplay:
         Raises:
             CorruptBatchError: the batch is damaged; nothing of it was taken in.
         """
+        try:
+            self._add_batch(batch, header)
+        except CorruptBatchError:
+            if not crc_matches(batch, header):
+                raise
+            # Not damaged: it was written like this, and by no coordinator.
+            self.unknown_count += header.record_count
+
+    def groups(self, limits: GroupLimits, now_ms: int) -> list[Group]:
+        """Return every group that has members, a history or offsets."""
+        names = self._groups.keys() | {name for name, held in self._offsets.items() if held}
+        return [self._group(name, limits, now_ms) for name in sorted(names)]
+
+    def _add_batch(self, batch: memoryview, header: BatchHeader) -> None:
         if header.is_control:
             self._decide(batch, header)
             return
@@ -63,11 +82,6 @@ class OffsetsReplay:
                 self._add(record, header)
             except DecodeError:
                 self.unknown_count += 1
-
-    def groups(self, limits: GroupLimits, now_ms: int) -> list[Group]:
-        """Return every group that has members, a history or offsets."""
-        names = self._groups.keys() | {name for name, held in self._offsets.items() if held}
-        return [self._group(name, limits, now_ms) for name in sorted(names)]
 
     def _add(self, record: Record, header: BatchHeader) -> None:
         if record.key is None:
@@ -85,7 +99,9 @@ class OffsetsReplay:
             if record.value is None:
                 self._groups.pop(key.group_id, None)
             else:
-                self._groups[key.group_id] = read_group_value(record.value)
+                value = read_group_value(record.value)
+                _require_restorable(value)
+                self._groups[key.group_id] = value
         else:
             self.unknown_count += 1
 
@@ -123,6 +139,25 @@ class OffsetsReplay:
         for partition, (committed, position) in self._offsets[group_id].items():
             group.offsets.restore(partition, committed, position)
         return group
+
+
+def _require_restorable(value: GroupMetadataValue) -> None:
+    """Refuse a group that no coordinator could have stored.
+
+    Raises:
+        DecodeError: its members or its generation contradict each other.
+    """
+    member_ids = [each.member_id for each in value.members]
+    instance_ids = [
+        each.group_instance_id for each in value.members if each.group_instance_id is not None
+    ]
+    for kind, ids in (("member id", member_ids), ("instance id", instance_ids)):
+        if len(set(ids)) < len(ids):
+            raise DecodeError(f"two members have the same {kind}")
+    if not 0 <= value.generation < MAX_GENERATION:
+        raise DecodeError(f"generation {value.generation} must be within 0..{MAX_GENERATION - 1}")
+    if value.members and value.protocol is None:
+        raise DecodeError("members without a protocol that they agreed on")
 
 
 def _member(value: MemberMetadata, protocol_name: str | None) -> Member:

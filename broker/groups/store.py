@@ -61,7 +61,11 @@ class GroupStore:
         records: Iterable[KeyValue],
         on_stored: OnStored,
     ) -> None:
-        """Append `records` as one batch; `on_stored` may be called before this returns."""
+        """Append `records` as one batch; `on_stored` may be called before this returns.
+
+        Records that cannot be encoded, which an iterator may find out here, are told like a batch
+        that the log refuses.
+        """
         key, now_ms = TopicPartition(OFFSETS_TOPIC, partition), self._now_ms()
         builder = BatchBuilder(self._codec)
         try:

@@ -10,7 +10,7 @@ from broker.groups.commits import GroupCommits
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.group_records import NO_TIMESTAMP, CommittedOffset
+from kafkawire.group_records import MAX_TIMESTAMP_MS, NO_TIMESTAMP, CommittedOffset
 from kafkawire.ids import TopicPartition, by_topic
 from kafkawire.messages.group_offsets import (
     OffsetCommitRequest,
@@ -107,7 +107,9 @@ class OffsetCommitHandler:
             leader_epoch=each.committed_leader_epoch,
             metadata=each.committed_metadata or "",
             commit_timestamp_ms=now_ms if stamp_ms == NO_TIMESTAMP else stamp_ms,
-            expire_timestamp_ms=None if has_default else now_ms + retention_ms,
+            expire_timestamp_ms=(
+                None if has_default else min(now_ms + retention_ms, MAX_TIMESTAMP_MS)
+            ),
         )
 
 

@@ -9,7 +9,13 @@ import pytest
 
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
-from kafkawire.group_records import java_string_hash
+from kafkawire.group_records import (
+    OFFSETS_TOPIC,
+    group_key,
+    group_value,
+    java_string_hash,
+    partition_for,
+)
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafkawire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkawire.messages.group_admin import (
@@ -49,8 +55,10 @@ from kafkawire.messages.group_offsets import (
     OffsetFetchResponse,
 )
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkawire.messages.offsets_topic import GroupMetadataValue, MemberMetadata
+from kafkawire.records import BatchBuilder
 from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
-from tests.integration.broker.wire import Wire
+from tests.integration.broker.wire import NOW_MS, Wire
 
 AT_ONCE = {
     "group.initial.rebalance.delay.ms": "0",
@@ -466,6 +474,64 @@ def test_an_offset_that_cannot_be_kept_is_refused_alone(wire: Wire) -> None:
     assert [committed(wire, "partly", partition) for partition in range(2)] == [9, -1]
     assert commit(wire, "partly", 1, topic="no-such-topic") == unknown
     assert commit(wire, "partly", 1, metadata="x" * 4097) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+def stable_answer(wire: Wire, group_id: str) -> tuple[int, int]:
+    topics = [OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
+    request = OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
+    [topic] = wire.ask(ApiKey.OFFSET_FETCH, 7, request, OffsetFetchResponse).topics
+    return topic.partitions[0].error_code, topic.partitions[0].committed_offset
+
+
+def test_an_offset_may_be_kept_for_as_long_as_a_client_can_say(wire: Wire) -> None:
+    row = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    request = OffsetCommitRequest(
+        group_id="for-ever",
+        member_id="",
+        retention_time_ms=2**63 - 1,
+        topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[row])],
+    )
+    answer = wire.ask(ApiKey.OFFSET_COMMIT, 3, request, OffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert stable_answer(wire, "for-ever") == (ErrorCode.NONE, 5)
+
+
+def test_a_member_whose_id_would_be_too_long_is_refused(wire: Wire) -> None:
+    long, longest = "c" * 32_730, "c" * 32_731
+    request = join_request("long-names")
+    answer = wire.ask(ApiKey.JOIN_GROUP, 3, request, JoinGroupResponse, client_id=longest)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    request = join_request("long-names", instance_id=longest)
+    answer = wire.ask(ApiKey.JOIN_GROUP, 9, request, JoinGroupResponse)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    request = join_request("long-names")
+    joined = wire.ask(ApiKey.JOIN_GROUP, 3, request, JoinGroupResponse, client_id=long)
+    assert sync(wire, joined, "long-names").error_code == ErrorCode.NONE
+
+
+def test_a_record_that_no_coordinator_wrote_does_not_keep_groups_from_loading(
+    start_broker: StartBroker,
+) -> None:
+    broker = start_broker(overrides=AT_ONCE)
+    with Wire(broker.port) as wire:
+        wire.create_topic(TOPIC)
+        find(wire, "g")
+        commit(wire, "g", 5)
+        partition = partition_for("g", 5)
+        twin = MemberMetadata(member_id="a", client_id="c", client_host="/h")
+        value = GroupMetadataValue(protocol_type="consumer", members=[twin, twin], generation=1)
+        builder = BatchBuilder()
+        builder.append(NOW_MS, group_key("g"), group_value(value))
+        answer = wire.produce(
+            OFFSETS_TOPIC, bytes(builder.build()), partition=partition, client_id="__admin_client"
+        )
+        assert answer.error_code == ErrorCode.NONE
+    assert broker.stop() == 0
+    again = start_broker(broker.data_dir, AT_ONCE)
+    loaded = again.wait_for_event("groups.loaded", where=lambda each: each["unknown_count"] == 1)
+    assert loaded["partition"] == partition
+    with Wire(again.port) as wire:
+        assert committed(wire, "g") == 5
 
 
 # Administration

@@ -1,4 +1,7 @@
-from broker.groups.deadlines import REBALANCE, SYNC, Deadlines, Due, Timer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.groups.deadlines import MAX_STALE_ENTRIES, REBALANCE, SYNC, Deadlines, Due, Timer
 
 SESSION = Due(Timer.SESSION, "m")
 
@@ -42,3 +45,51 @@ def test_what_is_cancelled_is_not_due() -> None:
     deadlines.set(SYNC, 30)
     deadlines.cancel_all()
     assert deadlines.take_expired(30) == []
+
+
+def test_what_moved_is_due_after_what_it_moved_behind() -> None:
+    deadlines = Deadlines()
+    deadlines.set(SESSION, 5)
+    deadlines.set(SYNC, 20)
+    deadlines.set(SESSION, 25)
+    deadlines.set(REBALANCE, 20)
+    assert deadlines.take_expired(30) == [SYNC, REBALANCE, SESSION]
+
+
+def test_deadlines_that_come_and_go_are_not_kept() -> None:
+    deadlines = Deadlines()
+    for number in range(1_000):
+        deadlines.set(Due(Timer.SESSION, str(number)), 1_000_000 + number)
+        deadlines.cancel(Due(Timer.SESSION, str(number)))
+    assert len(deadlines._heap) <= MAX_STALE_ENTRIES + 1
+
+
+DUES = [REBALANCE, SYNC, *(Due(Timer.SESSION, name) for name in "abc")]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("set"), st.sampled_from(DUES), st.integers(0, 30)),
+            st.tuples(st.just("cancel"), st.sampled_from(DUES), st.just(0)),
+            st.tuples(st.just("take"), st.just(SYNC), st.integers(0, 30)),
+        ),
+        max_size=60,
+    )
+)
+def test_what_is_due_agrees_with_a_search_through_all(steps: list[tuple[str, Due, int]]) -> None:
+    deadlines, model = Deadlines(), dict[Due, int]()
+    for step, due, at_ms in steps:
+        if step == "set":
+            deadlines.set(due, at_ms)
+            model[due] = at_ms
+        elif step == "cancel":
+            deadlines.cancel(due)
+            model.pop(due, None)
+        else:
+            expired = deadlines.take_expired(at_ms)
+            assert set(expired) == {each for each in model if model[each] <= at_ms}
+            times = [model.pop(each) for each in expired]
+            assert times == sorted(times)
+        assert (deadlines.next_ms is None) == (not model)
+        assert deadlines.next_ms is None or deadlines.next_ms <= min(model.values())

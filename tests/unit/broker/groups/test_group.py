@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.groups import group as group_module
 from broker.groups.effects import JoinedMember, StoreReason
 from broker.groups.members import Member
 from broker.groups.state import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
@@ -213,6 +214,20 @@ def test_a_group_has_no_more_members_than_it_may_have() -> None:
     assert last.error is ErrorCode.GROUP_MAX_SIZE_REACHED
     world.pass_time(0)
     assert third[0].error is ErrorCode.NONE
+
+
+def test_ids_that_nobody_comes_back_with_are_given_up_one_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_module, "MAX_PENDING_MEMBERS", 2)
+    world = World()
+    given = [world.join(requires_known_id=True)[0].member_id for _ in range(3)]
+    assert list(world.group.members.pending) == given[1:]
+    [answer] = world.join(given[0])
+    assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.join(given[1]) == [], "it waits for the generation"
+    world.pass_time(SESSION_MS)
+    assert not world.group.members.pending
 
 
 # Protocols

@@ -5,15 +5,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from broker.groups import loader
 from broker.groups.group import Group
 from broker.groups.loader import GroupLoader
 from broker.groups.rebalance import GroupLimits
+from broker.groups.replay import OffsetsReplay
 from kafkawire.group_records import OFFSETS_TOPIC, CommittedOffset, offset_key, offset_value
 from kafkawire.ids import LeaderEpoch, TopicPartition
 from kafkawire.records import BatchBuilder
+from storage.log_file import FileRegion
 from tests.unit.broker import replicas
 from tests.unit.broker.replicas import NOW_MS, World
+from tests.waiting import until
 
 KEY = TopicPartition(OFFSETS_TOPIC, 0)
 T0 = TopicPartition("t", 0)
@@ -103,3 +108,57 @@ async def test_a_partition_that_is_led_elsewhere_by_now_is_not_loaded(world: Wor
             await asyncio.sleep(0)
         await loading.loader.stop()
         assert loading.loaded == []
+
+
+async def test_a_load_that_fails_holds_nobody_else_up_and_is_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(world, 1)
+    monkeypatch.setattr(loader, "RETRY_DELAY_S", 0.0)
+    outcomes = iter(["fail", "fail", "load", "load"])
+
+    class Replay(OffsetsReplay):
+        """Meets what nobody has thought of, at first."""
+
+        def groups(self, limits: GroupLimits, now_ms: int) -> list[Group]:
+            assert next(outcomes) == "load", "a record that nobody has thought of"
+            return super().groups(limits, now_ms)
+
+    monkeypatch.setattr(loader, "OffsetsReplay", Replay)
+    with ThreadPoolExecutor(1) as executor, capture_logs() as lines:
+        loading = Loading(world, executor, 1 << 20)
+        loading.loader.put(0, E0)
+        loading.loader.put(0, E0)
+        await asyncio.wait_for(loading.done.wait(), 20)
+        await loading.loader.stop()
+    assert loading.loaded[0][0] == 0
+    errors = [line["event"] for line in lines if line["log_level"] == "error"]
+    assert errors == ["groups.load_failed", "groups.not_loaded"] * 2
+
+
+async def test_a_load_that_failed_is_not_tried_again_for_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "RETRY_DELAY_S", 0.0)
+    with ThreadPoolExecutor(1) as executor, capture_logs() as lines:
+        loading = Loading(world, executor, 1)
+        loading.loader.put(7, E0)
+        loading.is_wanted = False
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await loading.loader.stop()
+    assert [line["event"] for line in lines] == ["groups.not_loaded"]
+    assert loading.loaded == []
+
+
+async def test_a_batch_that_is_cut_short_ends_the_load(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(world, 1)
+    monkeypatch.setattr(FileRegion, "read", lambda _region: b"\0" * 5)
+    with ThreadPoolExecutor(1) as executor, capture_logs() as lines:
+        loading = Loading(world, executor, 1)
+        loading.loader.put(0, E0)
+        await until(lambda: bool(lines), "an error")
+        await loading.loader.stop()
+    assert "cut short" in lines[0]["error"]

@@ -4,11 +4,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from broker.groups.group import Group
 from broker.groups.rebalance import GroupLimits
 from broker.groups.replay import OffsetsReplay, group_metadata
 from broker.groups.state import EMPTY, STABLE
 from kafkawire.consumer_protocol import assigned_partitions
+from kafkawire.errors import CorruptBatchError
 from kafkawire.group_records import (
     CommittedOffset,
     group_key,
@@ -17,13 +20,16 @@ from kafkawire.group_records import (
     offset_value,
 )
 from kafkawire.ids import TopicPartition
+from kafkawire.messages.offsets_topic import GroupMetadataValue, MemberMetadata
 from kafkawire.records import (
+    BATCH_HEADER_BYTES,
     BatchBuilder,
     ControlType,
     build_control_batch,
     iterate_batches,
     read_header,
 )
+from kafkawire.records_header import write_header
 from tests.unit.broker.group_driver import SESSION_MS, world_in
 
 LIMITS = GroupLimits(max_size=100, initial_rebalance_delay_ms=0)
@@ -164,6 +170,63 @@ def test_what_cannot_be_understood_is_passed_over() -> None:
     log.add(commit(P0, 1))
     assert offsets(log) == [1, None]
     assert (log.replay.record_count, log.replay.unknown_count) == (4, 3)
+
+
+def member(member_id: str, instance_id: str | None = None) -> MemberMetadata:
+    return MemberMetadata(
+        member_id=member_id,
+        group_instance_id=instance_id,
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout=1_000,
+        session_timeout=10_000,
+    )
+
+
+def stored(
+    *members: MemberMetadata, generation: int = 1, protocol: str | None = "range"
+) -> tuple[bytes, bytes]:
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=generation, protocol=protocol, members=list(members)
+    )
+    return group_key("g"), group_value(value)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(stored(member("a"), member("a")), id="two members of one id"),
+        pytest.param(stored(member("a", "i"), member("b", "i")), id="two of one instance"),
+        pytest.param(stored(member("a", ""), member("b", "")), id="two without a name"),
+        pytest.param(stored(generation=-1), id="a generation before the first"),
+        pytest.param(stored(generation=2**31 - 1), id="a generation without a next one"),
+        pytest.param(stored(member("a"), protocol=None), id="members without a protocol"),
+    ],
+)
+def test_a_group_that_no_coordinator_could_have_stored_is_passed_over(
+    record: tuple[bytes, bytes],
+) -> None:
+    log = LogOfGroups()
+    log.add(stored(member("first")))
+    log.add(record)
+    log.add(commit(P0, 1))
+    [held] = log.groups()["g"].members
+    assert (held.member_id, offsets(log)) == ("first", [1, None])
+    assert log.replay.unknown_count == 1
+
+
+def test_a_batch_without_records_is_passed_over_if_it_was_written_like_that() -> None:
+    log = LogOfGroups()
+    batch = BatchBuilder()
+    batch.append(NOW_MS, b"key", b"value")
+    noise = batch.build(0)
+    noise[BATCH_HEADER_BYTES:] = bytes([0xFF]) * (len(noise) - BATCH_HEADER_BYTES)
+    with pytest.raises(CorruptBatchError):
+        log.replay.add(memoryview(noise), read_header(noise))
+    write_header(noise, read_header(noise))
+    log.replay.add(memoryview(noise), read_header(noise))
+    log.add(commit(P0, 1))
+    assert (offsets(log), log.replay.unknown_count) == ([1, None], 1)
 
 
 def test_a_log_that_kafka_wrote_is_understood() -> None:

@@ -1,13 +1,14 @@
 """Writes to `__consumer_offsets`: told to have succeeded only in the epoch of their append."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from broker.groups.store import GroupStore, commit_error, rebalance_error
+from broker.groups.store import GroupStore, KeyValue, commit_error, rebalance_error
 from kafkawire.compression import Codec
 from kafkawire.errors import ErrorCode
-from kafkawire.group_records import OFFSETS_TOPIC
+from kafkawire.group_records import OFFSETS_TOPIC, CommittedOffset, offset_key, offset_value
 from kafkawire.ids import LeaderEpoch, Offset, TopicPartition
 from kafkawire.records import read_records
 from tests.unit.broker import replicas
@@ -15,7 +16,7 @@ from tests.unit.broker.replicas import B2, NOW_MS, World, lead_alone, turn
 
 KEY = TopicPartition(OFFSETS_TOPIC, 0)
 E0, E1 = LeaderEpoch(0), LeaderEpoch(1)
-RECORDS = [(b"key", b"value"), (b"gone", None)]
+RECORDS: Sequence[KeyValue] = [(b"key", b"value"), (b"gone", None)]
 
 
 @pytest.fixture
@@ -37,11 +38,16 @@ class Told:
             now_ms=lambda: NOW_MS,
         )
 
-    def append(self, epoch: LeaderEpoch = E0, partition: int = 0) -> None:
+    def append(
+        self,
+        epoch: LeaderEpoch = E0,
+        partition: int = 0,
+        records: Iterable[KeyValue] = RECORDS,
+    ) -> None:
         def note(error: ErrorCode, offset: int) -> None:
             self.answers.append((error, offset))
 
-        self._store.append(partition, epoch, RECORDS, note)
+        self._store.append(partition, epoch, records, note)
 
 
 async def test_a_write_that_needs_nobody_else_is_told_at_once(world: World) -> None:
@@ -53,6 +59,16 @@ async def test_a_write_that_needs_nobody_else_is_told_at_once(world: World) -> N
     assert data is not None
     found = [(record.key, record.value) for record in read_records(data.read())]
     assert found == RECORDS
+
+
+async def test_records_that_cannot_be_encoded_are_told_like_any_failure(world: World) -> None:
+    def records() -> Iterator[KeyValue]:
+        too_late = CommittedOffset(1, -1, "", NOW_MS, 2**63)
+        yield offset_key("g", TopicPartition("t", 0)), offset_value(too_late)
+
+    told = Told(world)
+    told.append(records=records())
+    assert told.answers == [(ErrorCode.RECORD_LIST_TOO_LARGE, -1)]
 
 
 async def test_a_write_is_told_when_it_is_replicated(world: World) -> None:

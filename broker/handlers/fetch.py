@@ -19,7 +19,7 @@ from broker.replication.fetch_session import follower_of
 from broker.replication.replica import ReadResult
 from broker.replication.replica_manager import Key, ReplicaManager
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import TopicId, TopicPartition
 from kafkawire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -132,7 +132,10 @@ class FetchReader:
                 FetchableTopicResponse(
                     topic=name or "",
                     topic_id=topic.topic_id,
-                    partitions=[self._read_partition(name, wanted) for wanted in topic.partitions],
+                    partitions=[
+                        self._read_partition(name, topic.topic_id, wanted)
+                        for wanted in topic.partitions
+                    ],
                 )
                 for name, topic in self.topics
             ]
@@ -144,10 +147,10 @@ class FetchReader:
             response.throttle_time_ms = charge(self._size_bytes)
         return response
 
-    def size_of(self, partition: Key, wanted: FetchPartition) -> int | None:
+    def size_of(self, partition: Key, topic_id: TopicId, wanted: FetchPartition) -> int | None:
         """Return how many bytes a read of one partition would find; None for "answer now"."""
         try:
-            result = self._read(partition, wanted, self.max_bytes, min_one_batch=True)
+            result = self._read(partition, topic_id, wanted, self.max_bytes, min_one_batch=True)
         except ApiError:
             return None
         if result.diverging is not None:
@@ -155,7 +158,13 @@ class FetchReader:
         return 0 if result.records is None else result.records.size_bytes
 
     def _read(
-        self, partition: Key, wanted: FetchPartition, limit: int, *, min_one_batch: bool
+        self,
+        partition: Key,
+        topic_id: TopicId,
+        wanted: FetchPartition,
+        limit: int,
+        *,
+        min_one_batch: bool,
     ) -> ReadResult:
         return self._replicas.read(
             partition,
@@ -164,9 +173,12 @@ class FetchReader:
             leader_epoch=wanted.current_leader_epoch,
             last_fetched_epoch=wanted.last_fetched_epoch,
             min_one_batch=min_one_batch,
+            topic_id=topic_id,
         )
 
-    def _read_partition(self, topic: str | None, wanted: FetchPartition) -> PartitionData:
+    def _read_partition(
+        self, topic: str | None, topic_id: TopicId, wanted: FetchPartition
+    ) -> PartitionData:
         if topic is None:
             self._must_answer = True
             return self._failed(wanted, ApiError(ErrorCode.UNKNOWN_TOPIC_ID))
@@ -175,7 +187,7 @@ class FetchReader:
         try:
             self._check_codec(partition)
             limit = max(0, self.max_bytes - found_before)
-            result = self._read(partition, wanted, limit, min_one_batch=found_before == 0)
+            result = self._read(partition, topic_id, wanted, limit, min_one_batch=found_before == 0)
         except ApiError as error:
             self._must_answer = True
             return self._failed(wanted, error)
@@ -228,7 +240,7 @@ class DelayedFetch:
         self._charge = charge
         self._reader = reader
         self._wanted = {
-            TopicPartition(name, wanted.partition): wanted
+            TopicPartition(name, wanted.partition): (topic.topic_id, wanted)
             for name, topic in reader.topics
             for wanted in topic.partitions
             if name is not None
@@ -245,7 +257,7 @@ class DelayedFetch:
         if changed is None:
             # The reader has looked in this very turn of the loop.
             return self._reader.is_enough
-        size = self._reader.size_of(changed, self._wanted[changed])
+        size = self._reader.size_of(changed, *self._wanted[changed])
         if size is None:
             return True
         self._sizes[changed] = size

@@ -91,7 +91,7 @@ class FollowerFetchHandler:
             for wanted in topic.partitions:
                 self.sessions.want(session, (name, wanted.partition), wanted, topic.topic_id)
         for gone in message.forgotten_topics_data:
-            name = self.replicas.topic_name(gone.topic_id) if has_ids else gone.topic
+            name = session.topic_names.get(gone.topic_id) if has_ids else gone.topic
             for index in gone.partitions:
                 if name is not None:
                     self.sessions.forget(session, (name, index))
@@ -273,6 +273,7 @@ class FollowerFetch:
                 leader_epoch=wanted.current_leader_epoch,
                 last_fetched_epoch=wanted.last_fetched_epoch,
                 min_one_batch=self._size_bytes == 0,
+                topic_id=self._session.topic_ids.get(key[0], ZERO_TOPIC_ID),
             )
         except ApiError as error:
             self._must_answer = True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.config_keys.replication import ReplicationKeys
 from broker.replication.fetch_session import INITIAL_EPOCH, MAX_EPOCH, NO_SESSION, Key
+from broker.replication.replica_table import TopicNames
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, Offset, TopicId
 from kafkawire.messages.fetch import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 FIRST_BACKOFF_MS: Final = 10
 NO_REPLICA: Final = -1
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_BROKER_EPOCH: Final = 15
 SESSION_ENDED: Final = frozenset(
     {
@@ -44,10 +46,18 @@ SESSION_ENDED: Final = frozenset(
 class FollowedPartition:
     """A partition that is copied from one leader in one leader epoch."""
 
-    __slots__ = ("_backoff_ms", "asked_offset", "leader_epoch", "ready_at_ms", "replica")
+    __slots__ = (
+        "_backoff_ms",
+        "asked_offset",
+        "leader_epoch",
+        "ready_at_ms",
+        "replica",
+        "topic_id",
+    )
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
+        self.topic_id = replica.topic_id
         self.leader_epoch = replica.leader_epoch
         self.asked_offset = Offset(-1)
         self.ready_at_ms = 0
@@ -98,14 +108,14 @@ class FetchPlan:
         self._broker_epoch = broker_epoch
         self._config = config
         self._partitions: dict[Key, FollowedPartition] = {}
-        self._topic_names: dict[TopicId, str] = {}
+        self._topic_names = TopicNames()
         self._resting: set[Key] = set()
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         # Of what the leader remembers: all of it, what is not so any more, what is to go.
         self._told: dict[Key, TopicId] = {}
         self._changed: dict[Key, None] = {}
-        self._gone: set[Key] = set()
+        self._gone: set[tuple[Key, TopicId]] = set()
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -116,8 +126,8 @@ class FetchPlan:
         return ZERO_TOPIC_ID in self._topic_names
 
     def topic_name(self, topic_id: TopicId) -> str:
-        """Return the name of a topic that is, or was, copied; empty for another one."""
-        return self._topic_names.get(topic_id, "")
+        """Return the name of a topic that is copied; empty for another one."""
+        return self._topic_names.get(topic_id) or ""
 
     @property
     def is_due(self) -> bool:
@@ -127,15 +137,20 @@ class FetchPlan:
     def add(self, replica: Replica) -> None:
         """Copy a partition from now on, from where its log ends."""
         key = replica.topic_partition
+        former = self._partitions.get(key)
+        if former is not None:
+            self._topic_names.discard(former.topic_id)
         self._partitions[key] = FollowedPartition(replica)
-        self._topic_names[replica.topic_id] = key.topic
+        self._topic_names.add(replica.topic_id, key.topic)
         self._resting.discard(key)
         self._changed[key] = None
 
     def remove(self, keys: Iterable[Key]) -> None:
         """Copy these no more."""
         for key in keys:
-            if self._partitions.pop(key, None) is not None:
+            followed = self._partitions.pop(key, None)
+            if followed is not None:
+                self._topic_names.discard(followed.topic_id)
                 self._resting.discard(key)
                 self._forget(key)
 
@@ -179,7 +194,7 @@ class FetchPlan:
             self._told.clear()
             self._gone.clear()
             self._changed = dict.fromkeys(self._partitions)
-        topics, forgotten = self._take_changed(), self._take_gone()
+        topics, forgotten = self._take_changed(version), self._take_gone()
         tells_epoch = version >= FIRST_VERSION_WITH_BROKER_EPOCH
         return FetchRequest(
             replica_id=NO_REPLICA if tells_epoch else self._broker_id,
@@ -224,33 +239,36 @@ class FetchPlan:
 
     def _forget(self, key: Key) -> None:
         self._changed.pop(key, None)
-        if key in self._told:
-            self._gone.add(key)
+        told = self._told.pop(key, None)
+        if told is not None:
+            self._gone.add((key, told))
 
-    def _take_changed(self) -> Sequence[FetchTopic]:
+    def _take_changed(self, version: int) -> Sequence[FetchTopic]:
         changed, self._changed = self._changed, {}
         max_bytes = self._config.replica_fetch_max_bytes
-        topics: dict[str, FetchTopic] = {}
-        partitions: dict[str, list[FetchPartition]] = {}
+        topics: list[FetchTopic] = []
+        by_name: dict[str, tuple[TopicId, list[FetchPartition]]] = {}
         for key in changed:
             followed = self._partitions.get(key)
             if followed is None or key in self._resting:
                 continue
-            topic_id = followed.replica.topic_id
+            name, topic_id = key[0], followed.topic_id
+            if version >= FIRST_VERSION_WITH_TOPIC_IDS and self._told.get(key) != topic_id:
+                # Of a former topic of that name, if there was one.
+                self._forget(key)
             self._told[key] = topic_id
-            self._gone.discard(key)
-            if key[0] not in topics:
-                partitions[key[0]] = []
-                topics[key[0]] = FetchTopic(
-                    topic=key[0], topic_id=topic_id, partitions=partitions[key[0]]
-                )
-            partitions[key[0]].append(followed.ask(max_bytes))
-        return list(topics.values())
+            self._gone.discard((key, topic_id))
+            known = by_name.get(name)
+            if known is None or known[0] != topic_id:
+                known = by_name[name] = (topic_id, [])
+                topics.append(FetchTopic(topic=name, topic_id=topic_id, partitions=known[1]))
+            known[1].append(followed.ask(max_bytes))
+        return topics
 
     def _take_gone(self) -> Sequence[ForgottenTopic]:
         gone: dict[tuple[str, TopicId], list[int]] = {}
-        for key in self._gone:
-            gone.setdefault((key[0], self._told.pop(key)), []).append(key[1])
+        for (name, index), topic_id in self._gone:
+            gone.setdefault((name, topic_id), []).append(index)
         self._gone.clear()
         return [
             ForgottenTopic(topic=name, topic_id=topic_id, partitions=indexes)

@@ -74,6 +74,8 @@ class FollowerSession:
         self.active: dict[Key, None] = {}
         self.sent: dict[Key, Marks] = {}
         self.topic_ids: dict[str, TopicId] = {}
+        self.topic_names: dict[TopicId | None, str] = {}
+        """By the ids that the follower asked for last, also of topics that are gone."""
         self.waiting: WaitingFetch | None = None
         self._connection_number = -1
         self._told_last: tuple[Key, ...] = ()
@@ -82,7 +84,13 @@ class FollowerSession:
         """Note what the follower asks for now, which says also how far it is."""
         self.partitions[key] = wanted
         self.active[key] = None
-        self.topic_ids[key[0]] = topic_id
+        name = key[0]
+        known = self.topic_ids.get(name)
+        if known != topic_id:
+            # From now on the old id has nothing to do with the name.
+            self.topic_names.pop(known, None)
+            self.topic_ids[name] = topic_id
+            self.topic_names[topic_id] = name
 
     def forget(self, key: Key) -> None:
         """Note that the follower does not ask for a partition any more."""

@@ -18,7 +18,12 @@ import structlog
 
 from broker.config_keys.replication import ReplicationKeys
 from broker.replication.divergence import Divergence, out_of_range, truncation
-from broker.replication.fetch_plan import SESSION_ENDED, FetchPlan, FollowedPartition
+from broker.replication.fetch_plan import (
+    FIRST_VERSION_WITH_TOPIC_IDS,
+    SESSION_ENDED,
+    FetchPlan,
+    FollowedPartition,
+)
 from broker.replication.peer import Peer, PeerError
 from broker.replication.replica import Replica
 from broker.replication.replica_table import Key
@@ -39,7 +44,6 @@ from storage.errors import StorageError, UnexpectedOffsetError
 FETCH_VERSION: Final = 17
 OLDEST_FETCH_VERSION: Final = 12
 """From this one on an answer tells where logs diverge."""
-FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 LIST_OFFSETS_VERSION: Final = 7
 LATEST: Final = -1
 EARLIEST: Final = -2

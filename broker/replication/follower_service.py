@@ -13,14 +13,14 @@ from broker.replication.replica import NO_EPOCH, ReadResult, Replica
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.throttle import leader_throttle
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import BrokerId, Offset, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from storage.errors import StorageError
 
 
 class ReplicaAccess(Protocol):
     """The replica manager, as this uses it."""
 
-    def leader(self, key: Key, epoch: int = NO_EPOCH) -> Replica:
+    def leader(self, key: Key, epoch: int = NO_EPOCH, topic_id: TopicId = ZERO_TOPIC_ID) -> Replica:
         """Return the replica that leads the partition in `epoch`; raises an ApiError."""
 
     def failed(self, key: Key, error: Exception) -> ApiError:
@@ -57,13 +57,14 @@ class FollowerService:
         leader_epoch: int,
         last_fetched_epoch: int,
         min_one_batch: bool,
+        topic_id: TopicId = ZERO_TOPIC_ID,
     ) -> ReadResult:
         """Read up to the log's end for a broker that copies the partition.
 
         Raises:
             ApiError: as for a consumer; or `follower` is no replica of the partition here (yet).
         """
-        replica = self._access.leader(key, leader_epoch)
+        replica = self._access.leader(key, leader_epoch, topic_id)
         if replica.leadership is None or not replica.leadership.is_follower(follower):
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER

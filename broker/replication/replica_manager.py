@@ -29,7 +29,7 @@ from broker.replication.replica_roles import LeadershipListener, ReplicaRoles
 from broker.replication.replica_table import Key, ReplicaTable
 from broker.replication.throttle import follower_throttle
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import BrokerId, Offset, TopicId, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from storage.config import LogConfig
@@ -226,15 +226,23 @@ class ReplicaManager:
         if replica is not None:
             replica.log = moved
 
-    def leader(self, key: Key, epoch: int = NO_EPOCH) -> Replica:
+    def leader(self, key: Key, epoch: int = NO_EPOCH, topic_id: TopicId = ZERO_TOPIC_ID) -> Replica:
         """Return the replica that leads the partition in `epoch` (NO_EPOCH: in any).
 
+        With `topic_id` it must be of that topic, and not of another one of the same name.
+
         Raises:
-            ApiError: unknown partition, another broker leads it, or another epoch.
+            ApiError: unknown partition, another topic or epoch, or another broker leads it.
         """
         replica = self._by_key.get(key)
         if replica is None:
             raise self._missing(key)
+        if (
+            topic_id is not ZERO_TOPIC_ID
+            and topic_id != replica.topic_id
+            and replica.topic_id != ZERO_TOPIC_ID
+        ):
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if epoch != NO_EPOCH:
             replica.check_leader_epoch(epoch)
         if replica.leadership is None:
@@ -266,13 +274,15 @@ class ReplicaManager:
         leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
         min_one_batch: bool,
+        topic_id: TopicId = ZERO_TOPIC_ID,
     ) -> ReadResult:
         """Read from the local leader for a consumer; see `Replica.read`.
 
         Raises:
-            ApiError: not the leader (in that epoch), offset out of range, or a failed disk.
+            ApiError: not the leader (in that epoch, of that topic), offset out of range, or a
+                failed disk.
         """
-        replica = self.leader(key, leader_epoch)
+        replica = self.leader(key, leader_epoch, topic_id)
         try:
             return replica.read(
                 offset,
@@ -314,6 +324,8 @@ class ReplicaManager:
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         """Return the name of a topic of which this broker has a replica, or knows."""
+        if topic_id == ZERO_TOPIC_ID:
+            return None
         name = self.table.topic_names.get(topic_id)
         return self._metadata.image.topic_names.get(topic_id) if name is None else name
 

@@ -165,4 +165,4 @@ class ReplicaOpening:
             replica.update_config(self._log_config_of(partition.topic))
             self._table.add(replica)
         elif replica.topic_id == ZERO_TOPIC_ID:
-            replica.topic_id = order.topic_id
+            self._table.assign_topic_id(replica, order.topic_id)

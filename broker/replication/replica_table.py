@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkawire.ids import TopicId, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 
 if TYPE_CHECKING:
     from broker.replication.replica import Replica
@@ -14,14 +14,40 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 
 
+class TopicNames:
+    """The names of topics by their ids, as long as one of their partitions is here."""
+
+    def __init__(self) -> None:
+        self._names: dict[TopicId, str] = {}
+        self._counts: dict[TopicId, int] = {}
+
+    def __contains__(self, topic_id: TopicId) -> bool:
+        return topic_id in self._names
+
+    def get(self, topic_id: TopicId) -> str | None:
+        """Return the name of a topic; None if none of its partitions is here."""
+        return self._names.get(topic_id)
+
+    def add(self, topic_id: TopicId, name: str) -> None:
+        """Note one more partition of a topic."""
+        self._counts[topic_id] = self._counts.get(topic_id, 0) + 1
+        self._names[topic_id] = name
+
+    def discard(self, topic_id: TopicId) -> None:
+        """Note one partition less; with the last one the id is forgotten."""
+        self._counts[topic_id] -= 1
+        if not self._counts[topic_id]:
+            del self._counts[topic_id], self._names[topic_id]
+
+
 class ReplicaTable:
     """Invariant: a partition is held, or offline, or neither."""
 
     def __init__(self) -> None:
         self.by_key: dict[Key, Replica] = {}
         """To be read by anyone, and changed by the methods only."""
-        self.topic_names: dict[TopicId, str] = {}
-        """Of the topics that a replica here belongs to, or did; likewise."""
+        self.topic_names = TopicNames()
+        """Of the topics that a replica here belongs to; likewise."""
         self._offline: set[Key] = set()
 
     def __iter__(self) -> Iterator[Replica]:
@@ -36,17 +62,27 @@ class ReplicaTable:
         assert replica.topic_partition not in self.by_key, "a partition is held once"
         self.by_key[replica.topic_partition] = replica
         self._offline.discard(replica.topic_partition)
-        self.topic_names[replica.topic_id] = replica.topic_partition.topic
+        self.topic_names.add(replica.topic_id, replica.topic_partition.topic)
+
+    def assign_topic_id(self, replica: Replica, topic_id: TopicId) -> None:
+        """Note the id of the topic of `replica`, which had none."""
+        assert replica.topic_id == ZERO_TOPIC_ID, "a topic keeps its id"
+        self.topic_names.discard(replica.topic_id)
+        replica.topic_id = topic_id
+        self.topic_names.add(topic_id, replica.topic_partition.topic)
 
     def remove(self, key: Key) -> Replica | None:
         """Stop serving a partition; return what served it."""
         self._offline.discard(key)
-        return self.by_key.pop(key, None)
+        replica = self.by_key.pop(key, None)
+        if replica is not None:
+            self.topic_names.discard(replica.topic_id)
+        return replica
 
     def set_offline(self, partitions: Iterable[TopicPartition]) -> None:
         """Stop serving partitions whose log dir has failed."""
         for partition in partitions:
-            self.by_key.pop(partition, None)
+            self.remove(partition)
             self._offline.add(partition)
 
     def is_offline(self, key: Key) -> bool:

@@ -15,7 +15,7 @@ B1 = BrokerId(1)
 KEYS = ReplicationKeys(replica_fetch_wait_max_ms=500, replica_fetch_backoff_ms=30)
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SESSION = 7
-ID = TopicId(int=3)
+ID, OTHER_ID = TopicId(int=3), TopicId(int=4)
 
 
 class FakeLog:
@@ -231,3 +231,32 @@ def test_what_is_paused_is_forgotten_by_the_leader_and_asked_for_again_later() -
     assert (asked(request), forgotten(request)) == ([], [("t", 0)])
     assert request.max_wait_ms == 500
     assert asked(plan.request(800, 17)) == [("t", 0, 0)]
+
+
+def test_a_topic_made_again_is_asked_for_by_its_new_id_and_forgotten_by_the_old_one() -> None:
+    plan = in_session(T0, T1)
+    plan.remove([T0])
+    plan.add(cast(Replica, FakeReplica(T0, OTHER_ID)))
+    plan.on_moved(T1)
+    request = plan.request(0, 17)
+    wanted = {
+        (topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions
+    }
+    assert wanted == {(OTHER_ID, 0), (ID, 1)}
+    assert [topic.topic_id for topic in request.forgotten_topics_data] == [ID]
+    assert (plan.topic_name(ID), plan.topic_name(OTHER_ID)) == ("t", "t")
+
+
+def test_a_partition_that_gets_its_topic_id_is_not_forgotten_by_its_name() -> None:
+    plan = in_session(T0)
+    plan.add(cast(Replica, FakeReplica(T0, OTHER_ID)))
+    assert forgotten(plan.request(0, 12)) == [], "the request names it in the same breath"
+
+
+def test_an_id_is_forgotten_with_the_last_partition_of_its_topic() -> None:
+    plan = plan_of(T0, T1)
+    plan.add(cast(Replica, FakeReplica(T0, OTHER_ID)))
+    plan.remove([T0])
+    assert (plan.topic_name(ID), plan.topic_name(OTHER_ID)) == ("t", "")
+    plan.remove([T1])
+    assert plan.topic_name(ID) == ""

@@ -12,7 +12,7 @@ from broker.replication.fetch_session import (
     follower_of,
 )
 from kafkawire.errors import ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, BrokerId
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, ReplicaState
 
 B2 = Follower(BrokerId(2), -1)
@@ -166,3 +166,12 @@ def test_what_is_forgotten_is_gone() -> None:
     sessions.forget(session, T0)
     sessions.on_change(T0)
     assert (list(session.partitions), list(session.active)) == ([T1], [T1])
+
+
+def test_a_topic_is_known_by_the_id_that_was_asked_for_last() -> None:
+    sessions = FetchSessions(1)
+    session = begin(sessions)
+    old, new = TopicId(int=1), TopicId(int=2)
+    for topic_id in (old, new):
+        sessions.want(session, T0, FetchPartition(partition=0), topic_id)
+    assert (session.topic_names.get(old), session.topic_names.get(new)) == (None, "t")

@@ -1,0 +1,84 @@
+"""Fetch by topic ids: `broker.handlers.fetch`, over a real log."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.handlers.fetch import DelayedFetch, FetchReader
+from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.ids import ZERO_TOPIC_ID, TopicId
+from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, batch
+
+OTHER_ID = TopicId(int=78)
+VERSION = 13
+
+
+def reader(world: World, topic_id: TopicId, min_bytes: int = 0) -> FetchReader:
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(topic_id=topic_id, partitions=[wanted])
+    message = FetchRequest(max_wait_ms=1, min_bytes=min_bytes, max_bytes=1 << 20, topics=[topic])
+    return FetchReader(world.replicas, message, VERSION, 1 << 20)
+
+
+def fetch(world: World, topic_id: TopicId) -> PartitionData:
+    return reader(world, topic_id).read().responses[0].partitions[0]
+
+
+def world_with_a_record(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.replicas.append(PARTITION, memoryview(bytearray(batch(b"a"))), 1, NOW_MS)
+    return world
+
+
+async def test_a_topic_is_fetched_by_its_id(tmp_path: Path) -> None:
+    world = world_with_a_record(tmp_path)
+    found = fetch(world, world.replica.topic_id)
+    assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, 1)
+
+
+async def test_the_id_of_a_former_topic_of_that_name_reads_nothing(tmp_path: Path) -> None:
+    world = world_with_a_record(tmp_path)
+    # Another partition of the former topic is still here.
+    world.replicas.table.topic_names.add(OTHER_ID, PARTITION.topic)
+    found = fetch(world, OTHER_ID)
+    assert (found.error_code, found.records) == (ErrorCode.INCONSISTENT_TOPIC_ID, b"")
+
+
+async def test_an_id_that_no_replica_has_any_more_is_unknown(tmp_path: Path) -> None:
+    world = world_with_a_record(tmp_path)
+    world.replicas.table.remove(PARTITION)
+    for topic_id in (world.replica.topic_id, ZERO_TOPIC_ID):
+        assert fetch(world, topic_id).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_a_fetch_that_waits_is_answered_when_its_topic_is_made_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    waiting = reader(world, world.replica.topic_id, min_bytes=1)
+    waiting.read()
+    delayed = DelayedFetch(waiting)
+    assert not delayed.is_satisfied(PARTITION)
+    world.replica.topic_id = OTHER_ID
+    assert delayed.is_satisfied(PARTITION)
+
+
+async def test_a_follower_of_a_former_topic_gets_nothing(tmp_path: Path) -> None:
+    world = world_with_a_record(tmp_path)
+    world.replicate_to(B2)
+
+    def read(topic_id: TopicId) -> int:
+        return world.replicas.followers.read(
+            PARTITION,
+            B2,
+            0,
+            1 << 20,
+            leader_epoch=-1,
+            last_fetched_epoch=-1,
+            min_one_batch=True,
+            topic_id=topic_id,
+        ).log_end_offset
+
+    assert read(world.replica.topic_id) == 1
+    with pytest.raises(ApiError) as refused:
+        read(OTHER_ID)
+    assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID

@@ -77,8 +77,11 @@ def check_configs(configs: Mapping[str, str], defaults: LogConfig) -> LogConfig:
     """Return what `configs` mean for a log.
 
     Raises:
-        ApiError: an unknown key or an illegal value.
+        ApiError: an unknown key or an illegal value, or one that asks for tiered storage.
     """
+    if configs.get("remote.storage.enable", "").strip().lower() == "true":
+        text = "remote.storage.enable=true: there is no tiered storage here"
+        raise ApiError(ErrorCode.INVALID_CONFIG, text)
     try:
         return LogConfig.from_properties(configs, defaults)
     except ValueError as error:

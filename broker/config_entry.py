@@ -6,12 +6,12 @@ It serves topics and the broker itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from broker.config import SERVER_KEYS, value_text
 from broker.dynamic_config import DynamicConfig
-from broker.dynamic_keys import DYNAMIC_KEYS, key_of, synonyms_of
+from broker.dynamic_keys import DYNAMIC_KEYS, is_secret, key_of, synonyms_of
 from storage.config import TOPIC_CONFIG_KEYS, ConfigKey, ConfigType, topic_defaults
 
 
@@ -51,6 +51,8 @@ class ConfigEntry:
     type: ConfigType
     documentation: str
     is_read_only: bool
+    is_sensitive: bool
+    """Whether the value may be a secret: then nobody is told, here and among the synonyms."""
     synonyms: tuple[Synonym, ...]
 
 
@@ -67,6 +69,7 @@ def topic_entries(overrides: Mapping[str, str], config: DynamicConfig) -> Iterat
             type=key.type,
             documentation=key.documentation,
             is_read_only=False,
+            is_sensitive=False,
             synonyms=synonyms,
         )
 
@@ -89,13 +92,17 @@ def _server_entry(name: str, synonyms: tuple[Synonym, ...], config: DynamicConfi
     key = key_of(name)
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
     is_set = source is not ConfigSource.DEFAULT_CONFIG
+    value = synonyms[0].value if is_set else value_text(config.static, name)
+    if is_sensitive := is_secret(name):
+        value, synonyms = None, tuple(replace(synonym, value=None) for synonym in synonyms)
     return ConfigEntry(
         name=name,
-        value=synonyms[0].value if is_set else value_text(config.static, name),
+        value=value,
         source=source,
         type=key.type if key else ConfigType.STRING,
         documentation=key.documentation if key else "",
         is_read_only=name not in DYNAMIC_KEYS,
+        is_sensitive=is_sensitive,
         synonyms=synonyms,
     )
 

@@ -17,6 +17,7 @@ from broker.config import BrokerConfig, unknown_keys
 from broker.errors import StartupError
 from broker.node import Node
 from broker.properties import ENCODING, parse_overrides, parse_properties
+from broker.unserved_keys import check_served_keys
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
@@ -36,9 +37,11 @@ def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
     """
     properties = parse_properties(path.read_text(encoding=ENCODING)) if path else {}
     properties |= parse_overrides(overrides)
+    check_served_keys(properties)
     config = BrokerConfig.from_properties(properties)
     for key in unknown_keys(properties):
-        log.warning("config.unknown_key", key=key, value=properties[key])
+        # Never its value: what nobody knows may be a secret.
+        log.warning("config.unknown_key", key=key)
     return config
 
 

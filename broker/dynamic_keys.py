@@ -3,8 +3,9 @@
 The list is Kafka's, without listeners and their security: those are fixed for a process here, and a
 change is refused as that of any other fixed key. Keys that size a thread pool are taken and checked
 as Kafka does; those of replica fetchers and of recovery count from the next start, the others have
-no effect: there are no such pools. A key that no broker knows is kept for whoever does. Source:
-DynamicBrokerConfig, DynamicConfig, QuotaConfigs of Kafka 3.9.
+no effect: there are no such pools. A key that no broker knows is kept for other programs, and its
+value is not shown: it may be a secret. Source: DynamicBrokerConfig, DynamicConfig, QuotaConfigs of
+Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -30,6 +31,22 @@ FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _FIXED_TOPIC_CONFIGS: Final = frozenset({"message.format.version"})
 _UNSERVED_PREFIXES: Final = ("listener.name.", "ssl.", "sasl.")
+_OF_LOGINS: Final = frozenset(
+    {
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+    }
+)
+"""They tune logins and protect nothing: kept, as Kafka keeps them without a login."""
+HIDDEN: Final = "(hidden)"
 
 
 def _rate(name: str, documentation: str) -> ConfigKey:
@@ -100,8 +117,21 @@ def key_of(name: str) -> ConfigKey | None:
     return RATE_KEYS.get(name) or SERVER_KEYS.get(name)
 
 
+def is_secret(name: str) -> bool:
+    """Whether a value may be a secret: that of a password, or of a key that nobody knows."""
+    key = key_of(name)
+    return key is None or key.type is ConfigType.PASSWORD
+
+
+def shown(configs: Mapping[str, str]) -> dict[str, str]:
+    """Return `configs` as a log may hold them."""
+    return {name: HIDDEN if is_secret(name) else text for name, text in configs.items()}
+
+
 def is_fixed(name: str) -> bool:
     """Whether a key can only be set in `server.properties`."""
+    if name in _OF_LOGINS:
+        return False
     is_known = name in SERVER_KEYS and name not in DYNAMIC_KEYS
     return is_known or name.startswith(_UNSERVED_PREFIXES)
 

@@ -35,10 +35,13 @@ _CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the message names the key, the value and the rule."""
+    """A configuration that cannot be used; the message names the key, the value and the rule.
+
+    A value that is None, or may be a secret and is not handed over, is left out.
+    """
 
     def __init__(self, key: str, value: object, rule: str) -> None:
-        super().__init__(f"{key}={value}: {rule}")
+        super().__init__(f"{key}: {rule}" if value is None else f"{key}={value}: {rule}")
         self.key = key
 
 

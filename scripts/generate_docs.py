@@ -70,9 +70,11 @@ def configuration_page() -> str:
         + GENERATED
         + "Names, types and defaults are Kafka's. `ottla broker server.properties` reads a file "
         "of `key=value` lines; `--override key=value` replaces one of them. Unknown keys are "
-        "logged as a warning. All of Kafka's keys of a part are read and checked, also while that "
-        "part is not served yet (see the status table of the README): they have no effect "
-        "then.\n\n## Broker\n\n"
+        "logged as a warning, without their values. Keys that ask for TLS, SASL, access control, a "
+        "cluster without ZooKeeper (`process.roles`) or tiered storage refuse the start: ignored, "
+        "they would promise what is not kept. All of Kafka's keys of a part are read and checked, "
+        "also while that part is not served yet (see the status table of the README): "
+        "they have no effect then.\n\n## Broker\n\n"
         + sections
         + "\n"
         + _dynamic_section()

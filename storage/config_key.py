@@ -35,6 +35,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 class Importance(Enum):
@@ -121,6 +122,7 @@ _PARSERS: Final[Mapping[ConfigType, Callable[[str], ConfigValue]]] = {
     ConfigType.LONG: _parse_whole_number(-LONG_MAX - 1, LONG_MAX),
     ConfigType.DOUBLE: float,
     ConfigType.LIST: _parse_list,
+    ConfigType.PASSWORD: str,
 }
 
 

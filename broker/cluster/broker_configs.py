@@ -15,6 +15,7 @@ import structlog
 from broker.cluster.config_nodes import ConfigNodes
 from broker.config import BrokerConfig
 from broker.dynamic_config import DynamicConfig
+from broker.dynamic_keys import shown
 from controller.config_requests import read_config
 from controller.errors import MalformedZnodeError
 from controller.znodes.paths import DEFAULT_ENTITY
@@ -54,8 +55,8 @@ class BrokerConfigs:
             log.info(
                 "config.changed",
                 broker_id=self._own_name,
-                own=dict(self._config.own),
-                shared=dict(self._config.shared),
+                own=shown(self._config.own),
+                shared=shown(self._config.shared),
             )
             self._on_change(before, after)
 

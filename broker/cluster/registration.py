@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from broker.cluster.metadata_cache import Endpoint
 from broker.config import BrokerConfig
-from broker.network.listener import parse_protocol_map
+from broker.network.listener import SERVED_PROTOCOL, parse_protocol_map
 from controller.znodes.registration import Endpoint as RegisteredEndpoint
 from controller.znodes.registration import Registration
 from kafkawire.ids import BrokerId
@@ -33,11 +33,13 @@ def registration_of(
 def dialled_endpoint(config: BrokerConfig, registration: Registration) -> Endpoint:
     """Return where the controller reaches a broker: control plane, else inter-broker listener.
 
-    A broker that has no such listener is reached at the first it has.
+    A broker that has no such listener is reached at the first of the protocol that is spoken here.
     """
     wanted = (config.control_plane_listener_name or config.inter_broker_listener).upper()
-    found = next(
-        (each for each in registration.endpoints if each.listener == wanted),
-        registration.endpoints[0],
-    )
+
+    def is_worse(endpoint: RegisteredEndpoint) -> tuple[bool, bool]:
+        protocol = registration.security_protocols.get(endpoint.listener, SERVED_PROTOCOL)
+        return protocol != SERVED_PROTOCOL, endpoint.listener != wanted
+
+    found = min(registration.endpoints, key=is_worse)
     return Endpoint(found.host, found.port)

@@ -51,7 +51,9 @@ class LogKeys:
         60_000, "How often log start offsets are saved.", at_least(0)
     )
     log_dir_failure_timeout_ms: int = long(
-        30_000, "Time to report a failed log directory before stopping.", at_least(1)
+        30_000,
+        "No effect: a failed log directory is reported until the controller has heard of it.",
+        at_least(1),
     )
     log_dir_reserve_bytes: int = long(
         8 * 1024 * 1024,

@@ -82,5 +82,5 @@ class NetworkKeys:
         600_000, "A connection without a request or an answer for so long is closed; -1 never."
     )
     connection_failed_authentication_delay_ms: int = integer(
-        100, "Pause before a connection that failed to authenticate is closed.", at_least(0)
+        100, "No effect: there is no authentication yet.", at_least(0)
     )

@@ -31,10 +31,10 @@ class ReplicationKeys:
         30_000, "How long a follower waits for an answer; at least replica.fetch.wait.max.ms."
     )
     replica_socket_receive_buffer_bytes: int = integer(
-        64 * 1024, "SO_RCVBUF of a follower's connection."
+        64 * 1024, "No effect: the system chooses SO_RCVBUF of a follower's connection."
     )
     replica_selector_class: str | None = optional_string(
-        "How the replica that a consumer reads from is chosen; the leader when absent."
+        "No effect: consumers read from the leader."
     )
     num_replica_fetchers: int = integer(1, "Connections to one leader that a follower uses.")
     fetch_purgatory_purge_interval_requests: int = integer(

@@ -31,7 +31,7 @@ class ServerKeys:
         8, "Accepted for compatibility; one loop serves all requests.", at_least(1)
     )
     request_timeout_ms: int = integer(
-        30_000, "How long this broker waits for an answer as a client of another."
+        30_000, "No effect: each kind of request to another broker has a timeout of its own."
     )
     fetch_max_bytes: int = integer(
         55 * 1024 * 1024, "Most bytes that one fetch response returns.", at_least(1024)
@@ -40,7 +40,7 @@ class ServerKeys:
         1000, "Fetch sessions of followers kept at most; consumers get none.", at_least(0)
     )
     max_request_partition_size_limit: int = integer(
-        2000, "Most partitions in one answer of DescribeTopicPartitions.", at_least(1)
+        2000, "No effect: DescribeTopicPartitions is not served.", at_least(1)
     )
     auto_create_topics_enable: bool = boolean(
         True, "Whether asking for an unknown topic creates it."
@@ -70,12 +70,18 @@ class ServerKeys:
         "How long to wait for the coordinator at start; zookeeper.session.timeout.ms when absent."
     )
     zookeeper_max_in_flight_requests: int = integer(
-        10, "Unanswered requests to the coordinator at most.", at_least(1)
+        10, "No effect: requests to the coordinator are not counted.", at_least(1)
     )
-    zookeeper_set_acl: bool = boolean(False, "Whether znodes are created with an ACL.")
+    zookeeper_set_acl: bool = boolean(
+        False, "Must be false: znodes are created without an ACL, and true is refused."
+    )
     metrics_listener: str = string(
         "", "HOST:PORT that tells over HTTP how the broker is: /metrics (for Prometheus), /tasks, "
         "/startup; empty for none. Not a key of Kafka.",
     )  # fmt: skip
-    metrics_num_samples: int = integer(2, "Samples kept to compute a metric.", at_least(1))
-    metrics_sample_window_ms: int = long(30_000, "Length of one sample of a metric.", at_least(1))
+    metrics_num_samples: int = integer(
+        2, "No effect: metrics are counters, without samples.", at_least(1)
+    )
+    metrics_sample_window_ms: int = long(
+        30_000, "No effect: metrics are counters, without samples.", at_least(1)
+    )

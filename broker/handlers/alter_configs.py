@@ -17,6 +17,7 @@ from broker.config_change import ConfigChange, changed, replaced
 from broker.config_entry import ResourceType
 from broker.config_target import ConfigTarget, target_of
 from broker.dynamic_config import DynamicConfig
+from broker.dynamic_keys import shown
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
@@ -144,7 +145,8 @@ class AlterConfigsHandler:
             checked(await self._nodes.read(target.entity_path))
             return
         configs = await self._nodes.change(target.entity_path, checked)
-        log.info("config.altered", entity=target.entity_path, configs=dict(configs))
+        logged = shown(configs) if target.kind is ResourceType.BROKER else dict(configs)
+        log.info("config.altered", entity=target.entity_path, configs=logged)
 
 
 def _replacement(values: Sequence[tuple[str, str | None]]) -> Change:

@@ -97,6 +97,7 @@ def _answer(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConf
         name=entry.name,
         value=entry.value,
         read_only=entry.is_read_only,
+        is_sensitive=entry.is_sensitive,
         config_source=entry.source,
         config_type=entry.type,
         documentation=entry.documentation if message.include_documentation else None,

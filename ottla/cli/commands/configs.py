@@ -81,7 +81,7 @@ def describe(
     rows = [
         (
             entry.name,
-            "(hidden)" if entry.value is None else entry.value,
+            "(hidden)" if entry.is_sensitive else entry.value or "",
             SOURCES.get(entry.source, str(entry.source)),
         )
         for entry in shown

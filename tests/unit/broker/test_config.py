@@ -1,5 +1,7 @@
 """The broker's configuration: `broker.config`."""
 
+from pathlib import Path
+
 import pytest
 
 from broker.config import (
@@ -13,6 +15,8 @@ from broker.errors import ConfigError
 from broker.network.listener import Listener
 from kafkawire.records import TimestampType
 from storage.config import LogConfig
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def read(**properties: str) -> BrokerConfig:
@@ -206,3 +210,21 @@ def test_the_status_is_told_nowhere_unless_it_is_asked_for() -> None:
     assert read(metrics_listener="127.0.0.1:9").status_listener == Listener(
         "STATUS", "127.0.0.1", 9
     )
+
+
+def test_every_key_has_an_effect_or_says_that_it_has_none() -> None:
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for package in ("broker", "controller", "storage")
+        for path in (ROOT / package).rglob("*.py")
+        if path.parent.name != "config_keys"
+    )
+    silent = [
+        declared.key.name
+        for declared in DECLARED_KEYS
+        if f".{declared.field_name}" not in code
+        and declared.key.name not in code
+        and not declared.key.documentation.startswith(("No effect", "Accepted for compat", "Must"))
+    ]
+    # They wait for the coordinator of transactions.
+    assert [name for name in silent if not name.startswith("transaction")] == []

@@ -67,7 +67,9 @@ def test_checked_configs_are_what_a_log_gets() -> None:
     )
 
 
-@pytest.mark.parametrize("configs", [{"unknown": "1"}, {"segment.bytes": "1"}])
+@pytest.mark.parametrize(
+    "configs", [{"unknown": "1"}, {"segment.bytes": "1"}, {"remote.storage.enable": "TRUE"}]
+)
 def test_configs_against_a_rule_are_refused(configs: dict[str, str]) -> None:
     with pytest.raises(ApiError) as caught:
         check_configs(configs, LogConfig())

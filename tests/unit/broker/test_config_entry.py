@@ -82,7 +82,7 @@ def test_what_was_set_while_brokers_run_comes_first() -> None:
     )
     rate, stranger = entries["leader.replication.throttled.rate"], entries["somebody.elses.key"]
     assert (rate.value, rate.type, rate.is_read_only) == ("9", ConfigType.LONG, True)
-    assert (stranger.value, stranger.type) == ("x", ConfigType.STRING)
+    assert (stranger.value, stranger.type) == (None, ConfigType.STRING)
 
 
 def test_what_all_brokers_were_told_is_shown_alone() -> None:
@@ -95,3 +95,15 @@ def test_what_all_brokers_were_told_is_shown_alone() -> None:
         "3",
         (Synonym("log.retention.ms", "3", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),),
     )
+
+
+def test_a_key_that_nobody_knows_keeps_its_value_to_itself() -> None:
+    config = DynamicConfig(STATIC)
+    config.adopt_shared({"somebody.elses.password": "hush"})
+    config.adopt_own({"somebody.elses.password": "hush, too"})
+    for entries in (broker_entries(config), shared_entries(config)):
+        [entry] = [each for each in entries if each.name == "somebody.elses.password"]
+        assert (entry.value, entry.is_sensitive) == (None, True)
+        assert {synonym.value for synonym in entry.synonyms} == {None}
+    assert not any(entry.is_sensitive for entry in broker_entries(GIVEN))
+    assert not any(entry.is_sensitive for entry in topic_entries({}, GIVEN))

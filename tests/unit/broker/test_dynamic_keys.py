@@ -11,6 +11,7 @@ from broker.dynamic_keys import (
     is_fixed,
     key_of,
     overridden,
+    shown,
     synonyms_of,
     usable,
 )
@@ -38,6 +39,9 @@ def test_every_dynamic_key_is_one_of_the_brokers() -> None:
         ("num.partitions", True),
         ("listener.name.internal.ssl.keystore.location", True),
         ("ssl.keystore.location", True),
+        ("sasl.enabled.mechanisms", True),
+        ("sasl.jaas.config", True),
+        ("sasl.kerberos.min.time.before.relogin", False),
     ],
 )
 def test_what_is_fixed_for_a_process(name: str, fixed: bool) -> None:
@@ -90,3 +94,8 @@ def test_an_override_hides_all_other_names_of_its_value() -> None:
     }
     assert synonyms_of("log.roll.hours") == ("log.roll.ms", "log.roll.hours")
     assert synonyms_of("num.partitions") == ("num.partitions",)
+
+
+def test_a_log_shows_what_is_known_and_no_secret() -> None:
+    configs = {"log.retention.ms": "5", "somebody.elses.password": "hush"}
+    assert shown(configs) == {"log.retention.ms": "5", "somebody.elses.password": "(hidden)"}

@@ -1,5 +1,9 @@
 """What a broker registers of itself: `broker.cluster.registration`."""
 
+from dataclasses import replace
+
+import pytest
+
 from broker.cluster.metadata_cache import Endpoint
 from broker.cluster.registration import dialled_endpoint, registration_of
 from broker.config import BrokerConfig
@@ -37,3 +41,13 @@ def test_the_controller_dials_the_listener_for_control() -> None:
     control = BrokerConfig.from_properties({**PROPERTIES, "control.plane.listener.name": "CONTROL"})
     assert dialled_endpoint(control, found) == Endpoint("h", 3)
     assert dialled_endpoint(config, OTHER) == Endpoint("o", 0)
+
+
+@pytest.mark.parametrize("secret", ["A", "INNER"])
+def test_the_controller_dials_no_port_of_another_protocol_while_there_is_one_of_its_own(
+    secret: str,
+) -> None:
+    endpoints = [RegisteredEndpoint(secret, "o", 0), RegisteredEndpoint("B", "o", 1)]
+    protocols = {secret: "SSL", "B": "PLAINTEXT"}
+    other = replace(OTHER, endpoints=endpoints, security_protocols=protocols)
+    assert dialled_endpoint(BrokerConfig.from_properties(PROPERTIES), other) == Endpoint("o", 1)

@@ -1,0 +1,82 @@
+"""Keys of Kafka that may not be ignored in silence (decision).
+
+They promise encryption, authentication, access control, a cluster without ZooKeeper, or storage
+elsewhere, none of which is served. A broker that ignored them would be open where its operator
+believes it to be closed: it refuses to start, and names the key, but never its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.errors import ConfigError
+
+_SECURITY: Final = "is not served yet: encryption, authentication and access control; remove it"
+_KRAFT: Final = "is for clusters without ZooKeeper (KRaft), which are not served; remove it"
+_MIGRATION: Final = "is for the move to a cluster without ZooKeeper, which is not served; remove it"
+_TIERED: Final = "is not served: there is no tiered storage; remove it"
+
+_PREFIXES: Final = ("ssl.", "sasl.", "zookeeper.ssl.", "password.encoder.")
+_LISTENER_PREFIX: Final = "listener.name."
+_REASONS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (
+            "allow.everyone.if.no.acl.found",
+            "connections.max.reauth.ms",
+            "delegation.token.master.key",
+            "delegation.token.secret.key",
+            "principal.builder.class",
+            "security.providers",
+            "super.users",
+            "zookeeper.clientCnxnSocket",
+        ),
+        _SECURITY,
+    ),
+    **dict.fromkeys(
+        (
+            "controller.listener.names",
+            "controller.quorum.bootstrap.servers",
+            "controller.quorum.voters",
+            "process.roles",
+        ),
+        _KRAFT,
+    ),
+    "zookeeper.metadata.migration.enable": _MIGRATION,
+    "zookeeper.set.acl": _SECURITY,
+    "remote.log.storage.system.enable": _TIERED,
+}
+_AS_IT_IS: Final[Mapping[str, str]] = {
+    "allow.everyone.if.no.acl.found": "true",
+    "connections.max.reauth.ms": "0",
+    "remote.log.storage.system.enable": "false",
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "ssl.client.auth": "none",
+    "zookeeper.metadata.migration.enable": "false",
+    "zookeeper.set.acl": "false",
+    "zookeeper.ssl.client.enable": "false",
+}
+"""Values that ask for what this broker does anyway; so does an empty one, for every key."""
+
+
+def check_served_keys(properties: Mapping[str, str]) -> None:
+    """Refuse keys that this broker cannot honour and may not ignore.
+
+    Raises:
+        ConfigError: the first of them, by name.
+    """
+    for name, text in sorted(properties.items()):
+        reason = _reason(name)
+        if reason is not None and text.strip().lower() not in ("", _AS_IT_IS.get(name, "").lower()):
+            raise ConfigError(name, None, reason)
+
+
+def _reason(name: str) -> str | None:
+    if name.startswith(_PREFIXES):
+        return _SECURITY
+    if name.startswith(_LISTENER_PREFIX):
+        _, _, key = name.removeprefix(_LISTENER_PREFIX).partition(".")
+        # By listener, or by listener and mechanism.
+        _, _, rest = key.partition(".")
+        return _reason(key) or _reason(rest)
+    return _REASONS.get(name)

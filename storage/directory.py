@@ -107,7 +107,7 @@ class Logs(LogHomes):
             if topic_id is not None:
                 existing.assign_topic_id(topic_id)
             return existing
-        directory = self.reserve(partition, is_new=is_new)
+        directory = self.reserve(partition, topic_id, is_new=is_new)
         try:
             new = directory.create_log(partition, config, topic_id, now_ms)
         except BaseException:
@@ -116,7 +116,9 @@ class Logs(LogHomes):
         self.adopt(new)
         return new
 
-    def reserve(self, partition: TopicPartition, *, is_new: bool) -> LogDirectory:
+    def reserve(
+        self, partition: TopicPartition, topic_id: TopicId | None, *, is_new: bool
+    ) -> LogDirectory:
         """Return where the log of `partition` is to be made, by any thread.
 
         Then either `adopt` or `release` must be called.
@@ -128,7 +130,7 @@ class Logs(LogHomes):
         if not is_new and self.offline_paths:
             raise LogDirOfflineError(self.offline_paths[0], f"it may hold {partition}")
         self._check_any_online()
-        directory = self._home[partition] = self._choose_directory(partition)
+        directory = self._home[partition] = self._choose_directory(partition, topic_id)
         return directory
 
     def adopt(self, new: Log) -> None:
@@ -206,6 +208,7 @@ class Logs(LogHomes):
                     home.remove_later(renamed[-1])
                     log.info("log.deleted", path=str(renamed[-1]))
                 else:
+                    home.note_stray(partition, renamed[-1])
                     log.warning("log.set_aside", partition=str(partition), path=str(renamed[-1]))
             home.sync()
         except StorageError:

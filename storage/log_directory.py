@@ -65,6 +65,7 @@ class LogDirectory(DirectoryCheckpoints):
         self.loaded_futures: list[Log] = []
         """Copies that were on their way here when the broker stopped."""
         self._deleted = DeletedFiles()
+        self._strays: dict[TopicPartition, list[Path]] = {}
         with self._io():
             self._lock = None if is_locked else lock_directory(path)
             if not self._reserve.hold():
@@ -153,10 +154,10 @@ class LogDirectory(DirectoryCheckpoints):
         now_ms: int,
         state: DirectoryState = DirectoryState.LIVE,
     ) -> Log:
-        """Make an empty log; any thread may call this.
+        """Make an empty log, or take back the one of this topic that was set aside as a stray.
 
-        Its directory and its topic id are durable when this returns. The directory has the name of
-        a live partition, or one that tells another `state`.
+        Any thread may call this. Its directory and its topic id are durable when this returns. The
+        directory has the name of a live partition, or one that tells another `state`.
 
         Raises:
             LogDirOfflineError, LogDirFullError: the disk failed, or is full.
@@ -167,9 +168,11 @@ class LogDirectory(DirectoryCheckpoints):
         if state is not DirectoryState.LIVE:
             name = set_aside_directory(partition, state)
         directory = self.path / name
+        is_taken_back = False
         with self._io():
             if state is DirectoryState.LIVE:
                 self._make_way(partition, topic_id)
+                is_taken_back = not directory.exists() and self._take_back(partition, topic_id)
             directory.mkdir(exist_ok=True)
             sync_directory(self.path)
             if topic_id is not None:
@@ -181,8 +184,31 @@ class LogDirectory(DirectoryCheckpoints):
             now_ms,
             recovery_point=Offset(0),
             log_start_offset=Offset(0),
-            was_clean=True,
+            was_clean=not is_taken_back,
         )
+
+    def _take_back(self, partition: TopicPartition, topic_id: TopicId | None) -> bool:
+        """Give the stray of this topic, if there is one, the name of a live partition again.
+
+        It was not to be set aside: whoever did so did not know all.
+        """
+        stray = self.stray_of(partition, topic_id)
+        if stray is None:
+            return False
+        stray.rename(self.path / partition_directory(partition))
+        self._strays[partition].remove(stray)
+        log.warning("log.taken_back", partition=str(partition), path=str(stray))
+        return True
+
+    def note_stray(self, partition: TopicPartition, path: Path) -> None:
+        """Remember where the directory of a partition lies that was set aside."""
+        self._strays.setdefault(partition, []).append(path)
+
+    def stray_of(self, partition: TopicPartition, topic_id: TopicId | None) -> Path | None:
+        """Return where the partition of this very topic was set aside last, if it was."""
+        paths = [path for path in self._strays.get(partition, ()) if path.is_dir()]
+        mine = [path for path in paths if topic_id is not None and _is_of(path, topic_id)]
+        return max(mine, key=lambda path: path.stat().st_ctime_ns, default=None)
 
     def _make_way(self, partition: TopicPartition, topic_id: TopicId | None) -> None:
         """See that no records that lie under the partition's name get into a new log.
@@ -266,6 +292,10 @@ class LogDirectory(DirectoryCheckpoints):
                     found[path.name] = parsed
                 case DirectoryState.DELETED:
                     self.remove_later(path)
+                case DirectoryState.STRAY:
+                    assert parsed is not None
+                    self.note_stray(parsed.topic_partition, path)
+                    log.warning("directory.ignored", path=str(path))
                 case _ if path.name in FOREIGN_DIRECTORIES:
                     pass
                 case _:
@@ -286,6 +316,8 @@ class LogDirectory(DirectoryCheckpoints):
     def _rename_unopened(self, partition: TopicPartition, state: DirectoryState) -> Path:
         directory = self.path / partition_directory(partition)
         renamed = directory.rename(self.path / set_aside_directory(partition, state))
+        if state is DirectoryState.STRAY:
+            self.note_stray(partition, renamed)
         log.warning("log.set_aside", partition=str(partition), path=str(renamed))
         return renamed
 
@@ -334,6 +366,13 @@ class LogDirectory(DirectoryCheckpoints):
         """Give the directory free for another process, unless the maker holds the lock."""
         if self._lock is not None:
             self._lock.release()
+
+
+def _is_of(directory: Path, topic_id: TopicId) -> bool:
+    try:
+        return read_topic_id(directory / PARTITION_METADATA) == topic_id
+    except (CorruptCheckpointError, OSError):
+        return False
 
 
 def _remove_directory(path: Path) -> None:

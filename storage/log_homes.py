@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import TopicId, TopicPartition
 from storage.cleaning import Cleaning, NoCleaning
 from storage.errors import LogDirOfflineError, StorageError
 from storage.layout import DirectoryState
@@ -46,10 +46,15 @@ class LogHomes(LogCheckpoints):
         """Have the log of `partition` made in `directory`, when it is made."""
         self._wanted_home[partition] = directory
 
-    def _choose_directory(self, partition: TopicPartition) -> LogDirectory:
+    def _choose_directory(
+        self, partition: TopicPartition, topic_id: TopicId | None
+    ) -> LogDirectory:
         for directory in self.online_directories:
             if directory.holds(partition):
                 # It decides what becomes of that; in two log dirs the partition must never lie.
+                return directory
+        for directory in self.online_directories:
+            if directory.stray_of(partition, topic_id) is not None:
                 return directory
         wanted = self._wanted_home.pop(partition, None)
         if wanted is not None and wanted.health.refusal is None:

@@ -141,14 +141,15 @@ class ReplicaOpening:
 
     async def _make(self, order: RoleOrder) -> None:
         partition = order.topic_partition
-        directory = self._logs.reserve(partition, is_new=order.is_new)
+        topic_id = None if order.topic_id == ZERO_TOPIC_ID else order.topic_id
+        directory = self._logs.reserve(partition, topic_id, is_new=order.is_new)
         try:
             made = await self._loop.run_in_executor(
                 None,
                 directory.create_log,
                 partition,
                 self._log_config_of(partition.topic),
-                None if order.topic_id == ZERO_TOPIC_ID else order.topic_id,
+                topic_id,
                 self._now_ms(),
             )
         except BaseException:

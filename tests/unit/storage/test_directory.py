@@ -23,9 +23,10 @@ from storage.errors import (
     StorageError,
 )
 from storage.layout import MAX_NAME_LENGTH
+from storage.log import Log
 from tests.unit.storage.logs import NOW_MS, SMALL, append, fill, offsets_in, read_all
 
-TOPIC_ID = TopicId(int=5)
+TOPIC_ID, OTHER = TopicId(int=5), TopicId(int=6)
 ORDERS = TopicPartition("orders", 0)
 
 
@@ -33,8 +34,14 @@ def open_logs(*paths: Path, on_offline: Callable[[Path], None] = lambda _path: N
     return Logs.open(paths, config_of=lambda _topic: SMALL, now_ms=NOW_MS, on_offline=on_offline)
 
 
-def create(logs: Logs, partition: TopicPartition = ORDERS, **more: bool) -> None:
-    logs.create(partition, SMALL, TOPIC_ID, now_ms=NOW_MS, **more)
+def create(
+    logs: Logs,
+    partition: TopicPartition = ORDERS,
+    *,
+    topic_id: TopicId = TOPIC_ID,
+    is_new: bool = True,
+) -> Log:
+    return logs.create(partition, SMALL, topic_id, now_ms=NOW_MS, is_new=is_new)
 
 
 def crash(logs: Logs) -> None:
@@ -421,6 +428,39 @@ def test_a_stray_partition_is_kept_aside(one: Path) -> None:
     logs.remove_deleted(NOW_MS, delay_ms=0)
     assert path.is_dir()
     assert len(logs) == 0
+    logs.close()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_stray_is_taken_back_by_a_log_of_the_same_topic(
+    one: Path, two: Path, is_restarted: bool
+) -> None:
+    logs = open_logs(one, two)
+    fill(create(logs), 2)
+    path = logs.set_aside_as_stray(ORDERS)
+    assert path is not None
+    if is_restarted:
+        logs.close()
+        logs = open_logs(one, two)
+    for number in range(2):
+        create(logs, TopicPartition("other", number), topic_id=OTHER)
+    assert create(logs).log_end_offset == 2
+    assert [each.topic_partition for each in logs.in_directory(path.parent)][-1] == ORDERS
+    assert not path.exists()
+    logs.close()
+
+
+def test_a_stray_of_another_topic_or_without_a_readable_id_stays_aside(one: Path) -> None:
+    logs = open_logs(one)
+    for number, damage in enumerate((b"", b"nonsense")):
+        partition = TopicPartition("orders", number)
+        fill(create(logs, partition), 2)
+        path = logs.set_aside_as_stray(partition)
+        assert path is not None
+        if damage:
+            (path / "partition.metadata").write_bytes(damage)
+        assert create(logs, partition, topic_id=OTHER).log_end_offset == 0
+    assert len(list(one.glob("*-stray"))) == 2
     logs.close()
 
 

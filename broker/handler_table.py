@@ -91,6 +91,11 @@ class HandlerTable:
             ApiKey.FIND_COORDINATOR: self._find_coordinator,
             ApiKey.INIT_PRODUCER_ID: self._init_producer_id,
             ApiKey.DESCRIBE_PRODUCERS: self._describe_producers,
+            ApiKey.LIST_TRANSACTIONS: self._list_transactions,
+            ApiKey.DESCRIBE_ACLS: self._describe_acls,
+            ApiKey.CREATE_ACLS: self._create_acls,
+            ApiKey.DELETE_ACLS: self._delete_acls,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: self._describe_scram_credentials,
             **group_makers(self.groups, self.metadata, self.now_ms),
         }
 
@@ -298,3 +303,28 @@ class HandlerTable:
         from broker.handlers.describe_producers import DescribeProducersHandler
 
         return DescribeProducersHandler(self.replicas).handle
+
+    def _list_transactions(self) -> Handler:
+        from broker.handlers.list_transactions import list_transactions
+
+        return list_transactions
+
+    def _describe_acls(self) -> Handler:
+        from broker.handlers.acls import describe_acls
+
+        return describe_acls
+
+    def _create_acls(self) -> Handler:
+        from broker.handlers.acls import create_acls
+
+        return create_acls
+
+    def _delete_acls(self) -> Handler:
+        from broker.handlers.acls import delete_acls
+
+        return delete_acls
+
+    def _describe_scram_credentials(self) -> Handler:
+        from broker.handlers.acls import describe_scram_credentials
+
+        return describe_scram_credentials

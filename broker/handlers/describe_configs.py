@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Final
 
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topic_configs import TopicConfigs
 from broker.config_entry import (
     ConfigEntry,
+    ConfigSource,
     ResourceType,
     broker_entries,
     shared_entries,
@@ -30,6 +32,8 @@ from kafkawire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+FIRST_VERSION_WITH_SOURCE: Final = 1
+
 
 class DescribeConfigsHandler:
     """Shows values and where they come from; one bad resource does not fail the others."""
@@ -50,16 +54,19 @@ class DescribeConfigsHandler:
 
     def handle(self, request: Request, message: DescribeConfigsRequest) -> Reply:
         """Answer for every resource of the request."""
-        del request
-        return self._tasks.run(partial(self._describe_all, message))
+        return self._tasks.run(partial(self._describe_all, message, request.header.api_version))
 
-    async def _describe_all(self, message: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    async def _describe_all(
+        self, message: DescribeConfigsRequest, version: int
+    ) -> DescribeConfigsResponse:
         return DescribeConfigsResponse(
-            results=[await self._describe(resource, message) for resource in message.resources]
+            results=[
+                await self._describe(resource, message, version) for resource in message.resources
+            ]
         )
 
     async def _describe(
-        self, resource: DescribeConfigsResource, message: DescribeConfigsRequest
+        self, resource: DescribeConfigsResource, message: DescribeConfigsRequest, version: int
     ) -> DescribeConfigsResult:
         result = DescribeConfigsResult(
             error_message=None,
@@ -74,7 +81,7 @@ class DescribeConfigsHandler:
             return result
         keys = resource.configuration_keys
         result.configs = [
-            _answer(entry, message) for entry in entries if not keys or entry.name in keys
+            _answer(entry, message, version) for entry in entries if not keys or entry.name in keys
         ]
         return result
 
@@ -92,12 +99,16 @@ class DescribeConfigsHandler:
         return broker_entries(self._config) if name else shared_entries(self._config)
 
 
-def _answer(entry: ConfigEntry, message: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _answer(
+    entry: ConfigEntry, message: DescribeConfigsRequest, version: int
+) -> DescribeConfigsResourceResult:
+    has_source = version >= FIRST_VERSION_WITH_SOURCE
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,
         read_only=entry.is_read_only,
         is_sensitive=entry.is_sensitive,
+        is_default=not has_source and entry.source is ConfigSource.DEFAULT_CONFIG,
         config_source=entry.source,
         config_type=entry.type,
         documentation=entry.documentation if message.include_documentation else None,

@@ -18,7 +18,7 @@ from storage.producer_entry import ProducerEntry
 
 
 class DescribeProducersHandler:
-    """Answers for the partitions that this broker leads."""
+    """Answers for the partitions of which this broker has a replica that works."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
@@ -41,7 +41,7 @@ class DescribeProducersHandler:
     def _describe(self, partition: TopicPartition) -> DescribeProducersPartition:
         index = partition.partition
         try:
-            log = self._replicas.leader(partition).log
+            log = self._replicas.replica(partition).log
         except ApiError as error:
             text = error.message or error.code.text
             return DescribeProducersPartition(

@@ -99,7 +99,9 @@ class FindCoordinatorHandler:
     def _find(self, request: Request, key_type: int, key: str) -> Coordinator:
         if key_type == KeyType.TRANSACTION:
             text = "this broker does not coordinate transactions yet"
-            return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+            # The only code that ends every client. Java and Python take others for final too, but
+            # librdkafka looks for a coordinator for ever after any but this one.
+            return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
         if key_type != KeyType.GROUP:
             text = "the key type is neither 0 (group) nor 1 (transaction)"
             return _none(key, ErrorCode.INVALID_REQUEST, text)

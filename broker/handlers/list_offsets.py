@@ -25,8 +25,17 @@ from storage.errors import StorageError
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
+# These speak of tiered storage: nothing is elsewhere here, so everything is local.
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
 # The versions that know each of these words.
-FIRST_VERSIONS: Final[Mapping[int, int]] = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7}
+FIRST_VERSIONS: Final[Mapping[int, int]] = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+}
 FIRST_VERSION_WITH_EPOCH: Final = 4
 FIRST_VERSION_WITH_NOT_AVAILABLE: Final = 5
 CONSUMER_REPLICA_ID: Final = -1
@@ -101,7 +110,9 @@ def find_offset(replica: Replica, timestamp: int, *, only_committed: bool) -> Fo
     """
     log = replica.log
     end_offset = replica.last_stable_offset if only_committed else log.log_end_offset
-    if timestamp == EARLIEST:
+    if timestamp == LATEST_TIERED:
+        return Found()
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return Found(NO_TIMESTAMP, start, log.leader_epochs.epoch_for(start))
     is_lagging = only_committed and (replica.high_watermark < replica.epoch_start_offset)

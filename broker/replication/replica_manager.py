@@ -226,6 +226,17 @@ class ReplicaManager:
         if replica is not None:
             replica.log = moved
 
+    def replica(self, key: Key) -> Replica:
+        """Return the replica of a partition, whether it leads or follows.
+
+        Raises:
+            ApiError: unknown partition, none of it here, or a failed disk.
+        """
+        replica = self._by_key.get(key)
+        if replica is None:
+            raise self._missing(key)
+        return replica
+
     def leader(self, key: Key, epoch: int = NO_EPOCH, topic_id: TopicId = ZERO_TOPIC_ID) -> Replica:
         """Return the replica that leads the partition in `epoch` (NO_EPOCH: in any).
 

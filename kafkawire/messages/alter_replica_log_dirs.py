@@ -17,7 +17,7 @@ class AlterReplicaLogDir:
     topics: Sequence[AlterReplicaLogDirTopic] = field(array(AlterReplicaLogDirTopic))
 
 
-@message(versions=(1, 2), flexible=2)
+@message(versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsRequest:
     """Move replicas of this broker to these of its log directories."""
 
@@ -38,7 +38,7 @@ class AlterReplicaLogDirTopicResult:
     )
 
 
-@message(versions=(1, 2), flexible=2)
+@message(versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsResponse:
     """Which moves have begun; DescribeLogDirs tells how far they are."""
 

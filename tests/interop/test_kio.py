@@ -38,7 +38,11 @@ NOT_IN_KIO = {
     ApiKey.CREATE_TOPICS: range(2),
     ApiKey.DELETE_TOPICS: range(1),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2),
+    ApiKey.DESCRIBE_ACLS: range(1),
+    ApiKey.CREATE_ACLS: range(1),
+    ApiKey.DELETE_ACLS: range(1),
     ApiKey.DESCRIBE_CONFIGS: range(1),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: range(1),
     ApiKey.DESCRIBE_LOG_DIRS: range(1),
     ApiKey.ALTER_PARTITION: range(2),
 }

@@ -24,6 +24,9 @@ OLD_VERSIONS = {
     ApiKey.CREATE_TOPICS: range(2),
     ApiKey.DELETE_TOPICS: range(1),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2),
+    ApiKey.DESCRIBE_ACLS: range(1),
+    ApiKey.CREATE_ACLS: range(1),
+    ApiKey.DELETE_ACLS: range(1),
     ApiKey.DESCRIBE_CONFIGS: range(1),
     ApiKey.DESCRIBE_LOG_DIRS: range(1),
 }

@@ -12,6 +12,16 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, TopicId, topic_id_from_text
 from kafkawire.messages import alter_configs as alter
 from kafkawire.messages import incremental_alter_configs as incremental
+from kafkawire.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 from kafkawire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -57,7 +67,13 @@ from kafkawire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkawire.messages.scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    UserName,
+)
 from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.broker.wire import NOT_HERE, NOW_MS, Wire, batch
 
@@ -343,7 +359,7 @@ def describe(
         resources=[
             DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
         ],
-        include_synonyms=True,
+        include_synonyms=version >= 1,
         include_documentation=version >= 3,
     )
     return wire.ask(ApiKey.DESCRIBE_CONFIGS, version, request, DescribeConfigsResponse).results[0]
@@ -379,14 +395,20 @@ def alter_incrementally(
     return response.responses[0].error_code
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(5))
 def test_the_configs_of_a_topic_are_described_in_every_version(wire: Wire, version: int) -> None:
     name = next(names)
     wire.create_topic(name, retention_ms="5000")
     result = describe(wire, TOPIC, name, version=version)
     entries = {entry.name: entry for entry in result.configs}
     entry = entries["retention.ms"]
-    assert (result.error_code, entry.value, entry.config_source) == (ErrorCode.NONE, "5000", 1)
+    assert (result.error_code, entry.value) == (ErrorCode.NONE, "5000")
+    if version == 0:
+        # Clients of Kafka 0.11 and 1.0 learn only this much of where a value comes from.
+        assert not entry.is_default
+        assert entries["retention.bytes"].is_default
+        return
+    assert entry.config_source == 1
     assert [(s.name, s.value, s.source) for s in entry.synonyms] == [
         ("retention.ms", "5000", 1),
         ("log.retention.ms", "604800000", 5),
@@ -523,7 +545,7 @@ def list_offset(
     return response.topics[0].partitions[0]
 
 
-@pytest.mark.parametrize("version", range(1, 8))
+@pytest.mark.parametrize("version", range(1, 10))
 def test_offsets_are_found_by_words_and_by_time(wire: Wire, topic: str, version: int) -> None:
     for shift in (0, 100, 200):
         wire.produce(topic, batch(b"a", b"b", timestamp_ms=NOW_MS + shift))
@@ -549,6 +571,17 @@ def test_the_largest_timestamp_needs_version_7(wire: Wire, topic: str) -> None:
     assert (newest.error_code, newest.timestamp, newest.offset) == (0, NOW_MS + 50, 0)
     old = list_offset(wire, topic, -3, version=6)
     assert old.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_all_of_a_log_is_local(wire: Wire, topic: str) -> None:
+    wire.produce(topic, batch(b"a"))
+    earliest_local = list_offset(wire, topic, -4, version=8)
+    assert (earliest_local.error_code, earliest_local.offset) == (ErrorCode.NONE, 0)
+    latest_tiered = list_offset(wire, topic, -5, version=9)
+    assert (latest_tiered.error_code, latest_tiered.offset) == (ErrorCode.NONE, -1)
+    for timestamp, version in ((-4, 7), (-5, 8)):
+        answer = list_offset(wire, topic, timestamp, version=version)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_an_empty_topic_has_no_largest_timestamp(wire: Wire, topic: str) -> None:
@@ -625,7 +658,7 @@ def test_a_compacted_topic_keeps_its_records(wire: Wire) -> None:
 # DescribeLogDirs
 
 
-@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize("version", range(5))
 def test_log_dirs_tell_sizes(
     shared_broker: BrokerProcess, wire: Wire, topic: str, version: int
 ) -> None:
@@ -694,3 +727,50 @@ def test_an_unknown_kind_of_coordinator_is_refused(wire: Wire) -> None:
     request = FindCoordinatorRequest(key="a", key_type=7)
     answer = wire.ask(ApiKey.FIND_COORDINATOR, 3, request, FindCoordinatorResponse)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+# What this broker has not got
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_without_an_authorizer_acls_are_refused_one_by_one(wire: Wire, version: int) -> None:
+    creation = AclCreation(
+        resource_type=2,
+        resource_name="t",
+        principal="User:a",
+        host="*",
+        operation=3,
+        permission_type=3,
+    )
+    described = wire.ask(ApiKey.DESCRIBE_ACLS, version, DescribeAclsRequest(), DescribeAclsResponse)
+    created = wire.ask(
+        ApiKey.CREATE_ACLS, version, CreateAclsRequest(creations=[creation] * 2), CreateAclsResponse
+    )
+    deleted = wire.ask(
+        ApiKey.DELETE_ACLS,
+        version,
+        DeleteAclsRequest(filters=[DeleteAclsFilter()]),
+        DeleteAclsResponse,
+    )
+    assert described.error_code == ErrorCode.SECURITY_DISABLED
+    assert [each.error_code for each in created.results] == [ErrorCode.SECURITY_DISABLED] * 2
+    assert [each.error_code for each in deleted.filter_results] == [ErrorCode.SECURITY_DISABLED]
+
+
+def test_no_user_has_credentials(wire: Wire) -> None:
+    key = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
+    everybody = wire.ask(
+        key, 0, DescribeUserScramCredentialsRequest(), DescribeUserScramCredentialsResponse
+    )
+    assert (everybody.error_code, everybody.results) == (ErrorCode.NONE, [])
+    request = DescribeUserScramCredentialsRequest(users=[UserName(name="a")])
+    [missing] = wire.ask(key, 0, request, DescribeUserScramCredentialsResponse).results
+    assert (missing.user, missing.error_code) == ("a", ErrorCode.RESOURCE_NOT_FOUND)
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_no_transactions_are_listed(wire: Wire, version: int) -> None:
+    request = ListTransactionsRequest(state_filters=["Ongoing", "Going"])
+    answer = wire.ask(ApiKey.LIST_TRANSACTIONS, version, request, ListTransactionsResponse)
+    assert (answer.error_code, answer.transaction_states) == (ErrorCode.NONE, [])
+    assert answer.unknown_state_filters == ["Going"]

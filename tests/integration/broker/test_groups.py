@@ -204,12 +204,13 @@ def test_this_broker_coordinates_every_group(
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_nobody_coordinates_transactions_yet(wire: Wire, version: int) -> None:
+    """With a code that no client retries: tests/interop/clients/test_transactional.py."""
     request = FindCoordinatorRequest(key_type=1)
     if version >= 4:
         request.coordinator_keys = ["a"]
     answer = wire.ask(ApiKey.FIND_COORDINATOR, version, request, FindCoordinatorResponse)
     codes = [each.error_code for each in answer.coordinators] or [answer.error_code]
-    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
 
 
 def test_the_offsets_topic_is_as_kafka_makes_it(shared_broker: BrokerProcess, wire: Wire) -> None:

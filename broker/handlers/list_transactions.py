@@ -1,0 +1,29 @@
+"""ListTransactions: none, for this broker coordinates no transactions yet (edge)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from kafkawire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+STATES: Final = frozenset(
+    {
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    }
+)
+
+
+def list_transactions(request: Request, message: ListTransactionsRequest) -> Reply:
+    """Answer with an empty list, and with the filters that name no state."""
+    del request
+    unknown = [each for each in message.state_filters if each not in STATES]
+    return Reply(ListTransactionsResponse(unknown_state_filters=unknown))

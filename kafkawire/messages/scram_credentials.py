@@ -1,0 +1,43 @@
+"""Decision: declares DescribeUserScramCredentials."""
+
+from collections.abc import Sequence
+
+from kafkawire.schema import INT8, INT16, INT32, STRING, array, field, message, struct
+
+
+@struct
+class UserName:
+    name: str = field(STRING)
+
+
+@message(versions=(0, 0), flexible=0)
+class DescribeUserScramCredentialsRequest:
+    """Which credentials do these users have? None or nobody asks for all users."""
+
+    users: Sequence[UserName] | None = field(array(UserName), nullable=0)
+
+
+@struct
+class CredentialInfo:
+    mechanism: int = field(INT8)
+    iterations: int = field(INT32)
+
+
+@struct
+class DescribeUserScramCredentialsResult:
+    user: str = field(STRING)
+    error_code: int = field(INT16)
+    error_message: str | None = field(STRING, nullable=0)
+    credential_infos: Sequence[CredentialInfo] = field(array(CredentialInfo))
+
+
+@message(versions=(0, 0), flexible=0)
+class DescribeUserScramCredentialsResponse:
+    """The mechanisms of each user; never a secret."""
+
+    throttle_time_ms: int = field(INT32)
+    error_code: int = field(INT16)
+    error_message: str | None = field(STRING, nullable=0)
+    results: Sequence[DescribeUserScramCredentialsResult] = field(
+        array(DescribeUserScramCredentialsResult)
+    )

@@ -7,7 +7,7 @@ from controller import deletion
 from controller.cluster import Cluster
 from controller.effects import Note, Plan
 from controller.events import LeaderAndIsrAnswered, StopReplicaAnswered
-from controller.live_brokers import on_replicas_lost
+from controller.live_brokers import on_replicas_found, on_replicas_lost
 from controller.replica_state import PartitionReplica
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
@@ -31,6 +31,9 @@ def on_leader_and_isr(cluster: Cluster, event: LeaderAndIsrAnswered) -> Plan[Non
     if lost := sorted(now - before):
         replicas = [PartitionReplica(one, event.broker_id) for one in lost]
         yield from on_replicas_lost(cluster, replicas)
+    if found := sorted(before - now):
+        replicas = [PartitionReplica(one, event.broker_id) for one in found]
+        yield from on_replicas_found(cluster, replicas)
 
 
 def _partition_codes(

@@ -95,16 +95,21 @@ def on_startup(cluster: Cluster, came: Mapping[BrokerId, LiveBroker]) -> Plan[No
     batch.add_update_metadata(came, list(cluster.leaderships))
     yield from batch.send()
 
-    replicas = cluster.replicas_on(came)
-    staying = [one for one in replicas if not cluster.is_being_deleted(one.partition.topic)]
+    yield from on_replicas_found(cluster, cluster.replicas_on(came))
+
+
+def on_replicas_found(cluster: Cluster, found: Collection[PartitionReplica]) -> Plan[None]:
+    """Give replicas their roles whose brokers, or directories, work now; go on with what waited."""
+    batch = RequestBatch(cluster)
+    staying = [one for one in found if not cluster.is_being_deleted(one.partition.topic)]
     yield from bring_online(cluster, batch)
     to_online(cluster, batch, staying)
     yield from batch.send()
-    joining = [
-        one for one in cluster.moving if not came.keys().isdisjoint(cluster.assignment(one).target)
-    ]
-    yield from reassignment.resume(cluster, joining)
-    yield from deletion.resume(cluster, {one.partition.topic for one in replicas})
+    joining = {
+        one.partition for one in found if one.broker in cluster.assignment(one.partition).target
+    }
+    yield from reassignment.resume(cluster, joining & cluster.moving)
+    yield from deletion.resume(cluster, {one.partition.topic for one in found})
 
 
 def on_modification(cluster: Cluster, broker_id: BrokerId) -> Plan[None]:

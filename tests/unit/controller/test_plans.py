@@ -605,6 +605,36 @@ def test_a_failed_disk_moves_what_lay_on_it() -> None:
     assert [one.event for one in reign.driver.take(Note)] == ["request.refused"]
 
 
+def test_a_replica_whose_disk_works_again_serves_again() -> None:
+    reign = Reign((2,))
+    state = LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    topic = LeaderAndIsrTopicError(topic_id=ORDERS_ID, partition_errors=[state])
+    lost = LeaderAndIsrResponse(topics=[topic])
+    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), lost))
+    assert reign.state().leader == NO_LEADER
+    reign.driver.effects.clear()
+    state.error_code = ErrorCode.NONE
+    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), lost))
+    assert reign.state().leader == 2
+    assert [broker for broker, _ in reign.sent(LeaderAndIsrRequest)] == [B2]
+
+
+def test_a_deletion_goes_on_when_the_disk_that_halted_it_works_again() -> None:
+    reign = Reign((1, 2))
+    state = LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    topic = LeaderAndIsrTopicError(topic_id=ORDERS_ID, partition_errors=[state])
+    answer = LeaderAndIsrResponse(topics=[topic])
+    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), answer))
+    delete(reign)
+    assert reign.planner.cluster is not None
+    assert reign.planner.cluster.deletions.halted == {"orders"}
+    reign.do(e.StopReplicaAnswered(B1, reign.epoch(B1), StopReplicaResponse(), [T0]))
+    reign.driver.effects.clear()
+    state.error_code = ErrorCode.NONE
+    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), answer))
+    assert B2 in {broker for broker, _ in reign.sent(StopReplicaRequest)}
+
+
 def test_a_broker_that_moves_house_is_announced() -> None:
     reign = Reign()
     moved = Registration(broker_id=B2, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 1),))

@@ -35,16 +35,14 @@ def assign_replicas(
 ) -> dict[int, Replicas]:
     """Return the replicas of each new partition; the first of each is the preferred leader.
 
-    Racks count only when every broker has one.
-
     Raises:
-        ApiError: INVALID_PARTITIONS, or INVALID_REPLICATION_FACTOR.
+        ApiError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, or INVALID_REPLICA_ASSIGNMENT if
+            only some of the brokers have a rack.
     """
     _check(racks, partition_count, replication_factor)
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
-    is_aware = len(known) == len(racks)
-    brokers = rack_alternated(known) if is_aware else sorted(racks)
-    place = _Placement(brokers, known if is_aware else {}, replication_factor)
+    brokers = rack_alternated(known) if known else sorted(racks)
+    place = _Placement(brokers, known, replication_factor)
     shift, assignment = dice.replica_shift, {}
     for partition in range(first_partition, first_partition + partition_count):
         if partition > 0 and partition % len(brokers) == 0:
@@ -132,3 +130,7 @@ def _check(racks: Racks, partition_count: int, replication_factor: int) -> None:
     if not 1 <= replication_factor <= len(racks):
         text = f"replication factor {replication_factor}, {len(racks)} brokers are alive"
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    without = sorted(broker for broker, rack in racks.items() if rack is None)
+    if 0 < len(without) < len(racks):
+        text = f"brokers {', '.join(map(str, without))} have no broker.rack, others have one"
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)

@@ -21,6 +21,7 @@ from controller.effects import (
     read,
     write,
 )
+from controller.errors import MalformedZnodeError
 from controller.znodes import paths
 from controller.znodes.cluster import decode_cluster_id, encode_cluster_id, generated_broker_id
 from controller.znodes.registration import Registration, decode_registration
@@ -87,12 +88,14 @@ def check_endpoints(registration: Registration) -> Plan[None]:
     others = [each for each in ids if each != registration.broker_id]
     nodes = yield from read([paths.broker(other) for other in others])
     for other, node in zip(others, nodes, strict=True):
-        if node is None or not node.data:
+        if node is None:
             continue
-        taken = {
-            (each.host, each.port)
-            for each in decode_registration(BrokerId(other), node.data).endpoints
-        }
+        try:
+            known = decode_registration(BrokerId(other), node.data)
+        except MalformedZnodeError:
+            # Nobody reaches a broker there.
+            continue
+        taken = {(each.host, each.port) for each in known.endpoints}
         if wanted & taken:
             host, port = min(wanted & taken)
             raise ApiError(

@@ -9,7 +9,17 @@ Source: kafka.zk.AdminZkClient of Kafka 3.9.
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from controller.effects import Create, Delete, Outcome, Plan, Refusal, SetData, read, write
+from controller.effects import (
+    Create,
+    Delete,
+    Node,
+    Plan,
+    SetData,
+    Transaction,
+    read,
+    write,
+)
+from controller.errors import MalformedZnodeError
 from controller.replica_assignment import ReplicaAssignment, Replicas
 from controller.znodes import paths
 from controller.znodes.config import encode_config
@@ -34,29 +44,56 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str]
 
 
-def create_topic(topic: NewTopic) -> Plan[None]:
-    """Create the node of `topic`, after that of its configs, which must be there when it is found.
+def create_topic(topic: NewTopic) -> Plan[bool]:
+    """Create the node of `topic` and that of its configs, both or none.
+
+    Returns False while one of that name is being deleted, whose mark is the last node to go.
 
     Raises:
         ApiError: TOPIC_ALREADY_EXISTS; nothing has changed.
     """
-    path = paths.topic(topic.name)
-    [existing] = yield from read((path,))
-    if existing is not None:
-        raise _already_exists(topic.name)
-    yield from _write_configs(topic)
+    path, config_path = paths.topic(topic.name), paths.config(f"topics/{topic.name}")
+    wanted = (path, config_path, paths.topic_deletion(topic.name))
+    for _ in range(MAX_ATTEMPTS):
+        node, config, deletion = yield from read(wanted)
+        if deletion is not None:
+            return False
+        if node is not None:
+            # Ours after all, if the answer to a first copy of the write was lost.
+            if _topic_id(node.data) == topic.topic_id:
+                return True
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
+        [outcome] = yield from write([(*_config_ops(topic, config), Create(path, _encode(topic)))])
+        if outcome.refusal is None:
+            return True
+    text = f"others create and delete topic {topic.name} all the time"
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+def _topic_id(data: bytes | None) -> TopicId | None:
+    """Return the id of a topic; None if its node cannot be read."""
+    try:
+        return decode_topic(data).topic_id
+    except MalformedZnodeError:
+        return None
+
+
+def _encode(topic: NewTopic) -> bytes:
     assigned = {
         number: ReplicaAssignment(replicas=replicas)
         for number, replicas in topic.partitions.items()
     }
-    data = TopicAssignment(topic.topic_id, assigned).encode()
-    [outcome] = yield from write([(Create(path, data),)])
-    if outcome.refusal is None:
-        return
-    [node] = yield from read((path,))
-    # Ours after all: the answer to a first copy of the write was lost.
-    if node is None or decode_topic(node.data).topic_id != topic.topic_id:
-        raise _already_exists(topic.name)
+    return TopicAssignment(topic.topic_id, assigned).encode()
+
+
+def _config_ops(topic: NewTopic, existing: Node | None) -> Transaction:
+    """Let the topic's configs be exactly these, whatever an older topic of that name has left."""
+    path, data = paths.config(f"topics/{topic.name}"), encode_config(topic.configs)
+    if existing is None:
+        return (Create(path, data),) if topic.configs else ()
+    if topic.configs:
+        return (SetData(path, data, existing.version),)
+    return (Delete(path, existing.version),)
 
 
 def grow_topic(name: str, growth: Growth) -> Plan[int]:
@@ -100,30 +137,3 @@ def ask_for_deletion(name: str) -> Plan[None]:
     if node is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
     yield from write([(Create(paths.topic_deletion(name), None),)])
-
-
-def is_deletion_asked(name: str) -> Plan[bool]:
-    """Return whether a topic is marked for deletion; the mark goes when the topic has gone."""
-    [node] = yield from read((paths.topic_deletion(name),))
-    return node is not None
-
-
-def _write_configs(topic: NewTopic) -> Plan[None]:
-    """Let the topic's configs be exactly these, whatever an older topic of that name has left."""
-    path, data = paths.config(f"topics/{topic.name}"), encode_config(topic.configs)
-    [node] = yield from read((path,))
-    if topic.configs:
-        first = Create(path, data) if node is None else SetData(path, data, -1)
-        [outcome] = yield from write([(first,)])
-        if _is_outrun(outcome):
-            yield from write([(SetData(path, data, -1),)])
-    elif node is not None:
-        yield from write([(Delete(path),)])
-
-
-def _is_outrun(outcome: Outcome) -> bool:
-    return outcome.refusal is Refusal.NODE_EXISTS
-
-
-def _already_exists(name: str) -> ApiError:
-    return ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists")

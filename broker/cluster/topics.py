@@ -32,14 +32,14 @@ from controller.topic_requests import (
     ask_for_deletion,
     create_topic,
     grow_topic,
-    is_deletion_asked,
 )
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId
 
-DELETION_WAIT_S: Final = 5.0
-"""How long a topic waits to be created until one of its name is gone; Kafka refuses it at once."""
+CREATION_WAIT_S: Final = 5.0
+"""How long a creation waits for the coordinator, and for the end of the deletion of a topic of that
+name, for which Kafka does not wait."""
 DELETION_RETRY_S: Final = 0.02
 
 log = structlog.get_logger(__name__)
@@ -77,27 +77,23 @@ class ClusterTopics:
 
     async def _create(self, topic: NewTopic) -> None:
         """Create a topic, if need be when the deletion of one of that name has ended."""
+        is_being_deleted = False
         try:
-            async with asyncio.timeout(DELETION_WAIT_S):
-                while True:
-                    if await self._is_created(topic):
-                        return
+            async with asyncio.timeout(CREATION_WAIT_S):
+                while not await self._is_created(topic):
+                    is_being_deleted = True
                     await asyncio.sleep(DELETION_RETRY_S)
         except TimeoutError:
-            text = f"a topic {topic.name} is still being deleted"
-            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, text) from None
+            if is_being_deleted:
+                text = f"a topic {topic.name} is still being deleted"
+                raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, text) from None
+            text = "the coordinator has not answered: nobody knows whether it was done"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
 
     async def _is_created(self, topic: NewTopic) -> bool:
         """Create a topic; False if one of that name is being deleted."""
         with _told_to_clients():
-            try:
-                await self._session.run(create_topic(topic))
-            except ApiError as error:
-                is_marked = await self._session.run(is_deletion_asked(topic.name))
-                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or not is_marked:
-                    raise
-                return False
-        return True
+            return await self._session.run(create_topic(topic))
 
     async def add_partitions(
         self,

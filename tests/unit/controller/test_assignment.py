@@ -56,9 +56,11 @@ def test_growth_goes_on_where_the_topic_ended() -> None:
     assert grow_assignment(FIVE, existing, 8) == {number: whole[number] for number in range(3, 8)}
 
 
-def test_racks_of_only_some_brokers_do_not_count() -> None:
+def test_racks_of_only_some_brokers_are_refused() -> None:
     some = {**FIVE, BrokerId(0): "rack1"}
-    assert assign_replicas(some, 3, 2, Dice(1, 2)) == assign_replicas(FIVE, 3, 2, Dice(1, 2))
+    with pytest.raises(ApiError, match=r"brokers 1, 2, 3, 4 have no broker.rack") as refused:
+        assign_replicas(some, 10, 3, Dice(0, 0))
+    assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_one_broker_holds_everything() -> None:

@@ -65,8 +65,12 @@ class Fetcher:
         config: ReplicationKeys,
         loop: asyncio.AbstractEventLoop,
         now_ms: Callable[[], int],
+        on_failed: Callable[[], None],
     ) -> None:
+        """Call `on_failed` if a bug ends this before `close`: nothing is copied any more then."""
         self.peer = peer
+        self._on_failed = on_failed
+        self._is_closed = False
         self._broker_id = broker_id
         self._logs = logs
         self._throttle = throttle
@@ -104,13 +108,15 @@ class Fetcher:
 
     def close(self) -> asyncio.Task[None]:
         """Copy nothing more; the task that is returned ends soon."""
+        self._is_closed = True
         self._task.cancel()
         return self._task
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug: what it copied falls behind, and its leader takes it out of the in-sync sets.
             log.error("fetcher.failed", leader=self.peer.name, exc_info=error)
+            if not self._is_closed:
+                self._on_failed()
 
     async def _run(self) -> None:
         try:

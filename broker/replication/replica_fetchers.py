@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import structlog
 
@@ -56,6 +57,7 @@ class ReplicaFetchers:
         # Followers of a broker whose address is not known, or that is not alive.
         self._waiting: dict[Key, None] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._restart: asyncio.TimerHandle | None = None
 
     def add(self, replicas: Iterable[Replica]) -> None:
         """Copy these partitions from their leaders from now on."""
@@ -101,6 +103,8 @@ class ReplicaFetchers:
 
     async def stop(self) -> None:
         """Copy nothing any more."""
+        if self._restart is not None:
+            self._restart.cancel()
         for fetcher_id in list(self._fetchers):
             self._end(fetcher_id)
         self._home.clear()
@@ -133,8 +137,19 @@ class ReplicaFetchers:
                 config=self._config,
                 loop=self._loop,
                 now_ms=self._now_ms,
+                on_failed=partial(self._on_failed, fetcher_id),
             )
         return fetcher
+
+    def _on_failed(self, fetcher_id: FetcherId) -> None:
+        """Let another fetcher take over from one that a bug has ended, after a pause."""
+        self._fetchers.pop(fetcher_id, None)
+        left = [key for key, home in self._home.items() if home == fetcher_id]
+        for key in left:
+            del self._home[key]
+        self._waiting.update(dict.fromkeys(left))
+        pause_s = self._config.replica_fetch_backoff_ms / 1000
+        self._restart = self._loop.call_later(pause_s, self.on_metadata_changed)
 
     def _end(self, fetcher_id: FetcherId) -> None:
         ending = self._fetchers.pop(fetcher_id).close()

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.config_keys.replication import ReplicationKeys
+from broker.replication.fetcher import Fetcher
 from broker.replication.peer import Peer
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, Offset, TopicId
@@ -51,6 +53,21 @@ async def test_followers_learn_the_high_watermark_with_the_next_fetch(rig: Rig) 
     await rig.order(1, isr=[1, 2, 3])
     await rig.brokers[1].produce(b"a")
     await until(lambda: all(each.replica.high_watermark == 1 for each in rig.brokers.values()))
+
+
+async def test_a_fetcher_that_a_bug_ends_is_replaced(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_once(*_: object) -> None:
+        monkeypatch.undo()
+        raise ZeroDivisionError
+
+    with capture_logs() as captured:
+        monkeypatch.setattr(Fetcher, "_take", fail_once)
+        await rig.order(1, isr=[1], replicas=(1, 2))
+        await rig.brokers[1].produce(b"a")
+        await until(lambda: rig.brokers[2].replica.log.log_end_offset == 1)
+    assert "fetcher.failed" in {each["event"] for each in captured}
 
 
 async def test_acks_all_waits_for_a_follower_that_is_not_there(rig: Rig) -> None:

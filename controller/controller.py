@@ -1,11 +1,13 @@
 """The controller component of a broker, running (edge): one event after the other.
 
 It performs what the plans ask for and keeps their timers and channels. When the session is over its
-owner calls `expire` and waits, before it begins a new one: nothing of the old reign goes on then.
+owner calls `expire` and waits, before it begins a new one: nothing of the old reign goes on then. A
+plan that fails, which is a bug, ends the controllership and not the broker (ADR 0052).
 """
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -40,6 +42,9 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 
 log = structlog.get_logger()
+
+FAILURE_PAUSE_S: Final = 1.0
+"""How long others may be elected, undisturbed, after a plan has failed here."""
 
 DialBroker = Callable[[Registration], BrokerConnection]
 
@@ -105,7 +110,7 @@ class Controller:
         self._planner.reconfigure(config)
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
-        """Have `callback` told of a plan that failed: a bug, after which the node must end.
+        """Have `callback` told if no event is processed any more: a bug, the node must end then.
 
         To be called after `start`.
         """
@@ -160,15 +165,31 @@ class Controller:
             event, future = self._queue.take()
             self._state = state_during(event)
             result: Result = ErrorCode.NOT_CONTROLLER
+            has_failed = False
             try:
                 result = await self._perform_all(self._planner.plan(event, self._now_ms()))
             except SessionExpiredError:
                 # Our owner is told too, and calls `expire`.
                 log.info("controller.session_lost", event_name=type(event).__name__)
+            except Exception:
+                log.exception("controller.failed", event_name=type(event).__name__)
+                has_failed = True
             finally:
                 self._state = ControllerState.IDLE
                 if not future.done():
                     future.set_result(result)
+            if has_failed:
+                await self._let_another_be_elected()
+
+    async def _let_another_be_elected(self) -> None:
+        """Resign, as what this controller knows may be half changed, and stand again later."""
+        try:
+            await self._perform_all(self._planner.give_up())
+        except Exception:
+            # The node that is left is known for our own, and cleared, at the next election.
+            log.exception("controller.not_resigned")
+        await asyncio.sleep(FAILURE_PAUSE_S)
+        self.put(e.Reelect())
 
     async def _perform_all(self, plan: Plan[Result] | Plan[None]) -> Result:
         answer: Answer = None

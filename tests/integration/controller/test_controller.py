@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from controller import controller, election, requested_elections, topics
 from controller import events as e
 from controller.broker_registration import Registered, Sessions, create_top_nodes, register
 from controller.channel import ControlResponse
@@ -264,6 +266,47 @@ async def test_a_session_that_is_over_ends_the_reign(coordinator: Coordinator) -
         former.controller.put(e.Reelect())
         await until(lambda: len(active(nodes)) == 1)
         data, _stat = await former.client.get_data(paths.CONTROLLER_EPOCH)
+        assert decode_controller_epoch(data) == 2
+
+
+async def test_a_plan_that_fails_ends_the_controllership_and_another_is_elected(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail_once(*_: object) -> Plan[None]:
+        monkeypatch.undo()
+        raise ZeroDivisionError
+
+    async with cluster(coordinator.address) as (nodes, ears):
+        await until(lambda: len(active(nodes)) == 1)
+        [failing] = active(nodes)
+        with capture_logs() as captured:
+            monkeypatch.setattr(topics, "on_topic_change", fail_once)
+            await create_topic(nodes[0].client, partition_count=3)
+            await until(lambda: not failing.controller.is_active)
+            await until(lambda: all(len(led(ears, broker)) == 3 for broker in IDS))
+        assert "controller.failed" in {each["event"] for each in captured}
+        [heir] = active(nodes)
+        data, _ = await heir.client.get_data(paths.CONTROLLER_EPOCH)
+        assert decode_controller_epoch(data) == 2
+
+
+async def test_a_controller_that_fails_without_a_coordinator_stands_again(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Plan[None]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(controller, "FAILURE_PAUSE_S", 0)
+    async with cluster(coordinator.address) as (nodes, _):
+        await until(lambda: len(active(nodes)) == 1)
+        [failing] = active(nodes)
+        with monkeypatch.context() as patch:
+            patch.setattr(election, "abdicate", fail)
+            patch.setattr(requested_elections, "on_request", fail)
+            answer = await failing.controller.put(e.ElectLeadersAsked(None))
+        assert answer is ErrorCode.NOT_CONTROLLER
+        await until(lambda: len(active(nodes)) == 1)
+        data, _ = await failing.client.get_data(paths.CONTROLLER_EPOCH)
         assert decode_controller_epoch(data) == 2
 
 

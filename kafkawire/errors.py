@@ -216,6 +216,10 @@ class ErrorCode(IntEnum):
     INVALID_REGULAR_EXPRESSION = 128, _FINAL, "The regular expression is not valid."
 
 
+MAX_MESSAGE_CHARACTERS: Final = 1_000
+"""Of an error's text: it quotes what was sent, and has to fit a string of the protocol."""
+
+
 class ApiError(Exception):
     """A request, or a part of it, fails with a code that the client will understand.
 
@@ -223,6 +227,9 @@ class ApiError(Exception):
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > MAX_MESSAGE_CHARACTERS:
+            half = MAX_MESSAGE_CHARACTERS // 2
+            message = f"{message[:half]} ... {message[-half:]}"
         super().__init__(f"{code.name}: {message or code.text}")
         self.code = code
         self.message = message

@@ -2,9 +2,18 @@
 
 from pathlib import Path
 
+from broker.config_change import ConfigOperation
+from broker.config_entry import ResourceType
 from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from kafkawire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from kafkawire.records import iterate_batches, read_records
 from storage.checkpoint import read_offsets
 from tests.conftest import BrokerProcess, StartBroker
@@ -106,9 +115,26 @@ def test_what_is_compacted_and_deleted_expires_too(start_broker: StartBroker) ->
     broker = start_broker(overrides=EAGER)
     with Wire(broker.port) as wire:
         # The records are from 2023.
-        wire.create_topic("t", cleanup_policy="compact,delete", retention_ms="1000")
+        wire.create_topic("t", cleanup_policy="compact,delete", retention_ms="-1")
         put(wire, "t", 30)
+        end_offset = newest_segment(broker)
+        wait_until_clean(broker, end_offset)
+        kept = [key for offset, key, _ in fetch_all(wire, "t") if offset < end_offset]
+        assert len(kept) == len(set(kept)) == 3
+        alter(wire, "t", "retention.ms", "1000")
         broker.wait_for_event("log.expired", where=lambda event: event["partition"] == "t-0")
+        assert wire.fetch("t", 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def alter(wire: Wire, topic: str, key: str, value: str) -> None:
+    """Set one config of a topic."""
+    change = AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
+    resource = AlterConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name=topic, configs=[change]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    answer = wire.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, IncrementalAlterConfigsResponse)
+    assert [each.error_code for each in answer.responses] == [0]
 
 
 def test_no_cleaner_and_no_file_of_one_outlives_the_broker(start_broker: StartBroker) -> None:

@@ -54,3 +54,10 @@ def test_everything_wrong_with_bytes_is_a_wire_error() -> None:
     for error in (DecodeError, EncodeError, CorruptBatchError):
         assert issubclass(error, WireError)
     assert not issubclass(ApiError, WireError)
+
+
+def test_a_text_that_quotes_a_long_name_fits_a_string_of_the_protocol() -> None:
+    error = ApiError(ErrorCode.INVALID_REQUEST, f"no such key: {'x' * 32_767}, it must be short")
+    assert len(error.message) < 2_000
+    assert error.message.startswith("no such key: xxx")
+    assert error.message.endswith("xxx, it must be short")

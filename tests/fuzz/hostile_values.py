@@ -1,0 +1,199 @@
+"""Hostile requests: any declared message, with the values that a careless reader stumbles over.
+
+A value is drawn by its field's name half of the time, from what the broker really has (its topics,
+groups, epochs), so that requests get past the first check; else from the edges of its type. At
+most one array of a message is very long. Everything comes from one source of randomness.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kafkawire.apis import APIS, Api, ApiKey
+from kafkawire.compression import Codec
+from kafkawire.declaration import Field, Kind, Layout, WireType, layout_of
+from kafkawire.errors import EncodeError
+from kafkawire.headers import encode_request
+from kafkawire.records import BatchBuilder
+from tests.unit.kafkawire.message_values import BIT_COUNTS, UNSIGNED
+
+NOW_MS: Final = 1_700_000_000_000
+STRINGS: Final = (
+    "", "a", ".", "..", "../../etc/passwd", "t\0t", "\0", "zażółć gęślą jaźń", "\U0001f409" * 60,
+    "t-0", "%s%n{0}", "\n\x1b[31m", "x" * 249, "x" * 250, "y" * 32_767,
+)  # fmt: skip
+COUNTS: Final = (1_000, 20_000, 200_000)
+"""Elements of a very long array."""
+ONE_BIG_BODY_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the broker under test has: names and numbers that get past its first checks."""
+
+    topics: Sequence[str]
+    topic_ids: Sequence[uuid.UUID]
+    groups: Sequence[str] = ("g", "other")
+    broker_id: int = 1
+    partitions: int = 4
+
+
+class HostileValues:
+    """Makes messages of one version for one broker."""
+
+    def __init__(self, version: int, dice: random.Random, around: Surroundings) -> None:
+        self._version = version
+        self._dice = dice
+        self._around = around
+        self._long_arrays_left = 1 if dice.random() < 0.1 else 0
+
+    def struct(self, layout: Layout) -> object:
+        """A message or a part of one, with the fields of the version."""
+        present = [each for each in layout.fields if each.is_in(self._version)]
+        return layout.type(**{each.name: self._field(each) for each in present})
+
+    def _field(self, each: Field) -> object:
+        dice = self._dice
+        has_default = each.default is not None or each.is_nullable_in(self._version)
+        if has_default and dice.random() < (0.5 if each.tag is not None else 0.1):
+            return each.default
+        if each.is_nullable_in(self._version) and each.tag is None and dice.random() < 0.15:
+            return None
+        return self._value(each.wire, each.name)
+
+    def _value(self, wire: WireType[object], name: str) -> object:
+        dice = self._dice
+        if wire.kind is Kind.STRING:
+            return self._string(name)
+        if wire.kind is Kind.UUID:
+            return dice.choice((*self._around.topic_ids, uuid.UUID(int=dice.getrandbits(128))))
+        if wire.kind in (Kind.BYTES, Kind.RECORDS):
+            return self._bytes()
+        if wire.kind is Kind.FIXED:
+            return self._number(wire, name)
+        if wire.layout is not None:
+            return self.struct(wire.layout)
+        assert wire.element is not None
+        return self._array(wire.element, name)
+
+    def _array(self, element: WireType[object], name: str) -> list[object]:
+        dice = self._dice
+        if self._long_arrays_left and dice.random() < 0.5:
+            self._long_arrays_left = 0
+            values = [self._value(element, name) for _ in range(dice.choice((1, 3, 50)))]
+            return (values * (dice.choice(COUNTS) // len(values)))[: dice.choice(COUNTS)]
+        values = [self._value(element, name) for _ in range(dice.choice((0, 1, 1, 2, 3)))]
+        return values * 2 if dice.random() < 0.1 else values
+
+    def _string(self, name: str) -> str:
+        dice, around = self._dice, self._around
+        if dice.random() < 0.3:
+            return dice.choice(STRINGS)
+        if name == "name" or "topic" in name:
+            return dice.choice((*around.topics, "__consumer_offsets", f"new-{dice.randrange(5)}"))
+        if "group" in name and "instance" not in name:
+            return dice.choice(around.groups)
+        if name in ("key", "keys", "resource_name", "host"):
+            return dice.choice((*around.topics, *around.groups, str(around.broker_id), "127.0.0.1"))
+        return dice.choice(("a", "consumer", "range", "cleanup.policy", "compact", *around.topics))
+
+    def _number(self, wire: WireType[object], name: str) -> object:
+        dice = self._dice
+        if wire.code == "?":
+            return dice.random() < 0.5
+        if wire.code == "d":
+            return dice.choice((0.0, -1.5, 1e300, float("nan"), float("inf"), dice.random()))
+        bits = BIT_COUNTS[wire.code]
+        low = 0 if wire.code in UNSIGNED else -(1 << (bits - 1))
+        high = low + (1 << bits) - 1
+        if name in ("session_timeout_ms", "rebalance_timeout_ms"):
+            return dice.choice((-1, 0, 6_000, high))
+        if name.endswith("timeout_ms") or name in ("max_wait_ms", "num_partitions", "count"):
+            # What asks to wait, or for many files, gets it: that is no attack.
+            return dice.choice((-1, 0, 1, 2))
+        if dice.random() < 0.5:
+            return dice.choice((0, 0, 1, 2, 3, self._around.broker_id))
+        return dice.choice((-1 if low else 0, low, high, dice.randint(low, high)))
+
+    def _bytes(self) -> bytes:
+        dice = self._dice
+        kind = dice.randrange(6)
+        if kind == 0:
+            return dice.randbytes(dice.choice((0, 1, 60, 61, 400, 70_000)))
+        builder = BatchBuilder(codec=dice.choice(list(Codec)))
+        for number in range(dice.choice((1, 1, 3, 100))):
+            key = dice.choice((None, b"", b"k%d" % number))
+            builder.append(NOW_MS + number, key, dice.choice((None, b"", b"v" * 100)))
+        batch = bytearray(builder.build())
+        for _ in range(dice.choice((0, 0, 1, 3))):
+            batch[dice.randrange(len(batch))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF))
+        return bytes(batch * dice.choice((1, 1, 2)))
+
+
+NUMBERS: Final = (0, 1, -1, 0x7FFF, 0x7FFFFFFF, -0x80000000, 0x01000000)
+VARINTS: Final = (
+    b"\x00",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\x07",
+    b"\x80\x80\x80\x80\x80",
+)
+
+
+def mutated(frame: bytes, dice: random.Random) -> bytes:
+    """`frame` with some bytes changed, cut or doubled; its size is right, or lies."""
+    body = bytearray(frame[4:])
+    for _ in range(dice.choice((1, 1, 2, 5))):
+        place = dice.randrange(len(body) + 1)
+        match dice.randrange(6):
+            case 0:
+                body[place : place + 1] = bytes((dice.randrange(256),))
+            case 1:
+                body[place : place + 4] = dice.choice(NUMBERS).to_bytes(4, "big", signed=True)
+            case 2:
+                body[place : place + 1] = dice.choice(VARINTS)
+            case 3:
+                del body[place:]
+            case 4:
+                body[place:place] = dice.randbytes(dice.choice((1, 4, 100)))
+            case 5:
+                body[place:place] = body[place : place + dice.choice((1, 8, 200))]
+    size = len(body)
+    if dice.random() < 0.05:
+        size = dice.choice((0, 1, size + 1, size - 1, -1, 0x7FFFFFFF, 100 << 20))
+    return max(-(1 << 31), min(size, (1 << 31) - 1)).to_bytes(4, "big", signed=True) + body
+
+
+def hostile_frame(dice: random.Random, around: Surroundings) -> tuple[str, bytes]:
+    """Return what a request is, and its bytes: of any API and version that the broker serves."""
+    key, api = dice.choice(SERVED)
+    assert api.advertised is not None
+    version = dice.randint(*api.advertised)
+    values = HostileValues(version, dice, around)
+    client_id = dice.choice((None, "", "fuzz", "fuzz", "fuzz", "c" * 32_767, "\0\n\x1b"))
+    frame = _frame(key, version, client_id, lambda: values.struct(layout_of(api.request)), dice)
+    what = f"{api.name} v{version}"
+    if dice.random() < 0.4:
+        return f"{what}, mutated", mutated(frame, dice)
+    return what, frame
+
+
+SERVED: Final[Sequence[tuple[ApiKey, Api]]] = [
+    (key, api) for key, api in APIS.items() if api.advertised is not None
+]
+
+
+def _frame(
+    key: ApiKey,
+    version: int,
+    client_id: str | None,
+    make: Callable[[], object],
+    dice: random.Random,
+) -> bytes:
+    while True:
+        try:
+            return encode_request(key, version, dice.getrandbits(31), client_id, make())
+        except EncodeError:
+            # A value that this version cannot carry: draw another one.
+            continue

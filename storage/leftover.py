@@ -27,6 +27,7 @@ from storage.layout import (
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     SegmentFileName,
     parse_segment_file,
 )
@@ -45,6 +46,8 @@ class FoundSegment(NamedTuple):
     base_offset: Offset
     size_bytes: int
     has_indexes: bool
+    has_aborted: bool
+    """Whether there is an index of aborted transactions, which need not be."""
 
 
 class Found(NamedTuple):
@@ -69,6 +72,7 @@ def tidy(directory: Path) -> Found:
             name.base_offset,
             size,
             has_indexes=all(name._replace(suffix=each) in sizes for each in INDEX_SUFFIXES),
+            has_aborted=name._replace(suffix=TRANSACTION_INDEX_SUFFIX) in sizes,
         )
         for name, size in sizes.items()
         if name.suffix == LOG_SUFFIX

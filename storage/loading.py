@@ -15,6 +15,7 @@ from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.layout import LEADER_EPOCH_CHECKPOINT
 from storage.leader_epochs import EpochEntry, LeaderEpochs
+from storage.leftover import FoundSegment
 from storage.producer_state import ProducerState
 from storage.segment import Segment
 from storage.segment_list import SegmentList
@@ -49,10 +50,13 @@ def load_log(
     *,
     recovery_point: Offset,
     log_start_offset: Offset,
+    high_watermark: Offset | None = None,
     was_clean: bool,
     now_ms: int,
 ) -> LoadedLog:
     """Load the log in `directory`; an empty directory becomes an empty log.
+
+    Transactions that ended above `high_watermark`, if that is known, are known as not committed.
 
     Raises:
         OSError: the disk failed.
@@ -75,6 +79,9 @@ def load_log(
     epochs = epoch_checkpoint.read_epochs(directory / LEADER_EPOCH_CHECKPOINT)
     stored_epochs = epochs.entries
     discarded: list[Path] = []
+    # With the other indexes, as by Kafka: nobody can tell whether one that is gone had entries.
+    reindexed = {each.base_offset for each in found.segments if not each.has_indexes}
+    reindexed |= _open_transactions(segments, found.segments)
     is_whole = was_clean and _resume_last(segments)
     snapshots = found.snapshot_offsets
     if not is_whole:
@@ -84,6 +91,7 @@ def load_log(
         )
         producer_snapshots.remove(directory, (each for each in snapshots if each > trusted))
         snapshots = [each for each in snapshots if each <= trusted]
+        reindexed |= {each.base_offset for each in segments if each.base_offset >= trusted}
         discarded += _recover(segments, epochs, recovery_point)
     if segments and segments[-1].next_offset < log_start_offset:
         discarded += _discard(segments, 0, f"the log begins at {log_start_offset} only")
@@ -101,10 +109,21 @@ def load_log(
     epochs.truncate_from_start(start)
     bases = [segment.base_offset for segment in segments]
     snapshots = producer_snapshots.remove_stray(directory, snapshots, bases, end)
+    reindexed &= set(bases)
     producers = ProducerState()
     # An orderly stop leaves a snapshot; where there was none, nobody wrote who has to be known.
-    if snapshots or not is_whole:
-        producer_replay.rebuild(producers, directory, segments, snapshots, end)
+    if snapshots or reindexed or not is_whole:
+        usable = [each for each in snapshots if each <= min(reindexed, default=end)]
+        producer_replay.rebuild(producers, directory, segments, usable, end, reindexed)
+    if (
+        high_watermark is not None
+        and any(not entry.has_only_batches for entry in producers)
+        and producer_replay.has_markers(
+            SegmentList(segments).from_offset(high_watermark), high_watermark
+        )
+    ):
+        usable = [each for each in snapshots if each <= high_watermark]
+        producer_replay.rebuild(producers, directory, segments, usable, end)
     return LoadedLog(
         segments=SegmentList(segments),
         epochs=epochs,
@@ -127,6 +146,19 @@ def _first_to_recover(segments: list[Segment], recovery_point: Offset) -> int:
     """
     slots = [slot for slot, each in enumerate(segments) if each.base_offset < recovery_point]
     return slots[-1] if slots else 0
+
+
+def _open_transactions(segments: list[Segment], found: list[FoundSegment]) -> set[Offset]:
+    """Open the transaction indexes; return where the segments begin whose index is damaged."""
+    damaged = set()
+    for segment, each in zip(segments, found, strict=True):
+        try:
+            if each.has_aborted:
+                segment.transactions.open()
+        except CorruptLogError as error:
+            damaged.add(segment.base_offset)
+            log.warning("index.damaged", path=str(error.path), error=str(error))
+    return damaged
 
 
 def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[CorruptLogError]:

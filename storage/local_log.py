@@ -8,6 +8,7 @@ One thread owns it. Another one may call `sync`.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
@@ -23,6 +24,7 @@ from storage.loading import LoadedLog
 from storage.lookup import read_region
 from storage.segment import FileRegion, Segment
 from storage.segment_swap import SegmentSwap
+from storage.transaction_index import AbortedTransaction
 
 log = structlog.get_logger()
 
@@ -40,6 +42,8 @@ class LocalLog:
         """Whoever calls `append` for a producer's batch tells it; `append_all` does so itself."""
         self.deleted_files = DeletedFiles(loaded.discarded)
         self._active = loaded.segments.last
+        # Most logs have none, and reads of those look no further.
+        self._has_aborted = any(each.transactions.size_bytes for each in loaded.segments)
         self._clock_ms = now_ms
         self._snapshot_offset = loaded.snapshot_offset
         self._empty_region: FileRegion | None = None
@@ -92,12 +96,23 @@ class LocalLog:
 
     def _note_producers(self, data: memoryview, headers: list[BatchHeader]) -> None:
         position = 0
+        aborted: list[AbortedTransaction] = []
         for header in headers:
             if header.producer_id >= 0:
                 is_control = header.is_control
                 marker = producer_replay.read_marker(data[position:]) if is_control else None
-                self.producers.replay(header, marker)
+                found = self.producers.replay(header, marker)
+                if found is not None:
+                    aborted.append(found)
             position += header.size_bytes
+        if aborted:
+            # When all producers are known, as this may fail.
+            self._has_aborted = True
+            self._active.transactions.append(aborted)
+
+    def note_marker(self, batch: memoryview, header: BatchHeader) -> None:
+        """Note the control batch that `append` has just written."""
+        self._note_producers(batch, [header])
 
     def read(
         self, offset: Offset, max_bytes: int, end_offset: Offset, *, min_one_batch: bool
@@ -118,6 +133,32 @@ class LocalLog:
             if region is not None:
                 return region
         return self._nothing()
+
+    def aborted_in(
+        self, region: FileRegion, offset: Offset, end_offset: Offset
+    ) -> list[AbortedTransaction]:
+        """Return the aborted transactions that may have records in `region`.
+
+        That is what `read` has just returned for `offset` and `end_offset`. Those that end below
+        `offset` are left out; markers are looked for up to the end of the log.
+        """
+        found: list[AbortedTransaction] = []
+        if not self._has_aborted or not region.size_bytes:
+            return found
+        segments = self.segments.from_offset(offset)
+        # The region lies in one segment: what begins in a later one does not matter.
+        for segment, following in pairwise(segments):
+            if segment.holds(region):
+                end_offset = min(end_offset, segment.offset_behind(region, following.base_offset))
+                break
+        else:
+            end_offset = min(end_offset, segments[-1].offset_behind(region, end_offset))
+        for segment in segments:
+            if segment.transactions.size_bytes and segment.transactions.find(
+                offset, end_offset, found
+            ):
+                break
+        return found
 
     def _nothing(self) -> FileRegion:
         if self._empty_region is None:

@@ -59,11 +59,14 @@ class Log(LogUpkeep):
         topic_partition: TopicPartition,
         recovery_point: Offset,
         log_start_offset: Offset,
+        high_watermark: Offset | None = None,
         was_clean: bool,
         now_ms: int,
         health: DirectoryHealth | None = None,
     ) -> "Log":
         """Open the log in `directory`, or begin one if the directory is empty.
+
+        `high_watermark` is the one that is stored, if there is one.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -77,6 +80,7 @@ class Log(LogUpkeep):
                 config,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
+                high_watermark=high_watermark,
                 was_clean=was_clean,
                 now_ms=now_ms,
             )
@@ -128,14 +132,14 @@ class Log(LogUpkeep):
         """Append one validated batch: offsets, epoch and time are written into `batch` in place.
 
         A batch that its producer has written already is not appended again; the answer tells where
-        it stands, which is below `log_end_offset`.
+        it stands, which is below `log_end_offset`. A control batch is always appended.
 
         Raises:
             OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTransactionStateError: the
                 producer may not write this batch now; nothing was appended.
             BatchTooLargeError: the batch is larger than a segment; nothing was appended.
             LogDirOfflineError: the disk failed, now or before; nothing was appended.
-            LogDirFullError: there is no space; nothing was appended.
+            LogDirFullError: there is no space; nothing was appended, but perhaps a control batch.
         """
         local = self._local
         config = local.config
@@ -146,7 +150,12 @@ class Log(LogUpkeep):
                 f"a batch of {len(batch)} bytes for segments of {config.segment_bytes}"
             )
         producer_id = header.producer_id
-        if producer_id >= 0 and (duplicate := self.producers.find_duplicate(header)) is not None:
+        is_control = producer_id >= 0 and header.is_control
+        if (
+            producer_id >= 0
+            and not is_control
+            and (duplicate := self.producers.find_duplicate(header)) is not None
+        ):
             return self._repeated(duplicate)
         base_offset = local.log_end_offset
         last_offset = Offset(base_offset + header.last_offset_delta)
@@ -161,9 +170,11 @@ class Log(LogUpkeep):
                 self.leader_epochs.assign(leader_epoch, base_offset)
                 self._note_epochs()
             local.append(batch, base_offset, last_offset, timestamp_ms, now_ms)
+            if is_control:
+                local.note_marker(batch, header._replace(base_offset=base_offset))
         except OSError as error:
             raise self.health.fail(error) from error
-        if producer_id >= 0:
+        if producer_id >= 0 and not is_control:
             self.producers.on_append(header, last_offset, timestamp_ms)
         if local.log_end_offset - local.recovery_point >= config.flush_messages:
             self.flush()
@@ -241,7 +252,11 @@ class Log(LogUpkeep):
         log.info("log.restarted", partition=str(self.topic_partition), offset=offset)
 
     def take_over_from(self, source: "Log") -> None:
-        """Know the leaderships of `source`, whose copy this is, also those without a batch."""
+        """Know what the files do not tell of `source`, whose copy this is.
+
+        That are leaderships without a batch, and transactions whose end may not be committed.
+        """
+        self.producers.add_ended(source.producers.ended_below(self.log_end_offset))
         for entry in source.leader_epochs.entries:
             self.leader_epochs.assign(*entry)
         with self._io():

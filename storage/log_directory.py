@@ -129,6 +129,7 @@ class LogDirectory(DirectoryCheckpoints):
                 now_ms,
                 recovery_point=self._recovery_points.get(partition, Offset(0)),
                 log_start_offset=self._log_starts.get(partition, Offset(0)),
+                high_watermark=self.high_watermarks.get(partition),
                 was_clean=self.last_shutdown.was_clean,
             )
         except (CorruptCheckpointError, CorruptLogError) as error:
@@ -267,6 +268,7 @@ class LogDirectory(DirectoryCheckpoints):
         recovery_point: Offset,
         log_start_offset: Offset,
         was_clean: bool,
+        high_watermark: Offset | None = None,
     ) -> Log:
         return Log.open(
             self.path / name,
@@ -274,6 +276,7 @@ class LogDirectory(DirectoryCheckpoints):
             topic_partition=partition,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
             was_clean=was_clean,
             now_ms=now_ms,
             health=self.health,

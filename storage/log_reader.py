@@ -20,6 +20,7 @@ from storage.loading import LoadedLog
 from storage.local_log import LocalLog
 from storage.segment import FileRegion, Segment
 from storage.time_search import TimestampOffset
+from storage.transaction_index import AbortedTransaction
 
 
 class LogReader:
@@ -102,6 +103,26 @@ class LogReader:
         except CorruptLogError as error:
             self.health.note_damage(error)
             raise
+
+    def aborted_in(
+        self, region: FileRegion, offset: Offset, end_offset: Offset
+    ) -> list[AbortedTransaction]:
+        """Return the aborted transactions that may have records in what `read` has just returned.
+
+        Raises:
+            CorruptLogError: an index of transactions is damaged.
+            LogDirOfflineError: the disk failed.
+        """
+        with self._io():
+            return self._local.aborted_in(region, offset, end_offset)
+
+    def last_stable_offset(self, high_watermark: Offset) -> Offset:
+        """Return up to where (exclusive) all is committed and decided (see `ProducerState`)."""
+        stable = self.producers.last_stable_offset(high_watermark)
+        if stable == high_watermark:
+            return stable
+        # The head of an open transaction may have been deleted.
+        return min(high_watermark, max(stable, self.log_start_offset))
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
         """Return the first record below `end_offset` that is not older than `timestamp_ms`."""

@@ -81,6 +81,11 @@ class OffsetIndex:
         slot = bisect_right(values, limit, first, min(first + entry_count, len(values))) - 1
         return self.entry(slot) if slot >= 0 and values[slot] > first_position else None
 
+    def first_entry_from(self, position: int) -> IndexEntry | None:
+        """Return the first entry that names `position` or a later one."""
+        slot = bisect_left(self.file.values, position)
+        return self.entry(slot) if slot < len(self.file.values) else None
+
     def entry(self, slot: int) -> IndexEntry:
         """Return the entry in `slot`; negative slots count from the end."""
         offset = Offset(self.base_offset + self.file.keys[slot])

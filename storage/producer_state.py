@@ -6,11 +6,13 @@ Invariant: what a producer's entry says follows from the batches below the log's
 order. Source: KIP-98, KIP-360, and Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from kafkawire.ids import Offset
-from kafkawire.records import BatchHeader, EndTransactionMarker
+from kafkawire.records import BatchHeader, ControlType, EndTransactionMarker
 from storage.errors import (
     InvalidProducerEpochError,
     InvalidTransactionStateError,
@@ -24,6 +26,7 @@ from storage.producer_entry import (
     ProducerEntry,
     WrittenBatch,
 )
+from storage.transaction_index import AbortedTransaction
 
 _TRANSACTIONAL: Final = 0x10
 
@@ -35,14 +38,23 @@ class LastRecord(NamedTuple):
     producer_epoch: int
 
 
+class EndedTransaction(NamedTuple):
+    """A transaction that has its marker; both offsets are inclusive."""
+
+    first_offset: Offset
+    marker_offset: Offset
+
+
 class ProducerState:
     """All producers that a log knows, and the transactions that are not over."""
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
-        # First offset -> producer id, and first offset -> offset of the marker; both ascending.
-        self._open: dict[Offset, int] = {}
-        self._ended: dict[Offset, Offset] = {}
+        # First offset -> producer id, ascending. Not a dict: to find the first key of one is
+        # linear in what was deleted before it.
+        self._open: OrderedDict[Offset, int] = OrderedDict()
+        # Those whose marker may not be committed yet: a heap.
+        self._ended: list[EndedTransaction] = []
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -127,14 +139,18 @@ class ProducerState:
             entry.transaction_first_offset = Offset(last_offset - delta)
             self._open[entry.transaction_first_offset] = entry.producer_id
 
-    def replay(self, header: BatchHeader, marker: EndTransactionMarker | None = None) -> None:
-        """Note a batch as it stands in the log; `marker` is what a control batch holds, if any."""
-        if header.producer_id < 0:
-            return
-        if not header.is_control:
+    def replay(
+        self, header: BatchHeader, marker: EndTransactionMarker | None = None
+    ) -> AbortedTransaction | None:
+        """Note a batch as it stands in the log; `marker` is what a control batch holds, if any.
+
+        Returns the transaction that the marker has aborted, if there was one to abort.
+        """
+        if header.producer_id >= 0:
+            if header.is_control:
+                return None if marker is None else self._end_transaction(header, marker)
             self.on_append(header, Offset(header.last_offset), header.max_timestamp_ms)
-        elif marker is not None:
-            self._end_transaction(header, marker)
+        return None
 
     def recall(self, headers: Iterable[BatchHeader]) -> None:
         """Complete what a snapshot had: each producer's batches before the last one.
@@ -162,17 +178,25 @@ class ProducerState:
             if entry.batches == chain[-1:]:
                 entry.batches = chain[-RETAINED_BATCHES:]
 
-    def _end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
+    def _end_transaction(
+        self, header: BatchHeader, marker: EndTransactionMarker
+    ) -> AbortedTransaction | None:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
         entry.move_to(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = header.max_timestamp_ms
-        if entry.has_transaction:
-            first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NO_OFFSET
-            del self._open[first_offset]
-            self._ended[first_offset] = Offset(header.base_offset)
+        if not entry.has_transaction:
+            return None
+        first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NO_OFFSET
+        self._open.pop(first_offset, None)
+        marker_offset = Offset(header.base_offset)
+        heappush(self._ended, EndedTransaction(first_offset, marker_offset))
+        if marker.control_type is not ControlType.ABORT:
+            return None
+        stable = next(iter(self._open), Offset(marker_offset + 1))
+        return AbortedTransaction(entry.producer_id, first_offset, marker_offset, stable)
 
     def truncate(self, end_offset: Offset) -> bool:
         """Forget what lies at `end_offset` or behind it; False if that cannot be told from here.
@@ -187,6 +211,10 @@ class ProducerState:
             return False
         for entry in touched:
             entry.truncate(end_offset)
+        if self._ended:
+            # Of producers that have expired since.
+            self._ended = self.ended_below(end_offset)
+            heapify(self._ended)
         return True
 
     # Transactions
@@ -194,14 +222,25 @@ class ProducerState:
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
         """Return up to where (exclusive) all is committed, and decided if it is transactional.
 
-        A transaction counts as decided when its marker is below the high watermark.
+        A transaction counts as decided when its marker is below the high watermark, which must not
+        have been higher in an earlier call unless the log was cut since.
         """
-        if not self._open and not self._ended:
+        ended = self._ended
+        if not self._open and not ended:
             return high_watermark
-        self._ended = {
-            first: marker for first, marker in self._ended.items() if marker >= high_watermark
-        }
-        return min([high_watermark, *self._open, *self._ended])
+        while ended and ended[0].marker_offset < high_watermark:
+            heappop(ended)
+        stable = min(high_watermark, next(iter(self._open), high_watermark))
+        return min(stable, ended[0].first_offset) if ended else stable
+
+    def ended_below(self, end_offset: Offset) -> list[EndedTransaction]:
+        """Return the transactions whose markers, below `end_offset`, may not be committed yet."""
+        return [each for each in self._ended if each.marker_offset < end_offset]
+
+    def add_ended(self, transactions: Iterable[EndedTransaction]) -> None:
+        """Know of transactions that ended before the snapshot that this was loaded from."""
+        self._ended = list({*self._ended, *transactions})
+        heapify(self._ended)
 
     # As a whole
 

@@ -1,7 +1,7 @@
-"""One run of a log: a file of batches and the two indexes that belong to it (edge).
+"""One run of a log: a file of batches and the indexes that belong to it (edge).
 
-Bytes on disk: `<base offset>.log`, `.index`, `.timeindex`. An index entry is made after its batch
-was written, so that none points past the end of the file.
+Bytes on disk: `<base offset>.log`, `.index`, `.timeindex`, `.txnindex`. An index entry is made
+after its batch was written, so that none points past the end of the file.
 
 A segment is *active* while it is appended to, and *closed* otherwise. A closed segment has its
 files as Kafka leaves them, holds nothing in memory, and opens its files at first use. Indexes that
@@ -22,6 +22,7 @@ from storage.log_file import FileRegion, LogFile
 from storage.offset_index import MAX_RELATIVE_OFFSET, IndexEntry
 from storage.segment_files import SegmentFiles
 from storage.segment_index import SegmentIndex
+from storage.transaction_index_file import TransactionIndexFile
 
 log = structlog.get_logger()
 
@@ -45,6 +46,7 @@ class Segment:
         "is_active",
         "is_counted",
         "next_offset",
+        "transactions",
     )
 
     def __init__(
@@ -53,6 +55,8 @@ class Segment:
         self.base_offset = base_offset
         self.files = SegmentFiles(directory, base_offset)
         self.index = SegmentIndex(directory, base_offset, config)
+        self.transactions = TransactionIndexFile(directory, base_offset)
+        """The aborted transactions whose markers lie here; as new until its `open` is called."""
         self.is_active = False
         self.is_counted = False
         """Whether `next_offset` and the maximum in the index are known."""
@@ -221,6 +225,18 @@ class Segment:
             raise CorruptLogError(file.path, entry.position, "index entry beyond the end")
         return find_batch(file, entry.position, file.size_bytes, offset, entry.offset)
 
+    def holds(self, region: FileRegion) -> bool:
+        """Whether a region that was read just now lies in this segment."""
+        return self._file is region.file
+
+    def offset_behind(self, region: FileRegion, end_offset: Offset) -> Offset:
+        """Return an offset above all in `region`, which lies here: at most that of an index entry.
+
+        It is `end_offset`, where the segment ends, if there is no entry behind the region.
+        """
+        entry = self.index.offsets.first_entry_from(region.position + region.size_bytes)
+        return end_offset if entry is None else entry.offset
+
     def read_header(self, place: BatchPlace) -> BatchHeader:
         """Read the whole header of a batch that `find` found."""
         return next(walk_headers(self.file, place.position, self.size_bytes))[1]
@@ -276,6 +292,8 @@ class Segment:
             self.activate()
         if found is None:
             return offset
+        # First: an entry that stays would name a later transaction at these offsets.
+        self.transactions.truncate_to(Offset(found.base_offset))
         self.file.truncate(found.position)
         self.index.truncate_to(Offset(found.base_offset))
         self._forget_batches()
@@ -291,11 +309,13 @@ class Segment:
         else:
             file.sync()
             self.index.sync()
+            self.transactions.sync()
 
     def close(self) -> None:
         """Stop appending: give the time index its last entry and cut all files to size."""
         if self.is_active:
             self.index.close()
+            self.transactions.close()
             self.file.truncate(self.size_bytes)
             self.is_active = False
 
@@ -305,6 +325,7 @@ class Segment:
         self._closed_size_bytes = self.size_bytes
         self._file = None
         self.index.release()
+        self.transactions.release()
 
     def resume(self) -> None:
         """Find the end of the last segment of a log; its files are closed again afterwards.

@@ -49,6 +49,7 @@ class SegmentSwap:
             deleted += segment.files.change_state("", DELETED_SUFFIX)
         self._files.change_state(SWAP_SUFFIX, "")
         new = Segment(self._directory, self.base_offset, self.size_bytes, config, now_ms)
+        new.transactions.open()
         return new, deleted
 
     def cancel(self) -> None:

@@ -1,8 +1,8 @@
 """A log that holds everything that compaction has to tell apart, made from a seed.
 
 Records with and without value, by plain, idempotent and transactional producers, in every codec;
-transactions that commit, abort, overlap and reach over segments; the transaction indexes that a
-leader would have written. The last batch before each roll holds a key of its own.
+transactions that commit, abort, overlap and reach over segments, with their indexes. The last batch
+before each roll holds a key of its own.
 """
 
 import random
@@ -122,4 +122,4 @@ class BusyLog:
         entries = self.aborted.setdefault(base_offset, [])
         entries.append(aborted)
         path = segment_file(self.log.directory, base_offset, TRANSACTION_INDEX_SUFFIX)
-        path.write_bytes(write_aborted(entries))
+        assert path.read_bytes() == write_aborted(entries), "what the log has written itself"

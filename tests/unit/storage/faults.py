@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-CHANGES = ("rename", "replace", "unlink", "pwrite", "ftruncate", "utime", "rmdir", "mkdir")
+CHANGES = (
+    "rename", "replace", "unlink", "pwrite", "ftruncate", "truncate", "utime", "rmdir", "mkdir",
+)  # fmt: skip
 SYNCS = ("fsync", "fdatasync")
 
 

@@ -1,0 +1,311 @@
+"""A log writes down which transactions were aborted, on leader and follower, through any crash."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkawire.ids import Offset
+from kafkawire.records import ControlType
+from storage.config import LogConfig
+from storage.errors import CorruptLogError, LogDirFullError
+from storage.layout import TRANSACTION_INDEX_SUFFIX, segment_file
+from storage.log import Log
+from storage.log_copying import align, append_chunk, missing_chunk
+from storage.transaction_index import (
+    AbortedTransaction,
+    check_index,
+    find_aborted,
+    read_aborted,
+    size_below,
+    write_aborted,
+)
+from tests.unit.storage.logs import EVERYTHING, NOW_MS, PARTITION, open_log
+from tests.unit.storage.producers import follow, marker, produced, write
+
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
+CONFIG = LogConfig(file_delete_delay_ms=0)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "orders-0"
+
+
+def begin(log: Log, producer_id: int = 7, sequence: int = 0) -> None:
+    write(log, produced(producer_id, sequence, is_transactional=True))
+
+
+def end(log: Log, kind: ControlType, producer_id: int = 7) -> None:
+    write(log, marker(producer_id, log.log_end_offset, kind))
+
+
+def aborted(producer_id: int, first: int, last: int, stable: int) -> AbortedTransaction:
+    return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
+
+
+def index_path(log: Log, base_offset: int = 0) -> Path:
+    return segment_file(log.directory, base_offset, TRANSACTION_INDEX_SUFFIX)
+
+
+def index_of(log: Log, base_offset: int = 0) -> list[AbortedTransaction]:
+    path = index_path(log, base_offset)
+    return read_aborted(path.read_bytes()) if path.exists() else []
+
+
+def crash(log: Log, recovery_point: int | None = None) -> Log:
+    point = log.recovery_point if recovery_point is None else recovery_point
+    return open_log(log.directory, log.config, was_clean=False, recovery_point=point)
+
+
+def found_by(log: Log, offset: int = 0) -> list[AbortedTransaction]:
+    end_offset = log.last_stable_offset(log.log_end_offset)
+    region = log.read(Offset(offset), EVERYTHING, end_offset=end_offset, min_one_batch=True)
+    return log.aborted_in(region, Offset(offset), end_offset)
+
+
+def test_leader_and_follower_write_the_same_entry_for_an_aborted_transaction(
+    directory: Path, tmp_path: Path
+) -> None:
+    leader, follower = open_log(directory), open_log(tmp_path / "copy")
+    begin(leader, 7)
+    begin(leader, 8)
+    end(leader, ABORT, 7)
+    end(leader, ABORT, 8)
+    region = leader.read(
+        Offset(0), EVERYTHING, end_offset=leader.log_end_offset, min_one_batch=True
+    )
+    follower.append_as_follower(memoryview(bytearray(region.read())), NOW_MS)
+    for log in (leader, follower):
+        assert index_of(log) == [aborted(7, 0, 2, 1), aborted(8, 1, 3, 4)]
+        assert found_by(log) == index_of(log)
+
+
+def test_a_committed_transaction_leaves_no_index(directory: Path) -> None:
+    log = open_log(directory)
+    begin(log)
+    end(log, COMMIT)
+    end(log, ABORT)
+    assert log.log_end_offset == 3, "a marker without a transaction is appended, too"
+    assert not index_path(log).exists()
+    assert found_by(log) == []
+
+
+def test_a_truncation_takes_the_entries_of_its_markers(directory: Path) -> None:
+    log = open_log(directory)
+    begin(log)
+    end(log, ABORT)
+    begin(log, sequence=1)
+    end(log, ABORT)
+    log.truncate_to(Offset(3))
+    assert index_of(log) == [aborted(7, 0, 1, 2)]
+    end(log, COMMIT)
+    assert found_by(log) == [aborted(7, 0, 1, 2)]
+    log.truncate_to(Offset(1))
+    assert not index_path(log).exists()
+    end(log, COMMIT)
+    assert found_by(log) == []
+
+
+@pytest.mark.parametrize("is_left", [True, False], ids=["left", "gone"])
+def test_a_crash_rebuilds_the_index_with_what_began_in_earlier_segments(
+    directory: Path, is_left: bool
+) -> None:
+    log = open_log(directory)
+    begin(log)
+    log.roll(NOW_MS)
+    begin(log, 8)
+    log.roll(NOW_MS)
+    end(log, ABORT)
+    expected = [aborted(7, 0, 2, 1)]
+    assert index_of(log, 2) == expected
+    if not is_left:
+        index_path(log, 2).unlink()
+    log = crash(log, recovery_point=2)
+    assert index_of(log, 2) == found_by(log) == expected
+    assert log.last_stable_offset(log.log_end_offset) == 1
+
+
+def test_an_entry_of_a_marker_that_did_not_survive_is_not_kept(directory: Path) -> None:
+    log = open_log(directory)
+    begin(log)
+    size = log.segments[0].size_bytes
+    end(log, ABORT)
+    os.truncate(segment_file(directory, 0, ".log"), size + 10)
+    log = crash(log)
+    assert log.log_end_offset == 1
+    assert not index_path(log).exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda data: data[:-3], id="cut short"),
+        pytest.param(lambda data: data + data, id="twice the same marker"),
+        pytest.param(lambda data: b"\0\1" + data[2:], id="of another version"),
+        pytest.param(
+            lambda _data: write_aborted([aborted(7, 5, 1, 2)]), id="ends before it begins"
+        ),
+    ],
+)
+def test_a_damaged_index_is_made_again_after_an_orderly_stop(
+    directory: Path, damage: object
+) -> None:
+    log = open_log(directory)
+    begin(log)
+    end(log, ABORT)
+    log.roll(NOW_MS)
+    log.close()
+    path = index_path(log)
+    assert callable(damage)
+    path.write_bytes(damage(path.read_bytes()))
+    log = open_log(directory)
+    assert found_by(log) == index_of(log) == [aborted(7, 0, 1, 2)]
+
+
+def test_an_index_of_a_log_that_was_stopped_is_read_when_it_is_needed(directory: Path) -> None:
+    log = open_log(directory)
+    begin(log)
+    end(log, ABORT)
+    log.roll(NOW_MS)
+    log.close()
+    log = open_log(directory)
+    assert found_by(log) == [aborted(7, 0, 1, 2)]
+    log.release_closed()
+    index_path(log).unlink()
+    with pytest.raises(CorruptLogError, match="0 bytes of 34"):
+        found_by(log)
+
+
+def test_an_entry_that_found_no_space_is_written_with_the_next_flush(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(directory)
+    begin(log)
+    opened = os.open
+
+    def full(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        if str(path).endswith(TRANSACTION_INDEX_SUFFIX):
+            raise OSError(errno.ENOSPC, "no space")
+        return opened(path, flags, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", full)
+        with pytest.raises(LogDirFullError):
+            follow(log, marker(7, 1, ABORT))
+        assert log.log_end_offset == 2
+        assert log.last_stable_offset(Offset(2)) == 2
+        assert found_by(log) == [aborted(7, 0, 1, 2)]
+        with pytest.raises(LogDirFullError):
+            log.flush()
+    assert log.recovery_point == 0
+    log.flush()
+    assert (log.recovery_point, index_of(log)) == (2, [aborted(7, 0, 1, 2)])
+
+
+def test_an_index_goes_with_its_segment(directory: Path) -> None:
+    log = open_log(directory, CONFIG)
+    begin(log)
+    end(log, ABORT)
+    log.roll(NOW_MS)
+    log.advance_log_start(Offset(2))
+    assert not index_path(log).exists()
+    log.remove_deleted_files(NOW_MS)
+    log.remove_deleted_files(NOW_MS)
+    assert not list(directory.glob("*.txnindex*"))
+
+
+def test_nothing_is_stable_from_an_open_transaction_on(directory: Path) -> None:
+    log = open_log(directory)
+    begin(log, 7)
+    begin(log, 8)
+    end(log, COMMIT, 7)
+    assert [log.last_stable_offset(Offset(mark)) for mark in (1, 2, 3)] == [0, 0, 1]
+    end(log, ABORT, 8)
+    # The markers count when they are committed.
+    assert [log.last_stable_offset(Offset(mark)) for mark in (3, 4)] == [1, 4]
+
+
+def test_an_open_transaction_whose_head_was_deleted_holds_back_the_rest(directory: Path) -> None:
+    log = open_log(directory)
+    for sequence in range(3):
+        begin(log, sequence=sequence)
+    log.advance_log_start(Offset(2))
+    assert log.last_stable_offset(Offset(3)) == 2
+    end(log, ABORT)
+    assert log.last_stable_offset(Offset(4)) == 4
+    assert found_by(log, 2) == [aborted(7, 0, 3, 4)]
+
+
+def test_a_marker_above_the_high_watermark_is_not_taken_for_committed_after_a_start(
+    directory: Path,
+) -> None:
+    log = open_log(directory)
+    begin(log)
+    begin(log, sequence=1)
+    end(log, COMMIT)
+    log.close()
+    opened = Log.open(
+        directory,
+        CONFIG,
+        topic_partition=PARTITION,
+        recovery_point=Offset(3),
+        log_start_offset=Offset(0),
+        high_watermark=Offset(2),
+        was_clean=True,
+        now_ms=NOW_MS,
+    )
+    assert [opened.last_stable_offset(Offset(mark)) for mark in (2, 3)] == [0, 3]
+
+
+def test_a_truncation_remembers_ends_that_it_leaves(directory: Path) -> None:
+    log = open_log(directory)
+    begin(log)
+    end(log, COMMIT)
+    log.roll(NOW_MS)
+    begin(log, sequence=1)
+    log.truncate_to(Offset(2))
+    assert [log.last_stable_offset(Offset(mark)) for mark in (1, 2)] == [0, 2]
+
+
+def test_a_copy_in_another_log_dir_has_its_own_index(directory: Path, tmp_path: Path) -> None:
+    log, copy = open_log(directory), open_log(tmp_path / "copy")
+    begin(log)
+    end(log, ABORT)
+    align(copy, log)
+    append_chunk(copy, missing_chunk(copy, log), NOW_MS)
+    copy.take_over_from(log)
+    assert index_of(copy) == index_of(log) == [aborted(7, 0, 1, 2)]
+    assert copy.last_stable_offset(Offset(1)) == 0
+
+
+def test_a_read_is_told_of_transactions_that_end_in_later_segments(directory: Path) -> None:
+    log = open_log(directory)
+    for number in range(3):
+        begin(log, number)
+        log.roll(NOW_MS)
+    for number in range(3):
+        end(log, ABORT, number)
+    region = log.read(Offset(0), EVERYTHING, end_offset=log.log_end_offset, min_one_batch=True)
+    told = log.aborted_in(region, Offset(0), log.log_end_offset)
+    assert told == [aborted(0, 0, 3, 1)], "the region ends with its segment, the search after it"
+
+
+def test_entries_are_searched_by_the_offsets_of_their_markers() -> None:
+    entries = [aborted(1, 0, 4, 2), aborted(2, 2, 6, 7), aborted(3, 8, 9, 10)]
+    data = write_aborted(entries)
+    found: list[AbortedTransaction] = []
+    assert not find_aborted(data, 5, 20, found)
+    assert found == entries[1:]
+    found.clear()
+    assert find_aborted(data, 0, 2, found)
+    assert found == entries[:1]
+    assert [size_below(data, offset) // 34 for offset in (0, 4, 5, 9, 10)] == [0, 0, 1, 2, 3]
+
+
+def test_an_index_must_fit_its_segment() -> None:
+    data = write_aborted([aborted(1, 0, 4, 2)])
+    check_index(data, Offset(4))
+    with pytest.raises(ValueError, match=r"0\.\.4 after one that ended at 4, in the segment at 5"):
+        check_index(data, Offset(5))

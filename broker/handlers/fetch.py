@@ -99,9 +99,7 @@ class FetchReader:
         self.min_bytes = min(message.min_bytes, self.max_bytes)
         self._replicas = replicas
         self._version = version
-        self._aborted_transactions: list[AbortedTransaction] | None = (
-            [] if message.isolation_level == READ_COMMITTED else None
-        )
+        self._only_decided = message.isolation_level == READ_COMMITTED
         self.sizes: dict[Key, int] = {}
         self._size_bytes = 0
         self._must_answer = False
@@ -172,6 +170,7 @@ class FetchReader:
             min(wanted.partition_max_bytes, limit),
             leader_epoch=wanted.current_leader_epoch,
             last_fetched_epoch=wanted.last_fetched_epoch,
+            only_decided=self._only_decided,
             min_one_batch=min_one_batch,
             topic_id=topic_id,
         )
@@ -203,7 +202,7 @@ class FetchReader:
             high_watermark=result.high_watermark,
             last_stable_offset=result.last_stable_offset,
             log_start_offset=result.log_start_offset,
-            aborted_transactions=self._aborted_transactions,
+            aborted_transactions=_aborted(result) if self._only_decided else None,
             records=NO_RECORDS if records is None else records,
         )
 
@@ -268,6 +267,13 @@ class DelayedFetch:
         if not self.reply.cancelled:
             reader = self._reader
             self.reply.complete(reader.charged(reader.read(), self._charge))
+
+
+def _aborted(result: ReadResult) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in result.aborted
+    ]
 
 
 def _diverging(wanted: FetchPartition, result: ReadResult) -> PartitionData:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from enum import Enum, auto
+from typing import Final, NamedTuple, assert_never
 
 from broker.errors import as_api_error
 from broker.network.reply import Reply
@@ -40,6 +41,18 @@ FIRST_VERSION_WITH_EPOCH: Final = 4
 FIRST_VERSION_WITH_NOT_AVAILABLE: Final = 5
 CONSUMER_REPLICA_ID: Final = -1
 NO_TIMESTAMP: Final = -1
+READ_COMMITTED: Final = 1
+
+
+class Bound(Enum):
+    """Up to where (exclusive) offsets are looked for."""
+
+    LOG_END = auto()
+    """By a broker."""
+    HIGH_WATERMARK = auto()
+    """By a consumer."""
+    LAST_STABLE_OFFSET = auto()
+    """By a consumer that reads decided transactions only."""
 
 
 class Found(NamedTuple):
@@ -64,7 +77,10 @@ class ListOffsetsHandler:
             for topic in message.topics
             for wanted in topic.partitions
         )
-        only_committed = message.replica_id == CONSUMER_REPLICA_ID
+        bound = Bound.LOG_END
+        if message.replica_id == CONSUMER_REPLICA_ID:
+            is_decided = message.isolation_level == READ_COMMITTED
+            bound = Bound.LAST_STABLE_OFFSET if is_decided else Bound.HIGH_WATERMARK
         answers = []
         for topic in message.topics:
             partitions = []
@@ -73,7 +89,7 @@ class ListOffsetsHandler:
                 try:
                     if times[partition] > 1:
                         raise ApiError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-                    found = self._find(partition, wanted, version, only_committed)
+                    found = self._find(partition, wanted, version, bound)
                 except ApiError as error:
                     partitions.append(_failed(wanted, error, version))
                 else:
@@ -86,7 +102,7 @@ class ListOffsetsHandler:
         partition: TopicPartition,
         wanted: ListOffsetsPartition,
         version: int,
-        only_committed: bool,
+        bound: Bound,
     ) -> Found:
         timestamp = wanted.timestamp
         if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
@@ -94,28 +110,37 @@ class ListOffsetsHandler:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         replica = self._replicas.leader(partition, wanted.current_leader_epoch)
         try:
-            return find_offset(replica, timestamp, only_committed=only_committed)
+            return find_offset(replica, timestamp, bound)
         except (StorageError, OSError) as error:
             raise as_api_error(error) from error
 
 
-def find_offset(replica: Replica, timestamp: int, *, only_committed: bool) -> Found:
+def find_offset(replica: Replica, timestamp: int, bound: Bound) -> Found:
     """Return what `timestamp` stands for in the log of `replica`.
 
-    A time stands for the first record at or after it. What consumers must not see yet
-    (`only_committed`) is not found.
+    A time stands for the first record at or after it. What lies at `bound` or above is not found.
 
     Raises:
         ApiError: the high watermark is not known well enough yet, just after an election.
     """
     log = replica.log
-    end_offset = replica.last_stable_offset if only_committed else log.log_end_offset
     if timestamp == LATEST_TIERED:
         return Found()
+    match bound:
+        case Bound.LOG_END:
+            end_offset = log.log_end_offset
+        case Bound.HIGH_WATERMARK:
+            end_offset = replica.high_watermark
+        case Bound.LAST_STABLE_OFFSET:
+            end_offset = replica.last_stable_offset
+        case _ as unreachable:
+            assert_never(unreachable)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return Found(NO_TIMESTAMP, start, log.leader_epochs.epoch_for(start))
-    is_lagging = only_committed and (replica.high_watermark < replica.epoch_start_offset)
+    is_lagging = bound is not Bound.LOG_END and (
+        replica.high_watermark < replica.epoch_start_offset
+    )
     if timestamp == LATEST:
         if is_lagging:
             raise _lagging(replica)

@@ -33,7 +33,7 @@ def make_cleaner(
         high_watermark, local = replicas.high_watermark(partition), logs.get(partition)
         if high_watermark is None or local is None:
             return None
-        return local.producers.last_stable_offset(high_watermark)
+        return local.last_stable_offset(high_watermark)
 
     manager = CleanerManager(logs, cleaner_settings(config), first_undecided_offset)
     cleaner = LogCleaner(

@@ -7,6 +7,7 @@ the log's end; the high watermark never lies above it, and goes back only when t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from broker.replication.divergence import Divergence, divergence
@@ -18,6 +19,7 @@ from kafkawire.records import validator
 from storage.config import LogConfig
 from storage.log import AppendInfo, Log
 from storage.segment import FileRegion
+from storage.transaction_index import AbortedTransaction
 
 NO_EPOCH: Final = -1
 ACKS_ALL: Final = -1
@@ -33,6 +35,7 @@ class ReadResult(NamedTuple):
     log_start_offset: Offset
     diverging: Divergence | None = None
     log_end_offset: Offset = Offset(-1)
+    aborted: Sequence[AbortedTransaction] = ()
 
 
 class Replica:
@@ -63,6 +66,8 @@ class Replica:
         self.leadership: Leadership | None = None
         # Of a replica that does not lead.
         self._high_watermark = min(high_watermark, log.log_end_offset)
+        # Forgets transactions that are over, as nobody may ever read here.
+        self.log.last_stable_offset(self._high_watermark)
         self._adopt(log.config)
 
     @property
@@ -73,8 +78,8 @@ class Replica:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Everything below belongs to decided transactions; there are none to wait for yet."""
-        return self.high_watermark
+        """Everything below is committed, and belongs to no transaction that is open."""
+        return self.log.last_stable_offset(self.high_watermark)
 
     @property
     def epoch_start_offset(self) -> Offset:
@@ -154,11 +159,13 @@ class Replica:
         *,
         last_fetched_epoch: int = NO_EPOCH,
         only_committed: bool = True,
+        only_decided: bool = False,
         min_one_batch: bool,
     ) -> ReadResult:
         """Return records from `offset` on, at most about `max_bytes`.
 
-        With `only_committed` they end at the high watermark, else at the log's end. A reader
+        With `only_decided` they end at the last stable offset, and transactions that were aborted
+        are named; with `only_committed` at the high watermark, else at the log's end. A reader
         whose `last_fetched_epoch` contradicts this log gets no records, but where they diverge.
 
         Raises:
@@ -168,22 +175,27 @@ class Replica:
         # Once, into locals: an answer must not show records above the watermark that it names.
         high_watermark, log_end_offset = self.high_watermark, self.log.log_end_offset
         log_start_offset = self.log.log_start_offset
+        last_stable_offset = self.log.last_stable_offset(high_watermark)
         if last_fetched_epoch >= 0:
             found = self._diverging(last_fetched_epoch, offset)
             if found is not None:
-                return ReadResult(None, high_watermark, high_watermark, log_start_offset, found)
+                return ReadResult(None, high_watermark, last_stable_offset, log_start_offset, found)
+        end_offset = high_watermark if only_committed else log_end_offset
+        aborted: Sequence[AbortedTransaction] = ()
+        if only_decided:
+            end_offset = last_stable_offset
         records = self.log.read(
-            Offset(offset),
-            max_bytes,
-            end_offset=high_watermark if only_committed else log_end_offset,
-            min_one_batch=min_one_batch,
+            Offset(offset), max_bytes, end_offset=end_offset, min_one_batch=min_one_batch
         )
+        if only_decided:
+            aborted = self.log.aborted_in(records, Offset(offset), end_offset)
         return ReadResult(
             records,
             high_watermark,
-            high_watermark,
+            last_stable_offset,
             log_start_offset,
             log_end_offset=log_end_offset,
+            aborted=aborted,
         )
 
     def check_leader_epoch(self, epoch: int) -> None:
@@ -226,6 +238,7 @@ class Replica:
         known = self.log.log_end_offset
         if high_watermark > self._high_watermark:
             self._high_watermark = min(Offset(high_watermark), known)
+            self.log.last_stable_offset(self._high_watermark)
 
     def on_truncated(self) -> None:
         """Note that the log was cut, or emptied to begin elsewhere."""

@@ -284,6 +284,7 @@ class ReplicaManager:
         *,
         leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
+        only_decided: bool = False,
         min_one_batch: bool,
         topic_id: TopicId = ZERO_TOPIC_ID,
     ) -> ReadResult:
@@ -299,6 +300,7 @@ class ReplicaManager:
                 offset,
                 max_bytes,
                 last_fetched_epoch=last_fetched_epoch,
+                only_decided=only_decided,
                 min_one_batch=min_one_batch,
             )
         except (StorageError, OSError) as error:

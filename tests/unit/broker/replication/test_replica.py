@@ -7,7 +7,7 @@ import pytest
 
 from broker.cluster.metadata_cache import NO_LEADER, PartitionState, TopicState
 from broker.errors import as_api_error
-from broker.handlers.list_offsets import LATEST, ListOffsetsHandler, find_offset
+from broker.handlers.list_offsets import LATEST, Bound, ListOffsetsHandler, find_offset
 from kafkawire.apis import ApiKey
 from kafkawire.compression import Codec
 from kafkawire.errors import ApiError, ErrorCode
@@ -74,13 +74,13 @@ async def test_the_latest_offset_is_not_known_just_after_an_election(world: Worl
     append(world, b"a", b"b")
     world.replicate_to(B2)
     with pytest.raises(ApiError) as caught:
-        find_offset(world.replica, LATEST, only_committed=True)
+        find_offset(world.replica, LATEST, Bound.HIGH_WATERMARK)
     assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
-    assert find_offset(world.replica, LATEST, only_committed=False).offset == 2
+    assert find_offset(world.replica, LATEST, Bound.LOG_END).offset == 2
     with pytest.raises(ApiError):
-        find_offset(world.replica, NOW_MS, only_committed=True)
+        find_offset(world.replica, NOW_MS, Bound.HIGH_WATERMARK)
     world.follower_fetches(B2, 2)
-    assert find_offset(world.replica, LATEST, only_committed=True).offset == 2
+    assert find_offset(world.replica, LATEST, Bound.HIGH_WATERMARK).offset == 2
 
 
 @pytest.mark.parametrize(

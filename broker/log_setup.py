@@ -9,7 +9,7 @@ import logging
 from typing import TextIO
 
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 
 def set_up_logging(level: str, stream: TextIO) -> None:
@@ -29,5 +29,13 @@ def set_up_logging(level: str, stream: TextIO) -> None:
 
 def _renderers(*, is_terminal: bool) -> list[Processor]:
     if is_terminal:
-        return [structlog.dev.ConsoleRenderer()]
+        return [_escape_controls, structlog.dev.ConsoleRenderer()]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _escape_controls(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Escape what a terminal would obey: names in events are chosen by clients."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = repr(value)[1:-1]
+    return event

@@ -4,20 +4,29 @@ import logging
 import sys
 
 import structlog
+from structlog.typing import EventDict, Processor
 
 
 def set_up_logging() -> None:
     """Send events to standard error; standard output is for programs that wait for `ready`."""
-    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
+    renderers: list[Processor] = [structlog.processors.JSONRenderer()]
     if sys.stderr.isatty():
-        renderer = structlog.dev.ConsoleRenderer()
+        renderers = [_escape_controls, structlog.dev.ConsoleRenderer()]
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *renderers,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _escape_controls(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Escape what a terminal would obey: paths and texts in events are chosen by clients."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = "\n".join(repr(line)[1:-1] for line in value.split("\n"))
+    return event

@@ -1,12 +1,13 @@
 """Reads a topic with our consumer and writes it out. Composition."""
 
+import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from kafkawire.ids import Offset, TopicPartition
-from ottla.cli.failure import CommandError
+from ottla.cli.failure import CommandError, complain
 from ottla.cli.output_record import WriteRecord, record_size_bytes
 from ottla.cli.start_point import AtOffset, AtTime, Beginning, End, StartPoint
 from ottla.cli.transfer import Transfer
@@ -17,6 +18,7 @@ from ottla.client.record import ConsumerRecord
 
 BATCH_RECORDS: Final = 5_000
 POLL_TIMEOUT_MS: Final = 500
+SILENT_WAIT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +47,37 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
             await _seek(consumer, partitions, options.start)
         else:
             consumer.subscribe([options.topic])
+        reminder = Reminder(asyncio.get_running_loop().time())
         while ends is None or _is_anything_left(consumer, ends):
             wanted = _wanted(options.max_records, transfer.record_count)
             if wanted == 0:
                 return
             records = await consumer.fetch_batch(wanted, POLL_TIMEOUT_MS)
             _write(records, ends, write, transfer)
+            if reminder.is_due(asyncio.get_running_loop().time(), consumer.assignment()):
+                complain(
+                    f"still waiting for partitions of {options.topic}: group {options.group} has "
+                    "no coordinator at the moment, or its other members read them all."
+                )
+
+
+class Reminder:
+    """Knows when to tell a person why nothing comes: once, if no partition was given for long."""
+
+    def __init__(self, now_s: float) -> None:
+        self._due_s: float | None = now_s + SILENT_WAIT_S
+
+    def is_due(self, now_s: float, assignment: Sequence[TopicPartition]) -> bool:
+        """Whether to tell it now."""
+        if self._due_s is None:
+            return False
+        if assignment:
+            self._due_s = None
+            return False
+        if now_s < self._due_s:
+            return False
+        self._due_s = None
+        return True
 
 
 def _is_anything_left(consumer: Consumer, ends: Mapping[TopicPartition, Offset]) -> bool:
@@ -108,8 +135,11 @@ async def _seek(consumer: Consumer, partitions: list[TopicPartition], start: Sta
         case End():
             await consumer.seek_to_end(*partitions)
         case AtOffset(offset):
-            for partition in partitions:
-                consumer.seek(partition, Offset(offset))
+            for partition, end in (await consumer.end_offsets(partitions)).items():
+                if offset > end:
+                    # The consumer would take it for lost, and read everything.
+                    complain(f"{partition} ends at {end}: it is read from there.")
+                consumer.seek(partition, min(Offset(offset), end))
         case AtTime(timestamp_ms):
             for partition in partitions:
                 await consumer.seek_to_timestamp(partition, timestamp_ms)

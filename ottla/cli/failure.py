@@ -13,6 +13,8 @@ from typing import Final, NoReturn, ParamSpec, TypeVar
 
 import typer
 
+from ottla.cli.text import shown
+
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_FOUND: Final = 3
@@ -82,7 +84,8 @@ def usage_error(message: str) -> NoReturn:
 
 def complain(message: str) -> None:
     """Write one sentence to standard error."""
-    sys.stderr.write(f"ottla: {message}\n")
+    # A sentence may quote what a stranger has chosen: a name, or a broker's text.
+    sys.stderr.write(f"ottla: {shown(message)}\n")
     sys.stderr.flush()
 
 

@@ -13,8 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.cli.text import NO_TIMESTAMP_MS
+
 MAX_LINE_BYTES: Final = 100 * 1024 * 1024
+MAX_TIMESTAMP_MS: Final = 2**63 - 1
 _NEWLINE: Final = b"\n"
+_FIRST_SURROGATE: Final = "\ud800"
+_LAST_SURROGATE: Final = "\udfff"
 _IGNORED: Final = {"topic", "offset", "leader_epoch", "timestamp_type"}
 _KNOWN: Final = {
     "key", "value", "key_base64", "value_base64", "headers", "partition", "timestamp",
@@ -101,6 +106,8 @@ def _parse_json(line: bytes) -> InputRecord:
         document = json.loads(line)
     except ValueError as error:
         raise InputError(f"it is no JSON ({error})") from None
+    except RecursionError:
+        raise InputError("its arrays and objects are nested too deep") from None
     if not isinstance(document, dict):
         raise InputError("it is no JSON object")
     if unknown := document.keys() - _KNOWN - _IGNORED:
@@ -129,9 +136,16 @@ def _field_bytes(document: dict[str, object], name: str) -> bytes | None:
 def _to_bytes(value: object) -> bytes | None:
     if value is None:
         return None
-    if isinstance(value, str):
-        return value.encode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    if not isinstance(value, str):
+        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encodable(value).encode()
+
+
+def _encodable(text: str) -> str:
+    # JSON can spell half of a pair that UTF-16 needs for one character.
+    if any(_FIRST_SURROGATE <= character <= _LAST_SURROGATE for character in text):
+        raise InputError(f"{text!r} holds half of a character (a lone surrogate)")
+    return text
 
 
 def _partition(value: object) -> int | None:
@@ -143,10 +157,15 @@ def _partition(value: object) -> int | None:
 
 
 def _timestamp_ms(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
     if isinstance(value, str):
-        return parse_time_ms(value)
+        value = parse_time_ms(value)
+    # `ottla consume` writes this for a record without a time.
+    if value is None or value == NO_TIMESTAMP_MS:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not 0 <= value <= MAX_TIMESTAMP_MS:
+            raise InputError(f"timestamp {value} must be within 0..{MAX_TIMESTAMP_MS}")
+        return value
     raise InputError(f"timestamp {value!r} is neither milliseconds nor a time")
 
 
@@ -170,7 +189,7 @@ def _headers(value: object) -> Headers:
     if value is None:
         return ()
     if isinstance(value, dict):
-        return tuple((str(name), _to_bytes(text)) for name, text in value.items())
+        return tuple((_encodable(name), _to_bytes(text)) for name, text in value.items())
     if isinstance(value, list) and all(isinstance(header, dict) for header in value):
         return tuple((_header_key(header), _field_bytes(header, "value")) for header in value)
     raise InputError("headers are neither an object nor a list of {key, value}")
@@ -180,4 +199,4 @@ def _header_key(header: dict[str, object]) -> str:
     key = header.get("key")
     if not isinstance(key, str):
         raise InputError(f"a header has no key: {header!r}")
-    return key
+    return _encodable(key)

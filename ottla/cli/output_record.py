@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from enum import StrEnum
+from string import Formatter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.cli.text import bytes_to_json, headers_to_json, readable, time_text
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from ottla.client.record import ConsumerRecord
 
 DEFAULT_SEPARATOR: Final = "\t"
+MAX_WIDTH: Final = 10_000
+"""Characters to which a template may fill a field up."""
 
 WriteRecord: TypeAlias = "Callable[[ConsumerRecord], bytes]"
 
@@ -82,6 +86,7 @@ class _TemplateWriter:
             raise ValueError("the format template needs --template, like '{offset}: {value}'")
         self._template = template
         try:
+            _check_widths(template)
             template.format_map(_EXAMPLE_FIELDS)
         except (KeyError, IndexError, ValueError, AttributeError) as error:
             known = ", ".join(_EXAMPLE_FIELDS)
@@ -89,6 +94,21 @@ class _TemplateWriter:
 
     def __call__(self, record: ConsumerRecord) -> bytes:
         return self._template.format_map(_fields(record)).encode() + b"\n"
+
+
+def _check_widths(template: str) -> None:
+    """Refuse a template that would make a line of gigabytes out of one record.
+
+    Raises:
+        ValueError: a width is too large, or is taken from a field.
+    """
+    for _, _, width, _ in Formatter().parse(template):
+        if width and ("{" in width or any(map(_is_too_wide, re.findall("[0-9]+", width)))):
+            raise ValueError(f"{width!r}, for a width is a number up to {MAX_WIDTH}")
+
+
+def _is_too_wide(number: str) -> bool:
+    return len(number) > len(str(MAX_WIDTH)) or int(number) > MAX_WIDTH
 
 
 def _fields(record: ConsumerRecord) -> dict[str, str | int]:

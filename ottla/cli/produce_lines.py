@@ -45,7 +45,7 @@ async def produce_lines(
         sending = _Sending(producer, parse, options, transfer)
         splitter = LineSplitter()
         async for chunk in read_chunks(path):
-            await sending.send_lines(splitter.feed(chunk))
+            await sending.send_lines(sending.lines_of(splitter, chunk))
             transfer.advance(len(chunk))
         await sending.send_lines(list(splitter.finish()))
         await producer.flush()
@@ -64,6 +64,13 @@ class _Sending:
         self._transfer = transfer
         self._failure: BaseException | None = None
         self._line_number = 0
+
+    def lines_of(self, splitter: LineSplitter, chunk: bytes) -> list[bytes]:
+        """Return the lines that `chunk` completes."""
+        try:
+            return splitter.feed(chunk)
+        except InputError as error:
+            raise CommandError(f"behind line {self._line_number}: {error}.") from None
 
     async def send_lines(self, lines: list[bytes]) -> None:
         for line in lines:

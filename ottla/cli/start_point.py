@@ -1,8 +1,12 @@
 """Where a consumer starts: `beginning`, `end`, an offset, or a time. Decision: no I/O."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from ottla.cli.input_record import InputError, parse_time_ms
+
+MAX_OFFSET: Final = 2**63 - 1
+MAX_OFFSET_DIGITS: Final = len(str(MAX_OFFSET))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,10 @@ def parse_start_point(text: str) -> StartPoint:
     if text == "end":
         return End()
     if text.isdecimal():
-        return AtOffset(int(text))
+        offset = int(text) if len(text) <= MAX_OFFSET_DIGITS else MAX_OFFSET + 1
+        if offset > MAX_OFFSET:
+            raise InputError(f"offset {text} is beyond the largest there can be, {MAX_OFFSET}")
+        return AtOffset(offset)
     try:
         timestamp_ms = parse_time_ms(text)
     except InputError:

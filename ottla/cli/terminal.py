@@ -5,13 +5,18 @@ decoration; `--json` prints one JSON document for programs.
 """
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final
 
-from ottla.cli.text import JsonValue
+from ottla.cli.text import JsonValue, shown
 
 _GAP: Final = "  "
+_CONTROLS: Final = re.compile(
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""DEL, the second set of control characters, what turns the direction of text, lone surrogates."""
 
 Cell = str | int
 
@@ -22,13 +27,16 @@ def is_terminal() -> bool:
 
 
 def print_line(line: str) -> None:
-    """Print one line as it is."""
-    sys.stdout.write(line + "\n")
+    """Print one line, with what a terminal would obey escaped."""
+    sys.stdout.write(shown(line) + "\n")
 
 
 def print_json(value: JsonValue) -> None:
     """Print one JSON document, indented: it is one per command."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    # JSON allows these in a string, terminals take some of them for the begin of a command.
+    text = _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    sys.stdout.write(text + "\n")
 
 
 def print_done(verb: str, names: Sequence[str], *, as_json: bool) -> None:
@@ -51,7 +59,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 def plain_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     """Return the lines of an aligned table without decoration."""
-    cells = [list(columns)] + [[str(cell) for cell in row] for row in rows]
+    cells = [list(columns)] + [[shown(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(columns))]
     is_number = [_is_number_column(rows, column) for column in range(len(columns))]
     return [
@@ -73,7 +81,7 @@ def _print_rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) ->
         justify = "right" if _is_number_column(rows, number) else "left"
         table.add_column(column, justify=justify, header_style="bold", overflow="fold")  # type: ignore[arg-type]
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(shown(str(cell)) for cell in row))
     Console(highlight=False, markup=False).print(table)
 
 

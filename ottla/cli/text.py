@@ -35,7 +35,16 @@ def readable(data: bytes | None) -> str:
     """Return the bytes as text on one line, with what cannot be shown escaped."""
     if data is None:
         return "null"
-    text = data.decode("utf-8", errors="backslashreplace")
+    return shown(data.decode("utf-8", errors="backslashreplace"))
+
+
+def shown(text: str) -> str:
+    """Return text on one line, with what a terminal would obey instead of show escaped.
+
+    Anybody may name a group or a topic, and a name can hold escape sequences.
+    """
+    if text.isprintable():
+        return text
     return "".join(
         character if character.isprintable() else repr(character)[1:-1] for character in text
     )

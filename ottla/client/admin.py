@@ -93,8 +93,10 @@ class Admin:
             TopicExistsError, NotAuthorizedError, BrokerError: as the broker says.
             ConnectionLostError: no answer came; look whether the topics are there.
         """
+        wanted = list(topics)
+        require_names("names", [topic.name for topic in wanted])
         await admin_topics.create_topics(
-            self._started(), list(topics), self._timeout_ms, validate_only=validate_only
+            self._started(), wanted, self._timeout_ms, validate_only=validate_only
         )
 
     async def delete_topics(self, names: Iterable[str]) -> None:

@@ -24,13 +24,17 @@ def require_names(what: str, names: Iterable[str]) -> list[str]:
 
 
 def require_text(what: str, value: object) -> None:
-    """Return when `value` is a string.
+    """Return when `value` is a string that can be sent.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is none, or holds what UTF-8 has no bytes for.
     """
     if not isinstance(value, str):
         raise ConfigurationError(f"{what} must be str, got {_told(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{what} must be text in UTF-8, got {value!r}") from None
 
 
 def record_mistake(value: object, key: object, headers: object) -> TypeError | None:

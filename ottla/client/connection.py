@@ -262,8 +262,8 @@ class Connection(asyncio.BufferedProtocol):
             )
         except EncodeError as error:
             raise UnsupportedVersionError(
-                f"{self.address} speaks {api.name} in version {used_version} only, which cannot "
-                f"carry this request: {error}"
+                f"{api.name} in version {used_version}, which {self.address} speaks, cannot carry "
+                f"this request: {error}"
             ) from error
         self._correlation_id = (correlation_id + 1) & MAX_CORRELATION_ID
         self.last_used_s = self._loop.time()

@@ -13,6 +13,7 @@ from kafkawire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from ottla.client.argument import require_text
 from ottla.client.cluster import Cluster
 from ottla.client.config import Address
 from ottla.client.connection_pool import Purpose
@@ -38,6 +39,7 @@ class GroupCoordinator:
     """The coordinator of one group."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
+        require_text("a group's id", group_id)
         self.group_id = group_id
         self._cluster = cluster
         self._node: tuple[BrokerId, Address] | None = None

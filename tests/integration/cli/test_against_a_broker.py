@@ -1,6 +1,7 @@
 """The commands that talk to a broker, against a real one."""
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.input_record import MAX_LINE_BYTES
+from ottla.cli.record_source import CHUNK_BYTES
 from tests.conftest import BrokerProcess
 from tests.integration.cli.conftest import RunOttla
 
 TIMEOUT_S = 30
+NOT_UTF_8 = os.fsdecode(b"\xff")
 
 At = tuple[str, str]
 
@@ -195,6 +199,9 @@ def test_a_consumer_starts_where_it_is_told(run_ottla: RunOttla, at: At, topic: 
     assert read("--from", "2026-01-01") == []
     assert read("--partition", "0", "--max-records", "2") == ["0", "1"]
     assert read("--from", "4", "-f", "template", "--template", "{partition}/{offset}") == ["0/4"]
+    beyond = run_ottla("consume", topic, "--no-follow", "--from", "5000000000", *at)
+    assert (beyond.stdout, beyond.returncode) == ("", 0)
+    assert f"{topic}-0 ends at 5" in beyond.stderr
 
 
 def test_a_following_consumer_prints_what_comes_until_ctrl_c(
@@ -268,6 +275,10 @@ def test_a_reader_that_has_enough_ends_the_consumer_quietly(
         pytest.param(("configs", "alter", "topic", "a"), 2, "nothing to change", id="no config"),
         pytest.param(("consume", "nowhere"), 1, "nowhere", id="nothing to read"),
         pytest.param(("consume", "a", "--from", "x"), 2, "--from", id="no start"),
+        pytest.param(("consume", "a", "--from", "9" * 20), 2, "beyond", id="no such offset"),
+        pytest.param(("consume", NOT_UTF_8), 2, "text in UTF-8", id="name to read"),
+        pytest.param(("topics", "create", NOT_UTF_8), 2, "text in UTF-8", id="name to create"),
+        pytest.param(("groups", "describe", NOT_UTF_8), 2, "text in UTF-8", id="name of a group"),
         pytest.param(("consume", "a", "-f", "template"), 2, "--template", id="no template"),
         pytest.param(("produce", "a", "missing.txt"), 2, "missing.txt", id="no such file"),
         pytest.param(
@@ -308,6 +319,18 @@ def test_a_line_that_cannot_be_read_is_named_by_its_number(
     ended = run_ottla("produce", topic, "--json-lines", *at, stdin='{"value": "a"}\nnoise\n')
     assert ended.returncode == 1
     assert ended.stderr.startswith("ottla: line 2: it is no JSON")
+
+
+def test_a_line_without_end_is_named_by_the_one_before_it(
+    run_ottla: RunOttla, at: At, topic: str, tmp_path: Path
+) -> None:
+    endless = tmp_path / "endless"
+    with endless.open("wb") as file:
+        file.write(b"short\n")
+        file.truncate(MAX_LINE_BYTES + 2 * CHUNK_BYTES)
+    ended = run_ottla("produce", topic, str(endless), *at)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("ottla: behind line 1: a line is longer than")
 
 
 def test_a_record_that_is_too_large_is_said_in_one_sentence(

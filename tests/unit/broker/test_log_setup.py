@@ -48,6 +48,14 @@ def test_people_get_a_console() -> None:
     assert not stream.getvalue().startswith("{")
 
 
+def test_names_that_clients_choose_do_not_command_a_terminal() -> None:
+    stream = Terminal()
+    set_up_logging("info", stream)
+    structlog.get_logger("test").info("topic.rejected", topic="x\x1b[2Jy\x07\u202e")
+    assert r"x\x1b[2Jy\x07\u202e" in stream.getvalue()
+    assert "[2Jy\x07" not in stream.getvalue()
+
+
 @pytest.mark.parametrize(("level", "count"), [("debug", 3), ("info", 2), ("warning", 1)])
 def test_what_is_below_the_level_is_not_logged(level: str, count: int) -> None:
     stream = io.StringIO()

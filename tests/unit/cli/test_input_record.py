@@ -85,7 +85,8 @@ def test_repeated_headers_keep_their_order() -> None:
 
 
 def test_what_consume_adds_is_accepted_and_left_to_the_broker() -> None:
-    assert JSON(b'{"topic": "t", "offset": 5, "value": "v"}') == InputRecord(value=b"v")
+    line = b'{"topic": "t", "offset": 5, "timestamp": -1, "value": "v"}'
+    assert JSON(line) == InputRecord(value=b"v"), "-1 says that the record has no time"
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,14 @@ def test_what_consume_adds_is_accepted_and_left_to_the_broker() -> None:
         ('{"value": "a", "value_base64": "YQ=="}', "both value and value_base64"),
         ('{"headers": 3}', "headers are neither"),
         ('{"headers": [{"value": "x"}]}', "a header has no key"),
+        (r'{"value": "\ud800"}', "lone surrogate"),
+        (r'{"key": ["\ud800"]}', "lone surrogate"),
+        (r'{"headers": {"\udfff": "x"}}', "lone surrogate"),
+        (r'{"headers": [{"key": "\udfff"}]}', "lone surrogate"),
+        ("[" * 200_000, "nested too deep"),
+        ('{"timestamp": -2}', "timestamp -2 must be within 0.."),
+        ('{"timestamp": "1969-12-31"}', "must be within 0.."),
+        ('{"timestamp": 9223372036854775808}', "must be within 0.."),
     ],
 )
 def test_a_json_line_that_makes_no_sense_is_refused_with_the_reason(line: str, reason: str) -> None:

@@ -68,6 +68,13 @@ def test_a_wrong_template_is_refused_before_anything_is_read(template: str) -> N
         record_writer(OutputFormat.TEMPLATE, template=template)
 
 
+@pytest.mark.parametrize("width", ["10001", "99999999999", "1" * 5_000, ".10001", "{partition}"])
+def test_a_width_has_a_limit(width: str) -> None:
+    with pytest.raises(ValueError, match="a number up to 10000"):
+        record_writer(OutputFormat.TEMPLATE, template=f"{{value:{width}}}")
+    assert record_writer(OutputFormat.TEMPLATE, template="{offset:>10}")(RECORD)
+
+
 def test_the_template_format_needs_a_template() -> None:
     with pytest.raises(ValueError, match="--template"):
         record_writer(OutputFormat.TEMPLATE)

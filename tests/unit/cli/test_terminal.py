@@ -3,7 +3,8 @@ import json
 import pytest
 
 from ottla.cli import terminal
-from ottla.cli.terminal import plain_table, print_json, print_table
+from ottla.cli.failure import complain
+from ottla.cli.terminal import plain_table, print_json, print_line, print_table
 
 
 def test_columns_are_aligned_and_numbers_stand_at_the_right() -> None:
@@ -32,6 +33,23 @@ def test_a_terminal_gets_a_table_with_rules(
     written = capsys.readouterr().out
     assert "─" in written
     assert "[bold]x[/bold]" in written, "what a topic is called is no markup"
+
+
+@pytest.mark.parametrize("for_people", [True, False])
+def test_names_that_others_choose_do_not_command_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, for_people: bool
+) -> None:
+    monkeypatch.setattr(terminal, "is_terminal", lambda: for_people)
+    hostile = "\x1b]0;mine\x07\x9b2J\u202e\n"
+    print_table(("group",), [(hostile,)])
+    print_line(hostile)
+    complain(hostile)
+    print_json({"group": hostile})
+    written = capsys.readouterr()
+    assert not set("\x1b\x07\x9b\u202e") & {*written.out, *written.err}
+    assert r"\x1b]0;mine" in written.out
+    assert r"\u001b]0;mine\u0007\u009b2J\u202e\n" in written.out
+    assert written.err == r"ottla: \x1b]0;mine\x07\x9b2J\u202e\n" + "\n"
 
 
 def test_json_is_one_readable_document(capsys: pytest.CaptureFixture[str]) -> None:

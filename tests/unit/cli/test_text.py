@@ -72,6 +72,13 @@ def test_anything_else_is_no_start(text: str) -> None:
         parse_start_point(text)
 
 
+@pytest.mark.parametrize("text", [str(2**63), "9" * 5_000])
+def test_an_offset_that_no_log_reaches_is_no_start(text: str) -> None:
+    with pytest.raises(InputError, match="beyond the largest"):
+        parse_start_point(text)
+    assert parse_start_point(str(2**63 - 1)) == AtOffset(2**63 - 1)
+
+
 def test_a_time_before_timestamps_begin_is_no_start() -> None:
     with pytest.raises(InputError, match="before 1970"):
         parse_start_point("1969-12-31")

@@ -1,5 +1,7 @@
 """Arguments of the wrong type are named, with what to pass instead."""
 
+import os
+
 import pytest
 
 from ottla.client.argument import record_mistake, require_names, require_text
@@ -17,7 +19,12 @@ def test_what_is_no_list_of_names_is_refused(names: object) -> None:
 
 
 def test_a_text_is_let_through() -> None:
-    require_text("a topic's name", "orders")
+    require_text("a topic's name", "größe")
+
+
+def test_a_text_that_cannot_be_sent_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="must be text in UTF-8"):
+        require_text("a topic's name", os.fsdecode(b"x\xff"))
 
 
 @pytest.mark.parametrize(

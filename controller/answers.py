@@ -3,11 +3,14 @@
 An answer of an incarnation that is gone says nothing about the present one, and is dropped.
 """
 
+from collections.abc import Mapping, Sequence
+
 from controller import deletion
 from controller.cluster import Cluster
 from controller.effects import Note, Plan
 from controller.events import LeaderAndIsrAnswered, StopReplicaAnswered
 from controller.live_brokers import on_replicas_found, on_replicas_lost
+from controller.partition_moves import MAX_NAMED
 from controller.replica_state import PartitionReplica
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
@@ -30,10 +33,20 @@ def on_leader_and_isr(cluster: Cluster, event: LeaderAndIsrAnswered) -> Plan[Non
     cluster.offline_dirs[event.broker_id] = now
     if lost := sorted(now - before):
         replicas = [PartitionReplica(one, event.broker_id) for one in lost]
+        yield Note("replicas.went_offline", _named(event.broker_id, lost))
         yield from on_replicas_lost(cluster, replicas)
     if found := sorted(before - now):
         replicas = [PartitionReplica(one, event.broker_id) for one in found]
+        yield Note("replicas.came_back", _named(event.broker_id, found))
         yield from on_replicas_found(cluster, replicas)
+
+
+def _named(broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> Mapping[str, object]:
+    return {
+        "broker_id": broker_id,
+        "partition_count": len(partitions),
+        "partitions": [str(one) for one in partitions[:MAX_NAMED]],
+    }
 
 
 def _partition_codes(

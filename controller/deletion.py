@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from controller import reassignment_node
 from controller.cluster import Cluster
-from controller.effects import Delete, Plan, list_children
+from controller.effects import Delete, Note, Plan, list_children
 from controller.fenced_writes import write_fenced
 from controller.partition_state import PartitionState
 from controller.replica_moves import mark, to_deletion_started, to_offline
@@ -140,3 +140,4 @@ def _complete(cluster: Cluster, topic: str) -> Plan[None]:
         yield from write_fenced(cluster, [(Delete(path),) for path in nodes])
     yield from reassignment_node.forget_requests(cluster, cluster.partitions_of(topic))
     cluster.remove_topic(topic)
+    yield Note("topic.deleted", {"topic": topic})

@@ -18,6 +18,7 @@ from controller.effects import (
     Create,
     Disconnect,
     Enqueue,
+    Note,
     Plan,
     list_children,
     read,
@@ -55,6 +56,8 @@ def take_over(cluster: Cluster, new_topic_id: NewTopicId, last_told: LastTold) -
     yield from _elect_by_memory(cluster, batch, last_told)
     cluster.leaderships = yield from read_states(partitions)
     yield from _start_states(cluster, batch)
+    fields = {"brokers": sorted(cluster.brokers), "topic_count": len(cluster.topics)}
+    yield Note("controller.took_over", {**fields, "partition_count": len(partitions)})
     yield from _resume(cluster)
     if cluster.config.has_features:
         # Last: no partition waits for it.

@@ -51,8 +51,9 @@ def on_change(cluster: Cluster) -> Plan[None]:
     gone = dead | bounced
     if gone:
         yield Disconnect(tuple(sorted(gone)))
-        for broker_id in gone:
-            del cluster.brokers[broker_id]
+        for broker_id in sorted(gone):
+            epoch = cluster.brokers.pop(broker_id).epoch
+            yield Note("broker.left", {"broker_id": broker_id, "broker_epoch": epoch})
         yield from on_failure(cluster, gone)
     if came := {one: current[one] for one in sorted(new | bounced)}:
         yield from on_startup(cluster, came)
@@ -88,6 +89,7 @@ def on_startup(cluster: Cluster, came: Mapping[BrokerId, LiveBroker]) -> Plan[No
     for broker_id, broker in came.items():
         cluster.brokers[broker_id] = broker
         cluster.offline_dirs.pop(broker_id, None)
+        yield Note("broker.joined", {"broker_id": broker_id, "broker_epoch": broker.epoch})
         yield Connect(broker.registration, broker.epoch)
     batch = RequestBatch(cluster)
     batch.add_update_metadata(existing)

@@ -6,11 +6,12 @@ caller sends the batch; only `elect_first` does so itself.
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
+from itertools import islice
 from typing import Final
 
 from controller import elections
 from controller.cluster import Cluster
-from controller.effects import Create, Outcome, Plan, Refusal, Rest, Send, Transaction, read
+from controller.effects import Create, Note, Outcome, Plan, Refusal, Rest, Send, Transaction, read
 from controller.errors import MalformedZnodeError, StateChangeFailedError
 from controller.fenced_writes import (
     CHANGES_PER_TRANSACTION,
@@ -26,12 +27,14 @@ from controller.request_batch import RequestBatch
 from controller.znodes import paths
 from controller.znodes.config import decode_config
 from controller.znodes.partition_state import encode_partition_state
-from kafkawire.ids import TopicPartition
+from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.update_type import UpdateType
 
 UNCLEAN_KEY = "unclean.leader.election.enable"
 REST_MS: Final = 100
 """How long producers may find the leaders that were elected first, undisturbed."""
+MAX_NAMED: Final = 20
+"""How many partitions a line of the log names; it tells how many there are."""
 PATIENCE_MS: Final = 300
 """How long brokers may take before that to become those leaders."""
 
@@ -66,11 +69,14 @@ def create_partitions(
             continue
     outcomes = yield from _write_first_states(cluster, states)
     existing: list[TopicPartition] = []
+    created: dict[TopicPartition, LeaderAndIsr] = {}
     for (partition, state), outcome in zip(states.items(), outcomes, strict=True):
         if outcome.refusal is None:
+            created[partition] = state
             _lead(cluster, batch, partition, state, is_new=True)
         elif outcome.refusal is Refusal.NODE_EXISTS:
             existing.append(partition)
+    yield from _note_leaders("new partition", {}, created)
     yield from _adopt_existing(cluster, batch, existing, states)
 
 
@@ -120,10 +126,12 @@ def elect(
     listed = list(partitions)
     hopeless = _without_online_isr(cluster, listed)
     unclean = yield from topics_allowing_unclean(cluster, hopeless, strategy)
+    before = _leaders(cluster, listed)
     changes = yield from change_states(cluster, listed, _decide(cluster, strategy, unclean))
     for partition, state in changes.changed.items():
         _lead(cluster, batch, partition, state)
     _count_unclean(cluster, hopeless, changes)
+    yield from _note_leaders(strategy.name.lower(), before, changes.changed)
     return changes
 
 
@@ -168,10 +176,12 @@ def repair_partitions(
             allow_unclean=partition.topic in unclean,
         )
 
+    before = _leaders(cluster, listed)
     changes = yield from change_states(cluster, listed, decide)
     for partition, state in changes.changed.items():
         _lead(cluster, batch, partition, state)
     _count_unclean(cluster, hopeless, changes)
+    yield from _note_leaders("replicas lost or found", before, changes.changed)
     for partition, state in changes.unchanged.items():
         if state.leader == NO_LEADER:
             _go_offline(cluster, partition)
@@ -220,6 +230,35 @@ def bring_online(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
         batch,
         [one for one in waiting if cluster.partition_state(one) is PartitionState.OFFLINE],
     )
+
+
+def _leaders(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, BrokerId]:
+    states = cluster.leaderships
+    return {one: states[one].leader for one in partitions if one in states}
+
+
+def _note_leaders(
+    reason: str,
+    before: Mapping[TopicPartition, BrokerId],
+    changed: Mapping[TopicPartition, LeaderAndIsr],
+) -> Plan[None]:
+    """Note which partitions have another leader now, or none, and why."""
+    moved = {one: state for one, state in changed.items() if state.leader != before.get(one)}
+    elected = {one: state for one, state in moved.items() if state.leader != NO_LEADER}
+    offline = moved.keys() - elected.keys()
+    if elected:
+        texts = [
+            f"{one}: leader {state.leader}, epoch {state.leader_epoch}, isr {list(state.isr)}"
+            for one, state in islice(elected.items(), MAX_NAMED)
+        ]
+        fields = {"reason": reason, "partition_count": len(elected), "partitions": texts}
+        yield Note("leaders.elected", fields)
+    if offline:
+        texts = [str(one) for one in sorted(offline)[:MAX_NAMED]]
+        fields = {"reason": reason, "partition_count": len(offline), "partitions": texts}
+        yield Note("partitions.went_offline", fields)
 
 
 def _lead(

@@ -161,6 +161,8 @@ def proceed(
     yield from _write_assignment(cluster, partition)
     yield from forget_requests(cluster, (partition,), final.replicas)
     cluster.moving.discard(partition)
+    fields = {"partition": str(partition), "replicas": final.replicas}
+    yield Note("reassignment.completed", fields)
     batch.add_update_metadata(cluster.brokers, (partition,))
     yield from batch.send()
     yield from deletion.resume(cluster, (partition.topic,))
@@ -174,6 +176,8 @@ def _record(
     if current != assignment:
         cluster.assign(partition, assignment)
         yield from _write_assignment(cluster, partition)
+        fields = {"partition": str(partition), "to": assignment.target}
+        yield Note("reassignment.began", {**fields, "origin": assignment.origin})
         dropped = [one for one in current.replicas if one not in assignment.replicas]
         yield from _remove(cluster, partition, dropped)
     cluster.moving.add(partition)

@@ -30,7 +30,9 @@ def on_topic_change(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
     cluster.unread_topics &= names
     for gone in set(cluster.topics) - names:
         cluster.remove_topic(gone)
-    partitions = yield from adopt_topics(cluster, sorted(names - set(cluster.topics)), new_topic_id)
+        yield Note("topic.vanished", {"topic": gone})
+    new = sorted(names - set(cluster.topics))
+    partitions = yield from adopt_topics(cluster, new, new_topic_id)
     yield from begin_partitions(cluster, partitions)
 
 

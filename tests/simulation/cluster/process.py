@@ -243,6 +243,9 @@ class Process:
     def _continue(self, plan: Plan[Any], answer: Answer, done: Callable[[Any], None]) -> None:
         try:
             effect = plan.send(answer)
+            while isinstance(effect, Note):
+                # A line in the log takes no time, and changes nothing.
+                effect = plan.send(None)
         except StopIteration as stop:
             done(stop.value)
             return
@@ -276,7 +279,7 @@ class Process:
             case Enqueue(event, delay_ms):
                 reign = self.reign
                 self.later(delay_ms, lambda: self.put(event) if reign == self.reign else None)
-            case Note() | Rest():
+            case Rest():
                 pass
             case _:
                 raise AssertionError(effect)

@@ -21,7 +21,7 @@ from controller.fenced_writes import write_fenced
 from controller.last_told import LastTold, nothing_told
 from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
 from controller.live_brokers import read_brokers
-from controller.partition_moves import REST_MS, Strategy, elect
+from controller.partition_moves import MAX_NAMED, REST_MS, Strategy, elect
 from controller.plan import Planner
 from controller.replica_assignment import ReplicaAssignment
 from controller.request_batch import RequestBatch
@@ -635,6 +635,40 @@ def test_a_deletion_goes_on_when_the_disk_that_halted_it_works_again() -> None:
     assert B2 in {broker for broker, _ in reign.sent(StopReplicaRequest)}
 
 
+def notes(reign: Reign) -> list[tuple[str, object]]:
+    """Return the events that were noted, each with its reason or its broker."""
+    return [
+        (one.event, one.fields.get("reason", one.fields.get("broker_id")))
+        for one in reign.driver.take(Note)
+    ]
+
+
+def test_the_log_tells_who_left_who_was_elected_and_why() -> None:
+    reign = Reign((2, 1), (2,), (3, 2))
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    lost = "replicas lost or found"
+    assert notes(reign) == [
+        ("broker.left", 2), ("leaders.elected", lost), ("partitions.went_offline", lost),
+    ]  # fmt: skip
+    join(reign.driver.coordinator, B2)
+    reign.do(e.BrokerChange())
+    assert notes(reign) == [("broker.joined", 2), ("leaders.elected", lost)]
+    reign.do(e.ElectLeadersAsked([T0]))
+    assert notes(reign) == [], "2 is not in sync"
+
+
+def test_the_log_names_some_of_many_partitions_and_counts_all() -> None:
+    reign = Reign(*[(2, 1)] * (MAX_NAMED + 5))
+    reign.end(B2)
+    reign.do(e.BrokerChange())
+    [elected] = [one for one in reign.driver.take(Note) if one.event == "leaders.elected"]
+    named = elected.fields["partitions"]
+    assert isinstance(named, list)
+    assert (elected.fields["partition_count"], len(named)) == (MAX_NAMED + 5, MAX_NAMED)
+    assert named[0] == "orders-0: leader 1, epoch 1, isr [1]"
+
+
 def test_a_broker_that_moves_house_is_announced() -> None:
     reign = Reign()
     moved = Registration(broker_id=B2, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 1),))
@@ -646,7 +680,7 @@ def test_a_broker_that_moves_house_is_announced() -> None:
     reign.driver.run(update(B2, b"nonsense"))
     reign.do(e.BrokerModification(B2))
     reign.do(e.BrokerChange())
-    assert {one.event for one in reign.driver.take(Note)} == {"broker.ignored"}
+    assert {one.event for one in reign.driver.take(Note)} == {"broker.ignored", "broker.left"}
 
 
 def test_partitions_that_are_added_get_leaders_and_the_old_ones_stay() -> None:

@@ -73,6 +73,11 @@ def changed(
     return result
 
 
+def changed_keys(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return the names whose value is another one, or is there in one of them only."""
+    return sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
+
+
 def check_configs(configs: Mapping[str, str], defaults: LogConfig) -> LogConfig:
     """Return what `configs` mean for a log.
 
@@ -97,9 +102,11 @@ def _changed_list(
     items = [item for item in current.split(",") if item]
     named = value.split(",")
     if operation == ConfigOperation.APPEND:
-        items += [item for item in named if item not in items]
+        known = set(items)
+        items += [item for item in named if item not in known]
     elif operation == ConfigOperation.SUBTRACT:
-        items = [item for item in items if item not in named]
+        subtracted = set(named)
+        items = [item for item in items if item not in subtracted]
     else:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"operation {operation} does not exist")
     return ",".join(items)

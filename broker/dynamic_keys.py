@@ -46,7 +46,6 @@ _OF_LOGINS: Final = frozenset(
     }
 )
 """They tune logins and protect nothing: kept, as Kafka keeps them without a login."""
-HIDDEN: Final = "(hidden)"
 
 
 def _rate(name: str, documentation: str) -> ConfigKey:
@@ -121,11 +120,6 @@ def is_secret(name: str) -> bool:
     """Whether a value may be a secret: that of a password, or of a key that nobody knows."""
     key = key_of(name)
     return key is None or key.type is ConfigType.PASSWORD
-
-
-def shown(configs: Mapping[str, str]) -> dict[str, str]:
-    """Return `configs` as a log may hold them."""
-    return {name: HIDDEN if is_secret(name) else text for name, text in configs.items()}
 
 
 def is_fixed(name: str) -> bool:

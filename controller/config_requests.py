@@ -94,7 +94,8 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
     """Replace what an entity overrides by what `change` makes of it, and announce it.
 
     Raises:
-        ApiError: what `change` raises, then nothing has changed; or others change it all the time.
+        ApiError: what `change` raises, or INVALID_CONFIG, more than a node holds: then nothing has
+            changed; or others change it all the time.
     """
     path = paths.config(entity_path)
     for _ in range(MAX_ATTEMPTS):
@@ -107,6 +108,12 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
             # A user who has no quota himself may have one for a client.
             above = paths.parents(path)[len(paths.parents(paths.config(USERS))) + 1 :]
             yield from write([(Create(each, None),) for each in above])
+        if outcome.refusal is Refusal.TOO_LARGE:
+            raise ApiError(
+                ErrorCode.INVALID_CONFIG,
+                f"the overrides of {entity_path} take {len(data)} bytes, more than the coordinator "
+                "keeps in a node",
+            )
         if outcome.refusal is None:
             notice = encode_config_change(entity_path)
             yield from write([(Create(paths.CONFIG_CHANGE_PREFIX, notice, sequential=True),)])

@@ -6,6 +6,8 @@ their own writes again. It ends only with the session.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import Final, TypeVar
 
 from controller import events as e
@@ -37,6 +39,7 @@ from coordination.errors import (
     MultiError,
     NoNodeError,
     OperationError,
+    RequestTooLargeError,
     SessionExpiredError,
 )
 from coordination.messages import EventType, GetDataResponse, Stat
@@ -118,11 +121,25 @@ class CoordinatorEdge:
         return [node for group in found for node in group]
 
     async def _read_group(self, paths: Sequence[str]) -> list[Node | None]:
-        async def attempt() -> list[Node | None]:
-            results = await self._client.multi_read([client_ops.get_data(path) for path in paths])
-            return [_found(path, result) for path, result in zip(paths, results, strict=True)]
+        found: list[Node | None] = []
+        while len(found) < len(paths):
+            left = paths[len(found) :]
+            found += await self._until_answered(partial(self._read_first, left))
+        return found
 
-        return await self._until_answered(attempt)
+    async def _read_first(self, paths: Sequence[str]) -> list[Node | None]:
+        """Return the first nodes of `paths`, as many as come in one answer."""
+        try:
+            results = await self._client.multi_read([client_ops.get_data(path) for path in paths])
+        except ConnectionLossError:
+            if len(paths) == 1:
+                raise
+            # The answer may be larger than the connection carries.
+            return await self._read_first(paths[: len(paths) // 2])
+        read = list(takewhile(lambda result: result.err != ErrorCode.THROTTLED_OP, results))
+        if not read:
+            raise ConnectionLossError(path=paths[0])
+        return [_found(path, result) for path, result in zip(paths, read, strict=False)]
 
     async def _children(self, path: str, *, is_watched: bool) -> list[str]:
         watch = self._watch if is_watched else None
@@ -149,6 +166,9 @@ class CoordinatorEdge:
             for number, result in zip(left, results, strict=True):
                 if isinstance(result, MultiError):
                     outcomes[number] = _refused(result)
+                elif isinstance(result, RequestTooLargeError):
+                    last = len(transactions[number]) - 1
+                    outcomes[number] = Outcome((), Refusal.TOO_LARGE, last)
                 elif isinstance(result, BaseException):
                     lost = result
                 else:

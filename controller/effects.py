@@ -73,6 +73,8 @@ class Refusal(Enum):
     NO_NODE = auto()
     NODE_EXISTS = auto()
     NOT_EMPTY = auto()
+    TOO_LARGE = auto()
+    """No coordinator takes a transaction of this size."""
     OTHER = auto()
 
 

@@ -14,6 +14,7 @@ from controller.effects import (
     Delete,
     Node,
     Plan,
+    Refusal,
     SetData,
     Transaction,
     read,
@@ -63,9 +64,13 @@ def create_topic(topic: NewTopic) -> Plan[bool]:
             if _topic_id(node.data) == topic.topic_id:
                 return True
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
-        [outcome] = yield from write([(*_config_ops(topic, config), Create(path, _encode(topic)))])
+        data, configs = _encode(topic), _config_ops(topic, config)
+        [outcome] = yield from write([(*configs, Create(path, data))])
         if outcome.refusal is None:
             return True
+        if outcome.refusal is Refusal.TOO_LARGE:
+            config_bytes = len(encode_config(topic.configs))
+            raise _too_large(topic.name, data, config_bytes)
     text = f"others create and delete topic {topic.name} all the time"
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 
@@ -121,10 +126,22 @@ def grow_topic(name: str, growth: Growth) -> Plan[int]:
         if not added:
             return len(topic.partitions)
         grown = TopicAssignment(topic.topic_id, {**topic.partitions, **added})
-        [outcome] = yield from write([(SetData(paths.topic(name), grown.encode(), node.version),)])
+        data = grown.encode()
+        [outcome] = yield from write([(SetData(paths.topic(name), data, node.version),)])
         if outcome.refusal is None:
             return len(grown.partitions)
+        if outcome.refusal is Refusal.TOO_LARGE:
+            raise _too_large(name, data)
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} is changed by others all the time")
+
+
+def _too_large(name: str, data: bytes, config_bytes: int = 0) -> ApiError:
+    is_config = config_bytes > len(data)
+    return ApiError(
+        ErrorCode.INVALID_CONFIG if is_config else ErrorCode.INVALID_PARTITIONS,
+        f"the {'configs' if is_config else 'partitions'} of topic {name} take "
+        f"{max(config_bytes, len(data))} bytes, more than the coordinator keeps in a node",
+    )
 
 
 def ask_for_deletion(name: str) -> Plan[None]:

@@ -146,6 +146,21 @@ class SessionExpiredError(OperationError):
     CODE = ErrorCode.SESSION_EXPIRED
 
 
+class RequestTooLargeError(OperationError):
+    """The request is larger than any server takes: it was not sent, and never can be."""
+
+    CODE = ErrorCode.BAD_ARGUMENTS
+
+    def __init__(self, size_bytes: int, limit_bytes: int, path: str = "") -> None:
+        super().__init__(self.CODE, path)
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+    def __str__(self) -> str:
+        place = f" for {self.path}" if self.path else ""
+        return f"a request of {self.size_bytes} bytes{place} exceeds {self.limit_bytes}"
+
+
 class ConnectionLossError(OperationError):
     """No answer came.
 

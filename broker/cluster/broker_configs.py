@@ -14,8 +14,8 @@ import structlog
 
 from broker.cluster.config_nodes import ConfigNodes
 from broker.config import BrokerConfig
+from broker.config_change import changed_keys
 from broker.dynamic_config import DynamicConfig
-from broker.dynamic_keys import shown
 from controller.config_requests import read_config
 from controller.errors import MalformedZnodeError
 from controller.znodes.paths import DEFAULT_ENTITY
@@ -46,19 +46,18 @@ class BrokerConfigs:
         self._on_change = on_change
 
     async def _on_news(self, names: Sequence[str]) -> None:
-        before = self._config.current
+        before, overrides = self._config.current, self._overrides()
         for name in names:
             if name in (DEFAULT_ENTITY, self._own_name):
                 await self._read(name)
         after = self._config.current
         if after != before:
-            log.info(
-                "config.changed",
-                broker_id=self._own_name,
-                own=shown(self._config.own),
-                shared=shown(self._config.shared),
-            )
+            keys = changed_keys(overrides, self._overrides())
+            log.info("config.changed", broker_id=self._own_name, keys=keys)
             self._on_change(before, after)
+
+    def _overrides(self) -> dict[str, str]:
+        return {**self._config.shared, **self._config.own}
 
     async def _read(self, name: str) -> None:
         try:

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from broker.cluster.config_nodes import ConfigNodes
+from broker.config_change import changed_keys
 from controller.config_requests import read_all_topic_configs, read_topic_configs
 from storage.config import LogConfig
 
@@ -68,8 +69,9 @@ class TopicConfigs:
         self._on_change = on_change
 
     async def _on_news(self, topics: Sequence[str]) -> None:
+        before = {name: self._overrides.get(name, {}) for name in topics}
         await self.refresh(topics)
         for name in topics:
             overrides = self._overrides.get(name, {})
-            log.info("config.changed", topic=name, configs=overrides)
+            log.info("config.changed", topic=name, keys=changed_keys(before[name], overrides))
             self._on_change(name, overrides)

@@ -13,11 +13,10 @@ import structlog
 
 from broker.cluster.config_nodes import ConfigNodes
 from broker.cluster.metadata_cache import MetadataCache
-from broker.config_change import ConfigChange, changed, replaced
+from broker.config_change import ConfigChange, changed, changed_keys, replaced
 from broker.config_entry import ResourceType
 from broker.config_target import ConfigTarget, target_of
 from broker.dynamic_config import DynamicConfig
-from broker.dynamic_keys import shown
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
@@ -136,17 +135,20 @@ class AlterConfigsHandler:
         if target.kind is ResourceType.TOPIC:
             self._metadata.image.check_topic(name)
 
+        altered: list[str] = []
+
         def checked(configs: Configs) -> Configs:
             changed_ones = change(configs, target)
             target.check(changed_ones)
+            altered[:] = changed_keys(configs, changed_ones)
             return changed_ones
 
         if validate_only:
             checked(await self._nodes.read(target.entity_path))
             return
-        configs = await self._nodes.change(target.entity_path, checked)
-        logged = shown(configs) if target.kind is ResourceType.BROKER else dict(configs)
-        log.info("config.altered", entity=target.entity_path, configs=logged)
+        await self._nodes.change(target.entity_path, checked)
+        # Not the values: one may be a secret, or long.
+        log.info("config.altered", entity=target.entity_path, keys=altered)
 
 
 def _replacement(values: Sequence[tuple[str, str | None]]) -> Change:

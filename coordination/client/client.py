@@ -31,6 +31,7 @@ from coordination.errors import (
     ConnectionLossError,
     ErrorCode,
     OperationError,
+    RequestTooLargeError,
     SessionExpiredError,
 )
 from coordination.messages import (
@@ -388,6 +389,11 @@ class Client(Operations):
     ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = self._loop.create_future()
         body = request if isinstance(request, bytes) else jute.encode(request) if request else b""
+        size_bytes = frames.REQUEST_HEADER_BYTES + len(body)
+        if size_bytes > frames.MAX_REQUEST_BYTES:
+            # Every server would close the connection, each time that it comes again.
+            future.set_exception(RequestTooLargeError(size_bytes, frames.MAX_REQUEST_BYTES, path))
+            return future
         pending = Pending(self._requests.next_xid(), op, body, path, future, convert, on_answer)
         if self.state is SessionState.CONNECTED and self._connection is not None:
             self._transmit(pending)

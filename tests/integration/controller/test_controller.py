@@ -320,7 +320,8 @@ async def test_reads_without_watch_share_requests(coordinator: Coordinator) -> N
     assert [node and node.data for node in found] == [
         None if number % 2 else path.encode() for number, path in enumerate(wanted)
     ]
-    assert sorted(client.sizes) == [50, 100, 100, 100], "each once, and the lost one again"
+    # Each once, and the lost one again in halves: its answer may have been too large.
+    assert sorted(client.sizes) == [50, 50, 50, 100, 100]
     await client.close()
 
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from broker.config_change import ConfigChange, ConfigOperation, changed, check_configs, replaced
+from broker.config_change import (
+    ConfigChange,
+    ConfigOperation,
+    changed,
+    changed_keys,
+    check_configs,
+    replaced,
+)
 from kafkawire.errors import ApiError, ErrorCode
 from storage.config import TOPIC_CONFIG_KEYS, LogConfig
 
@@ -74,3 +81,8 @@ def test_configs_against_a_rule_are_refused(configs: dict[str, str]) -> None:
     with pytest.raises(ApiError) as caught:
         check_configs(configs, LogConfig())
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_what_has_another_value_is_named() -> None:
+    before, after = {"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "20", "d": "4"}
+    assert changed_keys(before, after) == ["b", "c", "d"]

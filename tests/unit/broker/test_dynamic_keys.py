@@ -11,7 +11,6 @@ from broker.dynamic_keys import (
     is_fixed,
     key_of,
     overridden,
-    shown,
     synonyms_of,
     usable,
 )
@@ -94,8 +93,3 @@ def test_an_override_hides_all_other_names_of_its_value() -> None:
     }
     assert synonyms_of("log.roll.hours") == ("log.roll.ms", "log.roll.hours")
     assert synonyms_of("num.partitions") == ("num.partitions",)
-
-
-def test_a_log_shows_what_is_known_and_no_secret() -> None:
-    configs = {"log.retention.ms": "5", "somebody.elses.password": "hush"}
-    assert shown(configs) == {"log.retention.ms": "5", "somebody.elses.password": "(hidden)"}

@@ -13,7 +13,16 @@ from controller.config_requests import (
     read_entity_paths,
     take_notices,
 )
-from controller.effects import Plan
+from controller.effects import (
+    Answer,
+    ListChildren,
+    Outcome,
+    Outcomes,
+    Plan,
+    Read,
+    Refusal,
+    Write,
+)
 from controller.isr_requests import change_isr
 from controller.notices import tell_isr_changes, tell_log_dir_failure
 from controller.replica_assignment import ReplicaAssignment, Replicas
@@ -144,6 +153,43 @@ def test_a_topic_that_cannot_be_read_exists() -> None:
     driver = empty_cluster(1, 2)
     driver.coordinator.put(paths.topic("orders"), b"{oops")
     assert refusal(driver, create_topic(new_topic())) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def make_narrow(driver: Driver) -> None:
+    """Let the coordinator take no transaction that writes more than 300 bytes to a node."""
+    perform = driver.coordinator.perform
+
+    def narrow(session: int, effect: Read | ListChildren | Write) -> Answer:
+        if not isinstance(effect, Write):
+            return perform(session, effect)
+        large = Outcome((), Refusal.TOO_LARGE, 0)
+        if any(
+            len(getattr(op, "data", b"") or b"") > 300 for ops in effect.transactions for op in ops
+        ):
+            return Outcomes((large,) * len(effect.transactions))
+        return perform(session, effect)
+
+    driver.coordinator.perform = narrow  # type: ignore[method-assign]
+
+
+def test_what_no_node_can_hold_is_refused_for_good() -> None:
+    driver = empty_cluster(1, 2)
+    make_narrow(driver)
+    long = {"retention.ms": "5" * 9_000}
+    large = NewTopic("large", TopicId(int=1), dict.fromkeys(range(30), (B1, B2)), {})
+    put_topic(driver.coordinator, (1,))
+    for plan, code in (
+        (change_config("topics/orders", lambda _current: long), ErrorCode.INVALID_CONFIG),
+        (create_topic(large._replace(configs=long)), ErrorCode.INVALID_CONFIG),
+        (create_topic(large), ErrorCode.INVALID_PARTITIONS),
+        (
+            grow_topic("orders", lambda _existing: dict.fromkeys(range(1, 40), (B1,))),
+            ErrorCode.INVALID_PARTITIONS,
+        ),
+    ):
+        assert refusal(driver, plan) is code
+    assert driver.coordinator.read(paths.topic("large")) is None
+    assert config(driver) is None
 
 
 def add_one(existing: Assignments) -> Mapping[int, Replicas]:

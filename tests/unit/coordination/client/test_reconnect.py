@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from coordination import frames
-from coordination.client import Client, SessionState, patterns, session_file
+from coordination.client import Client, SessionState, ops, patterns, session_file
 from coordination.client.connection import ClientConnection
 from coordination.client.session_file import SavedSession
+from coordination.errors import RequestTooLargeError
 from coordination.frames import Handshake
 from coordination.messages import ConnectRequest, ConnectResponse
 
@@ -168,3 +169,16 @@ async def test_who_gives_up_ending_a_dead_session_leaves_no_task_behind(tmp_path
         await asyncio.gather(ending, return_exceptions=True)
         left = asyncio.all_tasks() - before
         assert [task.get_name() for task in left if "coordination" in task.get_name()] == []
+
+
+async def test_a_request_that_no_server_takes_is_refused_without_being_sent() -> None:
+    async with slow_server() as server, asyncio.timeout(LIMIT_S):
+        client = Client(f"{HOST}:{server.port}", session_timeout_ms=TIMEOUT_MS)
+        await client.connect()
+        with pytest.raises(RequestTooLargeError, match="bytes for /a exceeds 1048575") as caught:
+            await client.set_data("/a", bytes(frames.MAX_REQUEST_BYTES))
+        assert caught.value.size_bytes > caught.value.limit_bytes
+        with pytest.raises(RequestTooLargeError, match=r"bytes exceeds"):
+            await client.multi([ops.create("/a", bytes(frames.MAX_REQUEST_BYTES))])
+        assert client.state is SessionState.CONNECTED
+        await client.abandon()

@@ -1,0 +1,65 @@
+"""What the edge does with what a coordinator does not carry: `controller.coordinator_edge`."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+import pytest
+
+from controller.coordinator_edge import READS_PER_REQUEST, CoordinatorEdge
+from controller.effects import Create, Nodes, Outcome, Outcomes, Read, Refusal, Write
+from coordination import frames
+from coordination.client import Client, SessionState
+from coordination.errors import ConnectionLossError, ErrorCode, RequestTooLargeError
+from coordination.messages import GetDataResponse, OpCode, Stat
+from coordination.multi import Op, Result, error_result
+
+PATHS = tuple(f"/{number}" for number in range(READS_PER_REQUEST + 10))
+
+
+class NarrowClient:
+    """Answers at most so many reads of a multiRead: the rest is throttled, or the answer lost."""
+
+    state = SessionState.CONNECTED
+
+    def __init__(self, room: int, *, loses: bool) -> None:
+        self.room = room
+        self.loses = loses
+        self.asked: list[int] = []
+
+    async def multi_read(self, ops: Sequence[Op]) -> list[Result]:
+        self.asked.append(len(ops))
+        if self.loses and len(ops) > self.room:
+            raise ConnectionLossError
+        stat = Stat(*range(11))
+        found = [
+            Result(OpCode.GET_DATA, GetDataResponse(op.request[0].encode(), stat))
+            for op in ops[: self.room]
+        ]
+        return found + [error_result(ErrorCode.THROTTLED_OP)] * (len(ops) - len(found))
+
+    async def multi(self, ops: Sequence[Op]) -> list[Result]:
+        raise RequestTooLargeError(len(ops) << 20, frames.MAX_REQUEST_BYTES)
+
+
+def edge_of(client: NarrowClient) -> CoordinatorEdge:
+    return CoordinatorEdge(cast(Client, client), lambda _event: None)
+
+
+@pytest.mark.parametrize("loses", [False, True])
+async def test_what_does_not_fit_an_answer_is_asked_for_again(loses: bool) -> None:
+    client = NarrowClient(7, loses=loses)
+    async with asyncio.timeout(10):
+        found = await edge_of(client).perform(Read(PATHS))
+    assert isinstance(found, Nodes)
+    assert [node and node.data for node in found.nodes] == [path.encode() for path in PATHS]
+    assert max(client.asked) == READS_PER_REQUEST
+
+
+async def test_a_transaction_that_is_too_large_is_refused_and_the_others_too() -> None:
+    write = Write(((Create("/a", b""), Create("/b", b"")), (Create("/c", b""),)))
+    async with asyncio.timeout(10):
+        answer = await edge_of(NarrowClient(1, loses=False)).perform(write)
+    # Never at 0 in a fenced transaction: that is the fence's place.
+    refused = (Outcome((), Refusal.TOO_LARGE, 1), Outcome((), Refusal.TOO_LARGE, 0))
+    assert answer == Outcomes(refused)

@@ -8,12 +8,15 @@ from typing import Final
 
 from coordination import daemon
 from coordination.config import (
+    DEFAULT_COMMANDS,
+    DEFAULT_CONNECTIONS_PER_ADDRESS,
     DEFAULT_PORT,
     DEFAULT_TICK_MS,
     Address,
     CoordinatorConfig,
     PasswordKind,
     TlsConfig,
+    parse_commands,
 )
 from coordination.data_dir import DataDir
 from coordination.errors import DataError
@@ -38,6 +41,13 @@ def parser() -> argparse.ArgumentParser:
     parsed.add_argument("--max-session-timeout", type=int, default=60_000, metavar="MS")
     parsed.add_argument("--linger", type=int, default=250, metavar="MS")
     parsed.add_argument("--max-connections", type=int, default=60_000)
+    parsed.add_argument(
+        "--max-connections-per-address", type=int, default=DEFAULT_CONNECTIONS_PER_ADDRESS
+    )
+    parsed.add_argument(
+        "--four-letter-words", default=",".join(sorted(DEFAULT_COMMANDS)), metavar="WORD,..."
+    )
+    parsed.add_argument("--handshake-timeout", type=int, default=10_000, metavar="MS")
     parsed.add_argument("--server-id", type=int, default=1)
     parsed.add_argument(
         "--passwords", choices=[kind.value for kind in PasswordKind], default="keyed"
@@ -69,7 +79,10 @@ def config_from(options: argparse.Namespace) -> CoordinatorConfig:
         max_session_timeout_ms=options.max_session_timeout,
         linger_ms=options.linger,
         max_connections=options.max_connections,
+        max_connections_per_address=options.max_connections_per_address,
+        commands=parse_commands(options.four_letter_words),
         container_check_interval_ms=options.container_check_interval,
+        handshake_timeout_ms=options.handshake_timeout,
         server_id=options.server_id,
         passwords=PasswordKind(options.passwords),
         super_digest=options.super_digest,

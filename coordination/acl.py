@@ -35,6 +35,13 @@ class Identity(NamedTuple):
 
 
 SUPER: Final = Identity("super", "")
+MAX_IDENTITIES: Final = 16
+"""Of one connection, its address included: each access looks at all of them."""
+MAX_CREDENTIALS_BYTES: Final = 4096
+MAX_ENTRIES: Final = 100
+"""Of one ACL that is set: each access to its node looks at all of them."""
+_UNPROVABLE: Final = frozenset({"ip", "world", "super"})
+"""Schemes that `auth` does not stand for: nobody has shown anything to have them."""
 
 
 def digest_identity(credentials: bytes) -> Identity:
@@ -42,6 +49,20 @@ def digest_identity(credentials: bytes) -> Identity:
     user = credentials.decode(errors="replace").partition(":")[0]
     digest = base64.b64encode(hashlib.sha1(credentials, usedforsecurity=False).digest())
     return Identity("digest", f"{user}:{digest.decode()}")
+
+
+def proven(
+    scheme: str | None, credentials: bytes, known: Sequence[Identity], super_digest: str | None
+) -> tuple[Identity, ...] | None:
+    """Return all identities after `credentials` were shown, None when they are not accepted."""
+    if scheme == "ip":
+        return tuple(known)
+    if scheme != "digest" or len(credentials) > MAX_CREDENTIALS_BYTES:
+        return None
+    identity = digest_identity(credentials)
+    shown = [SUPER, identity] if identity.id == super_digest else [identity]
+    found = tuple(dict.fromkeys([*shown, *known]))
+    return found if len(found) <= MAX_IDENTITIES else None
 
 
 def user_of(identity: Identity) -> str:
@@ -63,10 +84,13 @@ def require(
 
 def allows(acl: Sequence[Acl], permission: Permission, identities: Iterable[Identity]) -> bool:
     """Whether somebody in `identities` has one of the bits of `permission`."""
-    if acl is OPEN_ACL:
-        return True
-    known = tuple(identities)
-    if SUPER in known:
+    return acl is OPEN_ACL or _allows(tuple(acl), permission, tuple(identities))
+
+
+# A multi asks it thousands of times of one node.
+@lru_cache(maxsize=1024)
+def _allows(acl: tuple[Acl, ...], permission: Permission, known: tuple[Identity, ...]) -> bool:
+    if any(identity.scheme == SUPER.scheme for identity in known):
         return True
     return any(
         entry.perms & permission
@@ -90,18 +114,20 @@ def resolve(acl: Sequence[Acl], identities: Iterable[Identity], path: str) -> tu
     """Return the ACL to store: without duplicates, with `auth` expanded to the caller's ids.
 
     Raises:
-        OperationError: INVALID_ACL: empty, unknown scheme, malformed id, or `auth` from
-            somebody who has not authenticated.
+        OperationError: INVALID_ACL: empty or too long, unknown scheme, malformed id, or `auth`
+            from somebody who has not authenticated.
     """
     if tuple(acl) == OPEN_ACL:
         return OPEN_ACL
+    if len(acl) > MAX_ENTRIES:
+        raise OperationError.of(ErrorCode.INVALID_ACL, path)
     resolved: list[Acl] = []
     for entry in dict.fromkeys(acl):
         expanded = _expand(entry, identities)
         if not expanded:
             raise OperationError.of(ErrorCode.INVALID_ACL, path)
         resolved.extend(expanded)
-    if not resolved:
+    if not 0 < len(resolved) <= MAX_ENTRIES:
         raise OperationError.of(ErrorCode.INVALID_ACL, path)
     return tuple(resolved)
 
@@ -114,7 +140,7 @@ def _expand(entry: Acl, identities: Iterable[Identity]) -> list[Acl]:
             return [
                 Acl(entry.perms, identity.scheme, identity.id)
                 for identity in identities
-                if identity.scheme == "digest"
+                if identity.scheme not in _UNPROVABLE
             ]
         case "digest" if entry.id is not None and len(entry.id.split(":")) == 2:
             return [entry]

@@ -10,6 +10,11 @@ from coordination.frames import MAX_REQUEST_BYTES
 
 DEFAULT_PORT: Final = 2181
 DEFAULT_TICK_MS: Final = 100
+DEFAULT_CONNECTIONS_PER_ADDRESS: Final = 60
+"""ZooKeeper's maxClientCnxns; 0 is no limit."""
+DEFAULT_COMMANDS: Final = frozenset({"srvr", "ruok"})
+"""Four-letter words that anybody may ask. The others tell sessions and paths, or change things."""
+ALL_COMMANDS: Final = "*"
 _ADDRESS = re.compile(r"\A(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d+)\Z")
 
 
@@ -55,7 +60,7 @@ class CoordinatorConfig:
     """How one coordinator runs.
 
     `tick_ms` bounds how far behind its time the loop may be before the delay counts as a stall,
-    which no session pays for.
+    which no session pays for. `commands` are the four-letter words that are answered, `*` for all.
     """
 
     listen: Address = field(default_factory=lambda: Address("127.0.0.1", DEFAULT_PORT))
@@ -67,6 +72,8 @@ class CoordinatorConfig:
     handshake_timeout_ms: int = 10_000
     max_request_bytes: int = MAX_REQUEST_BYTES
     max_connections: int = 60_000
+    max_connections_per_address: int = DEFAULT_CONNECTIONS_PER_ADDRESS
+    commands: frozenset[str] = DEFAULT_COMMANDS
     max_unsent_bytes: int = 16 * 1024 * 1024
     max_held_replies: int = 10_000
     container_check_interval_ms: int = 60_000
@@ -87,3 +94,17 @@ class CoordinatorConfig:
             raise ValueError(f"server_id must be within 1..127, got {self.server_id}")
         if self.super_digest is not None and ":" not in self.super_digest:
             raise ValueError("super_digest must be USER:BASE64-SHA1, as ZooKeeper's superDigest")
+        if self.max_connections_per_address < 0:
+            raise ValueError(
+                "max_connections_per_address must be 0, for no limit, or more, "
+                f"got {self.max_connections_per_address}"
+            )
+
+    def allows_command(self, command: str) -> bool:
+        """Whether a four-letter word is answered."""
+        return command in self.commands or ALL_COMMANDS in self.commands
+
+
+def parse_commands(text: str) -> frozenset[str]:
+    """Read four-letter words, separated by commas, as ZooKeeper's 4lw.commands.whitelist."""
+    return frozenset(word.strip() for word in text.split(",") if word.strip())

@@ -24,10 +24,11 @@ _HEADER = struct.Struct(">ii")
 _COMMAND_BYTES: Final = 4
 WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
 WRITE_LOW_WATER_BYTES: Final = 256 * 1024
-# What one connection may do before the others get their turn. The answer to a request of 30
-# bytes may be a megabyte, so both count.
+# What one connection may do before the others get their turn. A request of 30 bytes may take a
+# megabyte of answer, or a walk over all nodes, so all three count.
 TURN_REQUESTS: Final = 256
 TURN_OUTPUT_BYTES: Final = 1024 * 1024
+TURN_S: Final = 0.01
 
 
 class Connection(asyncio.Protocol):
@@ -35,7 +36,9 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        self._splitter = FrameSplitter(server.config.max_request_bytes)
+        self._splitter = FrameSplitter(
+            server.config.max_request_bytes, max_first_bytes=frames.MAX_HANDSHAKE_BYTES
+        )
         self._head = b""
         self._inbox: deque[bytes] = deque()
         self._is_work_scheduled = False
@@ -58,22 +61,28 @@ class Connection(asyncio.Protocol):
         self.received_count = 0
         self.sent_count = 0
         self.last_op = "NA"
+        self.address: str | None = None
+        """The peer's address, once the connection is admitted."""
         self.peer_name = "?"
+        self.is_made = False
 
     # -- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Learn who the peer is, and tell the server (asyncio calls this)."""
+        self.is_made = True
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(
             high=WRITE_HIGH_WATER_BYTES, low=WRITE_LOW_WATER_BYTES
         )
-        name = transport.get_extra_info("peername")
-        host, port = (name[0], name[1]) if isinstance(name, tuple) else ("127.0.0.1", 0)
-        self.peer_name = f"{host}:{port}"
-        self.identities = (Identity("ip", host),)
         self.opened_at_s = self._server.loop.time()
-        self._server.on_connected(self)
+        # TLS connections were admitted before their handshake.
+        if self.address is not None or self._server.admit(
+            self, transport.get_extra_info("peername")
+        ):
+            self._server.on_connected(self)
+        else:
+            self.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Forget what was asked and not answered, and tell the server (asyncio calls this)."""
@@ -135,12 +144,15 @@ class Connection(asyncio.Protocol):
 
     def _work(self) -> None:
         """Run requests until the inbox is empty, the turn is over, or the outputs pile up."""
-        inbox, left = self._inbox, TURN_REQUESTS
+        inbox, left, time = self._inbox, TURN_REQUESTS, self._server.loop.time
+        ends_s = time() + TURN_S
         while inbox and left and self._has_room():
             left -= 1
             self._run(inbox.popleft())
             if self._out_bytes >= TURN_OUTPUT_BYTES:
                 self.flush()
+                left = 0
+            elif time() >= ends_s:
                 left = 0
         if inbox and not left and not self._is_work_scheduled:
             self._is_work_scheduled = True
@@ -253,15 +265,17 @@ class Connection(asyncio.Protocol):
         out = self._out
         if not out or self._transport.is_closing():
             return
+        if self._transport.get_write_buffer_size() > self._server.config.max_unsent_bytes:
+            # A client that does not read would fill our memory; its session lives on. Judged by
+            # what was sent before: one answer may be larger than all that may be left unread.
+            self._server.on_garbage(self, "the client does not read what it asked for")
+            self.abort()
+            return
         self.sent_count += len(out)
         self._server.metrics.sent_count += len(out)
         self._transport.write(out[0] if len(out) == 1 else b"".join(out))
         out.clear()
         self._out_bytes = 0
-        if self._transport.get_write_buffer_size() > self._server.config.max_unsent_bytes:
-            # A client that does not read would fill our memory; its session lives on.
-            self._server.on_garbage(self, "the client does not read what it asked for")
-            self.abort()
 
     def _update_reading(self) -> None:
         wanted = not self._inbox and self._has_room()
@@ -289,4 +303,5 @@ class Connection(asyncio.Protocol):
         """Close at once."""
         self._is_closed = True
         self._held.clear()
+        self._out.clear()
         self._transport.abort()

@@ -28,6 +28,11 @@ def answer(command: str, report: Report, asker: "Connection") -> str:
     return COMMANDS[command.encode()](report, asker)
 
 
+def refusal(command: str) -> str:
+    """Return the text for a command that operators have not allowed, as ZooKeeper says it."""
+    return f"{command} is not executed because it is not in the whitelist.\n"
+
+
 def _version() -> str:
     try:
         own = metadata.version("ottla")
@@ -144,7 +149,7 @@ def _conf(report: Report, _asker: "Connection") -> str:
     return (
         f"clientPort={report.server.bound_port}\n"
         f"tickTime={config.tick_ms}\n"
-        f"maxClientCnxns={config.max_connections}\n"
+        f"maxClientCnxns={config.max_connections_per_address}\n"
         f"minSessionTimeout={config.min_session_timeout_ms}\n"
         f"maxSessionTimeout={config.max_session_timeout_ms}\n"
         f"lingerMs={config.linger_ms}\n"

@@ -18,6 +18,8 @@ from coordination.messages import (
 )
 
 MAX_REQUEST_BYTES: Final = 0xFFFFF
+MAX_HANDSHAKE_BYTES: Final = 1024
+"""A handshake has 45 bytes; nobody who has not shown one may fill memory."""
 _LENGTH = struct.Struct(">i")
 _REPLY = struct.Struct(">iiqi")
 _REQUEST = struct.Struct(">iii")
@@ -34,11 +36,18 @@ class Handshake(NamedTuple):
 
 
 class FrameSplitter:
-    """Cuts a byte stream into payloads; holds at most one unfinished frame."""
+    """Cuts a byte stream into payloads; holds at most one unfinished frame.
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    Takes memory for bytes that arrived, never for those that are announced, and time in proportion
+    to them, however small the pieces are. `max_first_bytes` limits the first frame.
+    """
+
+    def __init__(self, max_frame_bytes: int, *, max_first_bytes: int | None = None) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._rest = b""
+        self._limit = max_frame_bytes if max_first_bytes is None else max_first_bytes
+        self._rest = bytearray()
+        # How many bytes `_rest` must hold before looking at it again makes sense.
+        self._wanted = 0
 
     @property
     def buffered_bytes(self) -> int:
@@ -52,19 +61,25 @@ class FrameSplitter:
             JuteError: a length that is negative or above the limit; close the connection.
         """
         if self._rest:
-            data = self._rest + data
-        frames, position, size = [], 0, len(data)
-        unpack, limit = _LENGTH.unpack_from, self._max_frame_bytes
+            self._rest += data
+            if len(self._rest) < self._wanted:
+                return []
+            data, self._rest = bytes(self._rest), bytearray()
+        frames, position, size, wanted = [], 0, len(data), _LENGTH.size
+        unpack = _LENGTH.unpack_from
         while size - position >= 4:
             length = unpack(data, position)[0]
-            if not 0 <= length <= limit:
-                raise JuteError(f"packet length {length} is outside 0..{limit}")
+            if not 0 <= length <= self._limit:
+                raise JuteError(f"packet length {length} is outside 0..{self._limit}")
             end = position + 4 + length
             if end > size:
+                wanted = end - position
                 break
             frames.append(data[position + 4 : end])
             position = end
-        self._rest = data[position:]
+            self._limit = self._max_frame_bytes
+        if position < size:
+            self._rest, self._wanted = bytearray(memoryview(data)[position:]), wanted
         return frames
 
 

@@ -8,7 +8,7 @@ never believes a length or a count that the remaining bytes cannot hold.
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar, get_type_hints
 
 from coordination.errors import JuteError
 
@@ -18,6 +18,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 Read = Callable[[bytes, int], tuple[T, int]]
 Write = Callable[[bytearray, T], None]
 
+MAX_INT: Final = 0x7FFFFFFF
 _INT = struct.Struct(">i")
 _INT_UNPACK = _INT.unpack_from
 _NULL = _INT.pack(-1)
@@ -94,8 +95,13 @@ NullableUString = Annotated[str | None, NULLABLE_STRING]
 Buffer = Annotated[bytes | None, BUFFER]
 
 
-def vector(item: Codec[T], *, smallest_item_bytes: int = 4) -> Codec[Sequence[T]]:
-    """Return the codec of a vector; a null vector reads as an empty one."""
+def vector(
+    item: Codec[T], *, smallest_item_bytes: int = 4, max_count: int = MAX_INT
+) -> Codec[Sequence[T]]:
+    """Return the codec of a vector; a null vector reads as an empty one.
+
+    More than `max_count` items are not read.
+    """
     read_item, write_item = item.read, item.write
 
     def read(data: bytes, position: int) -> tuple[Sequence[T], int]:
@@ -103,6 +109,8 @@ def vector(item: Codec[T], *, smallest_item_bytes: int = 4) -> Codec[Sequence[T]
         position += 4
         if count * smallest_item_bytes > len(data) - position:
             raise JuteError(f"{count} items at byte {position} do not fit")
+        if count > max_count:
+            raise JuteError(f"{count} items at byte {position} are more than {max_count}")
         values = []
         for _ in range(count):
             value, position = read_item(data, position)

@@ -100,6 +100,8 @@ XID_PING: Final = -2
 XID_AUTH: Final = -4
 XID_SET_WATCHES: Final = -8
 STATE_SYNC_CONNECTED: Final = 3
+MAX_WATCHED_PATHS: Final = 20_000
+"""Of one setWatches. Clients send 128 KiB of paths in one, which are fewer unless each is tiny."""
 PASSWORD_BYTES: Final = 16
 NO_PASSWORD: Final = bytes(PASSWORD_BYTES)
 
@@ -130,8 +132,9 @@ class Stat(NamedTuple):
     pzxid: Long
 
 
-Acls = Annotated[Sequence[Acl], vector(codec_of(Acl), smallest_item_bytes=12)]
+Acls = Annotated[Sequence[Acl], vector(codec_of(Acl), smallest_item_bytes=12, max_count=1_000)]
 UStrings = Annotated[Sequence[str], vector(STRING)]
+WatchedPaths = Annotated[Sequence[str], vector(STRING, max_count=MAX_WATCHED_PATHS)]
 
 
 @record
@@ -281,9 +284,9 @@ class SetWatchesRequest(NamedTuple):
     """setWatches: what this client watched before it lost its connection."""
 
     relative_zxid: Long
-    data_watches: UStrings
-    exist_watches: UStrings
-    child_watches: UStrings
+    data_watches: WatchedPaths
+    exist_watches: WatchedPaths
+    child_watches: WatchedPaths
 
 
 @record
@@ -291,11 +294,11 @@ class SetWatches2Request(NamedTuple):
     """setWatches2: the same, with persistent watches."""
 
     relative_zxid: Long
-    data_watches: UStrings
-    exist_watches: UStrings
-    child_watches: UStrings
-    persistent_watches: UStrings
-    persistent_recursive_watches: UStrings
+    data_watches: WatchedPaths
+    exist_watches: WatchedPaths
+    child_watches: WatchedPaths
+    persistent_watches: WatchedPaths
+    persistent_recursive_watches: WatchedPaths
 
 
 @record

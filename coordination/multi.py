@@ -12,6 +12,8 @@ from coordination import jute
 from coordination.errors import JuteError
 from coordination.messages import SHAPES, ErrorResponse, OpCode, PathResponse
 
+MAX_OPS: Final = 4_000
+"""Of one multi or multiRead: all of them run before anybody else's request."""
 _HEADER = struct.Struct(">i?i")
 _END: Final = _HEADER.pack(-1, True, -1)
 _WRITES: Final = frozenset(
@@ -47,14 +49,16 @@ def decode_ops(data: bytes, position: int = 0) -> list[Op]:
     """Read the operations of a request.
 
     Raises:
-        JuteError: malformed, an operation that may not stand in a multi, or reads and
-            writes mixed.
+        JuteError: malformed, an operation that may not stand in a multi, reads and writes
+            mixed, or more than `MAX_OPS`.
     """
     ops: list[Op] = []
     while True:
         kind, done, position = _header(data, position)
         if done:
             break
+        if len(ops) == MAX_OPS:
+            raise JuteError(f"more than {MAX_OPS} operations in one request")
         op, request_type = _REQUESTS.get(kind) or _refuse(kind)
         request, position = jute.decode(request_type, data, position)
         ops.append(Op(op, request))

@@ -9,6 +9,8 @@ _ILLEGAL = re.compile(
     r"|//|/\.\.?(?:/|\Z)"
 )
 
+MAX_CREATED_CHARS: Final = 4_096
+"""A longer path names no new node: each watch and each copy of a path costs its length."""
 ROOT: Final = "/"
 SYSTEM: Final = "/zookeeper"
 QUOTA: Final = "/zookeeper/quota"
@@ -27,15 +29,3 @@ def is_valid(path: str) -> bool:
 def parent_of(path: str) -> str:
     """Return the part before the last slash: "" for children of the root."""
     return path.rpartition("/")[0]
-
-
-def ancestors_of(path: str) -> list[str]:
-    """Return the proper ancestors of `path`, nearest first, the root last."""
-    found = []
-    parent = parent_of(path)
-    while parent:
-        found.append(parent)
-        parent = parent_of(parent)
-    if path != ROOT:
-        found.append(ROOT)
-    return found

@@ -38,6 +38,9 @@ from coordination.tree import Node
 from coordination.watches import Mode, W, Watches
 from coordination.writes import Caller
 
+MAX_MULTI_READ_BYTES: Final = 4 * 1024 * 1024
+"""What a multiRead gathers before it leaves the rest of its reads for another request."""
+
 
 class Answer(NamedTuple):
     """A reply record (None: no body) and its tag."""
@@ -82,12 +85,19 @@ class Reads(Generic[W]):
         return self._handlers[op](caller, watcher, request)
 
     def answer_many(self, caller: Caller, watcher: W, ops: list[Op]) -> tuple[list[Result], int]:
-        """Answer a multiRead; one failing read does not fail the others."""
-        results, tag = [], 0
+        """Answer a multiRead; one failing read does not fail the others.
+
+        Reads that come after `MAX_MULTI_READ_BYTES` of answers are not run: THROTTLED_OP.
+        """
+        results, tag, size_bytes = [], 0, 0
         for op in ops:
+            if size_bytes >= MAX_MULTI_READ_BYTES:
+                results.append(multi.error_result(ErrorCode.THROTTLED_OP))
+                continue
             try:
                 answer = self._handlers[op.type](caller, watcher, op.request)
                 results.append(Result(op.type, answer.response))
+                size_bytes += _content_bytes(answer.response)
                 tag = max(tag, answer.tag)
             except OperationError as error:
                 results.append(multi.error_result(error.code))
@@ -179,6 +189,13 @@ class Reads(Generic[W]):
         if node is None:
             raise OperationError.of(ErrorCode.NO_NODE, path)
         return node
+
+
+def _content_bytes(response: tuple[Any, ...] | None) -> int:
+    """Return how long the data or the names in an answer are."""
+    if isinstance(response, GetDataResponse):
+        return len(response.data or b"")
+    return sum(map(len, response.children)) if isinstance(response, ChildrenResponse) else 0
 
 
 def _watcher_type(number: int) -> WatcherType:

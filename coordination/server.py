@@ -6,6 +6,7 @@ cluster can run inside one simulated loop.
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Final
@@ -13,11 +14,12 @@ from typing import Final
 import structlog
 
 from coordination import acl, frames, jute
-from coordination.acl import SUPER
-from coordination.config import CoordinatorConfig
+from coordination.acl import Identity
+from coordination.admission import Admission
+from coordination.config import Address, CoordinatorConfig
 from coordination.connection import Connection
 from coordination.errors import ErrorCode
-from coordination.four_letter import Report, answer
+from coordination.four_letter import Report, answer, refusal
 from coordination.frames import Handshake
 from coordination.journal import GroupCommit, Log
 from coordination.messages import (
@@ -30,6 +32,7 @@ from coordination.messages import (
 from coordination.metrics import Metrics
 from coordination.service import Service
 from coordination.sessions import Passwords, Session
+from coordination.tls_listener import TlsListener
 
 LISTEN_BACKLOG: Final = 4096
 LINGER_PROTOCOL: Final = 1
@@ -55,6 +58,7 @@ class Server:
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.metrics = Metrics()
+        self.admission = Admission(config.max_connections, config.max_connections_per_address)
         self.connections: dict[Connection, None] = {}
         self._newcomers: dict[Connection, None] = {}
         # Connections with outputs that may leave now, and with outputs that wait for a sync.
@@ -69,7 +73,8 @@ class Server:
         self._commit = GroupCommit(
             wal, synced_zxid=self.synced_zxid, on_synced=self._on_synced, on_failure=on_fatal
         )
-        self._listeners: list[asyncio.Server] = []
+        self._listener: asyncio.Server
+        self._tls_listener: TlsListener | None = None
         self.is_stopping = False
         self._idle = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -85,26 +90,33 @@ class Server:
         self._housekeeping_at_s = self.loop.time() + self.config.container_check_interval_ms / 1000
         self._schedule_tick()
         listen = self.config.listen
-        self._listeners.append(await self._listen(listen.host, listen.port, None))
-        if self.config.tls is not None:
-            assert self._tls is not None, "a TLS listener needs a context"
-            address = self.config.tls.listen
-            self._listeners.append(await self._listen(address.host, address.port, self._tls))
-        log.info("coordinator.started", listen=self.bound_port, zxid=self.synced_zxid)
-
-    async def _listen(self, host: str, port: int, context: ssl.SSLContext | None) -> asyncio.Server:
         try:
-            return await self.loop.create_server(
-                lambda: Connection(self), host or None, port, backlog=LISTEN_BACKLOG, ssl=context
+            self._listener = await self.loop.create_server(
+                lambda: Connection(self), listen.host or None, listen.port, backlog=LISTEN_BACKLOG
             )
         except OSError as error:
-            reason = os.strerror(error.errno).lower() if error.errno else str(error)
-            raise OSError(f"cannot listen on {host}:{port}: {reason}") from error
+            raise _not_listening(listen, error) from error
+        if self.config.tls is not None:
+            assert self._tls is not None, "a TLS listener needs a context"
+            self._tls_listener = self._listen_for_tls(self.config.tls.listen, self._tls)
+        log.info("coordinator.started", listen=self.bound_port, zxid=self.synced_zxid)
+
+    def _listen_for_tls(self, address: Address, context: ssl.SSLContext) -> TlsListener:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        try:
+            listening = socket.create_server(
+                (address.host, address.port), family=family, backlog=LISTEN_BACKLOG
+            )
+        except OSError as error:
+            self._listener.close()
+            raise _not_listening(address, error) from error
+        listening.setblocking(False)
+        return TlsListener(self, listening, context)
 
     @property
     def bound_port(self) -> int:
         """The port of the plain listener."""
-        port: int = self._listeners[0].sockets[0].getsockname()[1]
+        port: int = self._listener.sockets[0].getsockname()[1]
         return port
 
     async def stop(self) -> None:
@@ -113,8 +125,9 @@ class Server:
         Sessions stay: their clients come back to the next start.
         """
         self.is_stopping = True
-        for listener in self._listeners:
-            listener.close()
+        self._listener.close()
+        if self._tls_listener is not None:
+            self._tls_listener.close()
         if self._timer is not None:
             self._timer.cancel()
         self._commit.kick(self.service.entries)
@@ -178,15 +191,26 @@ class Server:
 
     # -- connections
 
+    def admit(self, connection: Connection, peer: object) -> bool:
+        """Let a client in, whose socket address is `peer`, unless there is no room for it."""
+        host, port = (peer[0], peer[1]) if isinstance(peer, tuple) else ("127.0.0.1", 0)
+        connection.peer_name = f"{host}:{port}"
+        refused = "the server stops" if self.is_stopping else self.admission.admit(host)
+        if refused is not None:
+            self.on_garbage(connection, refused)
+            return False
+        connection.address = host
+        connection.identities = (Identity("ip", host),)
+        return True
+
     def on_connected(self, connection: Connection) -> None:
-        """A client is there."""
+        """A client is there that was admitted."""
         self.connections[connection] = self._newcomers[connection] = None
-        if len(self.connections) > self.config.max_connections or self.is_stopping:
-            self.on_garbage(connection, f"more than {self.config.max_connections} connections")
-            connection.abort()
 
     def on_disconnected(self, connection: Connection, *, by_peer: bool) -> None:
         """A client is gone; its session is not."""
+        if connection.address is not None:
+            self.admission.leave(connection.address)
         self.connections.pop(connection, None)
         self._newcomers.pop(connection, None)
         self.holding.pop(connection, None)
@@ -274,20 +298,20 @@ class Server:
 
     def _authenticate(self, connection: Connection, xid: int, payload: bytes) -> None:
         request, _ = jute.decode(AuthRequest, payload, frames.REQUEST_HEADER_BYTES)
-        if request.scheme == "digest":
-            identity = acl.digest_identity(request.auth or b"")
-            proven = [identity]
-            if identity.id == self.config.super_digest:
-                proven.insert(0, SUPER)
-            connection.identities = tuple(dict.fromkeys([*proven, *connection.identities]))
-        elif request.scheme != "ip":
+        identities = acl.proven(
+            request.scheme, request.auth or b"", connection.identities, self.config.super_digest
+        )
+        if identities is None:
             connection.reply(xid, ErrorCode.AUTH_FAILED, b"", 0)
             connection.close_after_outputs(0)
             return
+        connection.identities = identities
         connection.reply(xid, 0, b"", 0)
 
     def run_command(self, command: str, connection: Connection) -> bytes:
-        """Answer a four-letter word."""
+        """Answer a four-letter word, unless operators have not allowed it."""
+        if not self.config.allows_command(command):
+            return refusal(command).encode()
         return answer(command, Report(self, self._wal_status()), connection).encode()
 
     def _wal_status(self) -> dict[str, object]:
@@ -317,3 +341,8 @@ class Server:
                 self.holding.pop(connection, None)
         if not self._commit.is_busy:
             self._idle.set()
+
+
+def _not_listening(address: Address, error: OSError) -> OSError:
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    return OSError(f"cannot listen on {address.host}:{address.port}: {reason}")

@@ -15,6 +15,7 @@ from coordination import frames, jute, multi, paths
 from coordination.acl import Permission
 from coordination.errors import ErrorCode, JuteError, OperationError
 from coordination.messages import (
+    MAX_WATCHED_PATHS,
     SHAPES,
     Acl,
     Create2Response,
@@ -256,6 +257,8 @@ class Service:
                     peer.deliver(packet, zxid)
 
     def _set_watches(self, peer: Peer, request: SetWatchesRequest | SetWatches2Request) -> None:
+        if sum(map(len, request[1:])) > MAX_WATCHED_PATHS:
+            raise JuteError(f"more than {MAX_WATCHED_PATHS} paths in one request")
         since = request.relative_zxid
         for path in request.data_watches:
             node = self._node(path)

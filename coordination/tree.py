@@ -21,6 +21,8 @@ from coordination.txns import (
     kind_of_owner,
 )
 
+MIN_SHARED_ACLS: Final = 1_000
+"""Up to so many ACLs are kept for nodes to share, though no node may have them any more."""
 Undo: TypeAlias = list[Callable[[], None]]
 _SIGN: Final = 1 << 31
 
@@ -244,7 +246,12 @@ class Tree:
             self.ttls.pop(path, None)
 
     def _shared(self, acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-        # Bounded by the number of different ACLs that were ever set since the start.
+        if len(self._acls) > max(MIN_SHARED_ACLS, len(self.nodes)):
+            # More than nodes: most of them are nobody's any more.
+            self._acls = {
+                OPEN_ACL: OPEN_ACL,
+                **{node.acl: node.acl for node in self.nodes.values()},
+            }
         return self._acls.setdefault(acl, acl)
 
     def count_below(self, path: str) -> int:

@@ -6,6 +6,7 @@ its connection; a persistent one only with its connection. Recursive watches liv
 table and hear of every descendant, but never of "children changed".
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from enum import IntFlag
 from typing import Generic, TypeVar
@@ -31,7 +32,8 @@ class WatchTable(Generic[W]):
     def __init__(self) -> None:
         self._by_path: dict[str, dict[W, Mode]] = {}
         self._by_watcher: dict[W, set[str]] = {}
-        self._recursive_count = 0
+        # How many recursive watches there are on paths of each length.
+        self._recursive_lengths: Counter[int] = Counter()
 
     @property
     def watch_count(self) -> int:
@@ -43,7 +45,7 @@ class WatchTable(Generic[W]):
         modes = self._by_path.setdefault(path, {})
         before = modes.get(watcher, Mode(0))
         if mode & ~before & Mode.RECURSIVE:
-            self._recursive_count += 1
+            self._recursive_lengths[len(path)] += 1
         modes[watcher] = before | mode
         self._by_watcher.setdefault(watcher, set()).add(path)
 
@@ -72,22 +74,24 @@ class WatchTable(Generic[W]):
             for watcher, mode in list(direct.items()):
                 if mode & Mode.ONE_SHOT:
                     self._set_mode(path, watcher, mode & ~Mode.ONE_SHOT)
-        if self._recursive_count:
-            hearers += [
-                watcher for watcher in self._recursive_above(path) if watcher not in hearers
-            ]
+        if self._recursive_lengths:
+            hearers += self._recursive_above(path)
         return list(dict.fromkeys(hearers))
 
     def _recursive_above(self, path: str) -> Iterator[W]:
-        for ancestor in paths.ancestors_of(path):
-            for watcher, mode in self._by_path.get(ancestor, {}).items():
-                if mode & Mode.RECURSIVE:
-                    yield watcher
+        # Not from ancestor to ancestor: a deep path has very many, and watches have few lengths.
+        for length in self._recursive_lengths:
+            if length < len(path) and (length == 1 or path[length] == "/"):
+                for watcher, mode in self._by_path.get(path[:length], {}).items():
+                    if mode & Mode.RECURSIVE:
+                        yield watcher
 
     def _set_mode(self, path: str, watcher: W, mode: Mode) -> None:
         modes = self._by_path[path]
         if modes[watcher] & ~mode & Mode.RECURSIVE:
-            self._recursive_count -= 1
+            self._recursive_lengths[len(path)] -= 1
+            if not self._recursive_lengths[len(path)]:
+                del self._recursive_lengths[len(path)]
         if mode:
             modes[watcher] = mode
             return
@@ -158,10 +162,8 @@ class Watches(Generic[W]):
         return []
 
     def _deleted(self, path: str) -> list[tuple[EventType, str, list[W]]]:
-        told = self.data.fire(path)
         # One connection hears of a deletion once, even with a watch in both tables.
-        others = [watcher for watcher in self.children.fire(path) if watcher not in told]
-        hearers = told + others
+        hearers = list(dict.fromkeys([*self.data.fire(path), *self.children.fire(path)]))
         event = [(EventType.NODE_DELETED, path, hearers)] if hearers else []
         return [*event, *self._parent_event(path)]
 

@@ -91,7 +91,7 @@ def _create(
     path, flags = request.path, request.flags
     ttl_ms = request.ttl if isinstance(request, CreateTtlRequest) else -1
     _check_flags(path, flags, ttl_ms)
-    if "/" not in path or "\0" in path:
+    if "/" not in path or "\0" in path or len(path) > paths.MAX_CREATED_CHARS:
         raise OperationError.of(ErrorCode.BAD_ARGUMENTS, path)
     acl = access.resolve(request.acl, caller.identities, path)
     parent = _must_find(tree, paths.parent_of(path))

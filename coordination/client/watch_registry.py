@@ -12,6 +12,7 @@ from coordination import paths
 from coordination.messages import EventType, SetWatches2Request, SetWatchesRequest
 
 REARM_BATCH_BYTES: Final = 128 * 1024
+REARM_BATCH_PATHS: Final = 5_000
 
 
 class WatchEvent(NamedTuple):
@@ -60,9 +61,10 @@ class WatchRegistry:
         for kind in _ONE_SHOT_OF[event]:
             found += self._callbacks[kind].pop(path, [])
         found += self._callbacks[Kind.PERSISTENT].get(path, [])
-        if event is not EventType.NODE_CHILDREN_CHANGED and self._callbacks[Kind.RECURSIVE]:
-            for each in (path, *paths.ancestors_of(path)):
-                found += self._callbacks[Kind.RECURSIVE].get(each, [])
+        if event is not EventType.NODE_CHILDREN_CHANGED:
+            for above, callbacks in self._callbacks[Kind.RECURSIVE].items():
+                if path == above or path.startswith("/" if above == paths.ROOT else above + "/"):
+                    found += callbacks
         return list(dict.fromkeys(found))
 
     def remove(self, path: str) -> None:
@@ -79,14 +81,15 @@ class WatchRegistry:
         """Yield the requests that arm everything again on a new connection."""
         has_persistent = bool(self._callbacks[Kind.PERSISTENT] or self._callbacks[Kind.RECURSIVE])
         batch: dict[Kind, list[str]] = {kind: [] for kind in Kind}
-        size_bytes = 0
+        size_bytes = path_count = 0
         for kind, path in self._watched():
-            if size_bytes + len(path) > REARM_BATCH_BYTES:
+            if size_bytes + len(path) > REARM_BATCH_BYTES or path_count == REARM_BATCH_PATHS:
                 yield _request(relative_zxid, batch, has_persistent)
-                batch, size_bytes = {each: [] for each in Kind}, 0
+                batch, size_bytes, path_count = {each: [] for each in Kind}, 0, 0
             batch[kind].append(path)
             size_bytes += len(path)
-        if size_bytes:
+            path_count += 1
+        if path_count:
             yield _request(relative_zxid, batch, has_persistent)
 
     def _watched(self) -> Iterator[tuple[Kind, str]]:

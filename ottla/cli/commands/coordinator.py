@@ -32,6 +32,15 @@ def coordinator(
             metavar="MS", help="How long a session outlives its connection, if its client asks so."
         ),
     ] = 250,
+    max_connections_per_address: Annotated[
+        int, typer.Option(help="As ZooKeeper's maxClientCnxns; 0 is no limit.")
+    ] = 60,
+    four_letter_words: Annotated[
+        str,
+        typer.Option(
+            metavar="WORD,...", help="Which are answered, as 4lw.commands.whitelist; * for all."
+        ),
+    ] = "ruok,srvr",
     passwords: Annotated[
         str, typer.Option(help="keyed, or zookeeper: then sessions survive an export.")
     ] = "keyed",
@@ -65,6 +74,8 @@ def coordinator(
         "min-session-timeout": min_session_timeout,
         "max-session-timeout": max_session_timeout,
         "linger": linger,
+        "max-connections-per-address": max_connections_per_address,
+        "four-letter-words": four_letter_words,
         "passwords": passwords,
         "super-digest": super_digest,
         "tls-listen": tls_listen,

@@ -108,7 +108,9 @@ def _defaults(broker_count: int) -> dict[str, str]:
 
 
 def _coordinator(directory: Path, address: str) -> Child:
-    arguments = ("coordinator", "--listen", address, "--data-dir", str(directory))
+    # All brokers come from this machine's address, and there may be a hundred of them.
+    limits = ("--max-connections-per-address", "0")
+    arguments = ("coordinator", "--listen", address, "--data-dir", str(directory), *limits)
     return Child(COORDINATOR, directory, address, arguments)
 
 

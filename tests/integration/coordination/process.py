@@ -96,6 +96,9 @@ class Coordinator(ServerProcess):
                 [
                     f"--listen=127.0.0.1:{self.port}",
                     f"--data-dir={self.directory}",
+                    # As ZooKeeper below: all tests come from one address, and look inside.
+                    "--max-connections-per-address=0",
+                    "--four-letter-words=*",
                     *self.options,
                     *more,
                 ],

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from coordination.client import Client
 from coordination.errors import ConnectionLossError
 from tests.integration.coordination.conftest import StartCoordinator
+from tests.integration.coordination.process import DEADLINE_S
 from tests.ports import free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
@@ -53,3 +55,28 @@ async def test_a_session_over_tls_with_both_certificates(
     anonymous = Client(f"127.0.0.1:{port}", tls=client_context(cert, None), session_timeout_ms=500)
     with pytest.raises(ConnectionLossError):
         await anonymous.connect(timeout_s=1)
+
+
+async def test_a_client_that_never_begins_tls_counts_and_is_closed_in_time(
+    start_coordinator: StartCoordinator, certificate: tuple[Path, Path]
+) -> None:
+    port = free_port()
+    cert, key = certificate
+    start_coordinator(
+        f"--tls-listen=127.0.0.1:{port}",
+        f"--tls-cert={cert}",
+        f"--tls-key={key}",
+        "--max-connections-per-address=2",
+        "--handshake-timeout=1000",
+    )
+    address = ("127.0.0.1", port)
+    with (
+        socket.create_connection(address, timeout=DEADLINE_S) as one,
+        socket.create_connection(address, timeout=DEADLINE_S) as two,
+        socket.create_connection(address, timeout=DEADLINE_S) as third,
+    ):
+        assert third.recv(1) == b"", "two are under way already"
+        # The two are given up after the time for a handshake, and count no more.
+        assert (one.recv(1), two.recv(1)) == (b"", b"")
+    async with Client(f"127.0.0.1:{port}", tls=client_context(cert, None)) as client:
+        assert await client.exists("/") is not None

@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from coordination import frames, jute
+from coordination.acl import MAX_IDENTITIES
 from coordination.errors import ErrorCode
 from coordination.frames import Handshake
 from coordination.messages import (
@@ -18,6 +19,7 @@ from coordination.messages import (
     OpCode,
     ReadRequest,
 )
+from tests.integration.coordination.conftest import StartCoordinator
 from tests.integration.coordination.process import (
     Coordinator,
     RawClient,
@@ -197,6 +199,42 @@ def test_every_four_letter_word_answers_and_closes(coordinator: Coordinator) -> 
         assert int(metrics["zk_global_sessions"]) == 1
         assert "reset" in four_letter(port, "srst")
         assert "reset" in four_letter(port, "crst")
+
+
+def test_words_that_were_not_allowed_say_so(start_coordinator: StartCoordinator) -> None:
+    port = start_coordinator("--four-letter-words=ruok,srvr").port
+    assert four_letter(port, "ruok") == "imok"
+    assert "Mode: standalone" in four_letter(port, "srvr")
+    for word in ("dump", "envi", "crst"):
+        refused = f"{word} is not executed because it is not in the whitelist.\n"
+        assert four_letter(port, word) == refused
+
+
+def test_one_address_has_its_share_of_connections(start_coordinator: StartCoordinator) -> None:
+    port = start_coordinator("--max-connections-per-address=2").port
+    with RawClient(port) as one, RawClient(port) as two:
+        one.shake_hands()
+        two.shake_hands()
+        with RawClient(port) as third:
+            assert third.is_closed()
+    wait_until(lambda: is_served(port))
+
+
+def is_served(port: int) -> bool:
+    """Whether the server takes one more connection: it notices the end of others when it reads."""
+    with RawClient(port) as client:
+        return client.shake_hands() is not None
+
+
+def test_a_connection_proves_a_limited_number_of_identities(coordinator: Coordinator) -> None:
+    with RawClient(coordinator.port) as client:
+        client.shake_hands()
+        for number in range(MAX_IDENTITIES - 1):
+            request = AuthRequest(0, "digest", b"user%d:x" % number)
+            assert client.ask(-4, OpCode.AUTH, request)[0].err == 0
+        refused = client.ask(-4, OpCode.AUTH, AuthRequest(0, "digest", b"one-more:x"))[0]
+        assert refused.err == ErrorCode.AUTH_FAILED
+        assert client.is_closed()
 
 
 def test_a_four_letter_word_may_come_in_pieces(coordinator: Coordinator) -> None:

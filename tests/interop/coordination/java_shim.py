@@ -20,6 +20,8 @@ def main(arguments: list[str]) -> None:
         f"--data-dir={config['dataDir']}/coordinator",
         f"--min-session-timeout={2 * tick_ms}",
         f"--max-session-timeout={20 * tick_ms}",
+        f"--four-letter-words={config.get('4lw.commands.whitelist', 'srvr')}",
+        f"--max-connections-per-address={config.get('maxClientCnxns', '60')}",
         *super_digest(arguments),
         *tls(config),
     ]

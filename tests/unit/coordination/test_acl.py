@@ -74,3 +74,40 @@ def test_an_unreadable_node_can_be_seen_to_exist_but_not_read() -> None:
 def test_a_client_without_an_address_is_in_no_network() -> None:
     nowhere = Identity("ip", "unix socket")
     assert not acl.allows((Acl(31, "ip", "10.0.0.0/8"),), Permission.READ, (nowhere,))
+
+
+def test_auth_stands_for_everything_that_was_proven() -> None:
+    who = (Identity("x509", "CN=ann"), Identity("sasl", "ann"), BOB, LOCAL, SUPER)
+    resolved = acl.resolve((Acl(31, "auth", ""),), who, "/a")
+    assert [entry.scheme for entry in resolved] == ["x509", "sasl", "digest"]
+
+
+def test_a_super_user_of_any_name_passes() -> None:
+    assert acl.allows((Acl(0, "digest", "x:y"),), Permission.READ, (Identity("super", "CN=ops"),))
+
+
+def test_credentials_become_identities_up_to_a_limit() -> None:
+    known: tuple[Identity, ...] = (LOCAL,)
+    for number in range(acl.MAX_IDENTITIES - 1):
+        found = acl.proven("digest", b"user%d:x" % number, known, None)
+        assert found is not None
+        assert len(found) == len(known) + 1
+        known = found
+    assert acl.proven("digest", b"one-more:x", known, None) is None
+    assert acl.proven("digest", b"user0:x", known, None) is not None, "known already"
+
+
+def test_credentials_that_are_not_accepted() -> None:
+    assert acl.proven("kerberos", b"x", (LOCAL,), None) is None
+    assert acl.proven("digest", bytes(acl.MAX_CREDENTIALS_BYTES + 1), (LOCAL,), None) is None
+    assert acl.proven("ip", b"", (LOCAL,), None) == (LOCAL,)
+    assert acl.proven("digest", b"bob:secret", (LOCAL,), BOB.id) == (SUPER, BOB, LOCAL)
+
+
+def test_an_acl_has_a_limited_number_of_entries() -> None:
+    entries = [Acl(1, "ip", f"10.0.0.{number}") for number in range(acl.MAX_ENTRIES)]
+    assert len(acl.resolve(entries, (), "/a")) == acl.MAX_ENTRIES
+    for too_many in ([*entries, Acl(1, "world", "anyone")], [*entries[1:], Acl(1, "auth", "")]):
+        with pytest.raises(OperationError) as caught:
+            acl.resolve(too_many, (BOB, Identity("digest", "eve:x")), "/a")
+        assert caught.value.code is ErrorCode.INVALID_ACL

@@ -32,6 +32,7 @@ def test_something_else_is_refused(text: str) -> None:
         (["--server-id=0"], "server_id must be within 1..127"),
         (["--super-digest=nobody"], "super_digest must be"),
         (["--tls-listen=127.0.0.1:0"], "needs --tls-cert"),
+        (["--max-connections-per-address=-1"], "must be 0, for no limit, or more, got -1"),
     ],
 )
 def test_a_wrong_option_is_named(options: list[str], message: str) -> None:
@@ -49,3 +50,14 @@ def test_options_become_configuration() -> None:
         passwords=PasswordKind.ZOOKEEPER,
         does_sync=False,
     )
+
+
+def test_few_commands_are_answered_unless_more_are_named() -> None:
+    def answered(*options: str) -> list[bool]:
+        config = config_from(parser().parse_args(options))
+        return [config.allows_command(word) for word in ("ruok", "srvr", "mntr", "dump")]
+
+    assert answered() == [True, True, False, False]
+    assert answered("--four-letter-words=mntr, ruok") == [True, False, True, False]
+    assert answered("--four-letter-words=*") == [True] * 4
+    assert answered("--four-letter-words=") == [False] * 4

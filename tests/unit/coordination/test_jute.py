@@ -1,13 +1,25 @@
 """The codec's edges: nulls, lengths that lie, counts that lie."""
 
 import struct
+import tracemalloc
 
 import pytest
 
 from coordination import frames, jute, multi
 from coordination.errors import JuteError
 from coordination.frames import FrameSplitter
-from coordination.messages import Acl, ChildrenResponse, CreateRequest, ReadRequest, Stat
+from coordination.messages import (
+    MAX_WATCHED_PATHS,
+    Acl,
+    CheckRequest,
+    ChildrenResponse,
+    CreateRequest,
+    OpCode,
+    ReadRequest,
+    SetWatchesRequest,
+    Stat,
+)
+from coordination.multi import Op
 
 
 def test_null_and_empty_are_different_in_data_and_acls() -> None:
@@ -55,6 +67,49 @@ def test_frames_come_out_whole_however_they_went_in() -> None:
             found += splitter.feed(stream[begin : begin + size])
         assert found == payloads
         assert splitter.buffered_bytes == 0
+
+
+def test_the_first_frame_has_a_limit_of_its_own() -> None:
+    splitter = FrameSplitter(4096, max_first_bytes=10)
+    with pytest.raises(JuteError, match=r"outside 0\.\.10"):
+        splitter.feed(frames.frame(bytes(11)))
+    splitter = FrameSplitter(4096, max_first_bytes=10)
+    assert splitter.feed(frames.frame(bytes(10)) + frames.frame(bytes(4096))[:100]) == [bytes(10)]
+    assert splitter.feed(frames.frame(bytes(4096))[100:]) == [bytes(4096)]
+
+
+def test_an_announced_length_takes_no_memory_and_small_pieces_are_not_copied_again() -> None:
+    splitter = FrameSplitter(1 << 20)
+    tracemalloc.start()
+    try:
+        assert splitter.feed(struct.pack(">i", 1 << 20)) == []
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    rest = splitter._rest
+    for _ in range(1000):
+        assert splitter.feed(b"x") == []
+        assert splitter._rest is rest
+    assert splitter.buffered_bytes == 1004
+
+
+def test_more_items_than_a_request_may_have_are_not_read() -> None:
+    paths = tuple(["/"] * (MAX_WATCHED_PATHS + 1))
+    with pytest.raises(JuteError, match="more than 20000"):
+        jute.decode(SetWatchesRequest, jute.encode(SetWatchesRequest(0, paths, (), ())))
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        Op(OpCode.CHECK, CheckRequest("/", -1)),
+        Op(OpCode.GET_DATA, ReadRequest("/", False)),
+    ],
+)
+def test_a_multi_has_a_limited_number_of_operations(op: Op) -> None:
+    assert len(multi.decode_ops(multi.encode_ops([op] * multi.MAX_OPS))) == multi.MAX_OPS
+    with pytest.raises(JuteError, match="more than 4000 operations"):
+        multi.decode_ops(multi.encode_ops([op] * (multi.MAX_OPS + 1)))
 
 
 @pytest.mark.parametrize("length", [-1, 4097, 0x7FFFFFFF])

@@ -2,11 +2,13 @@
 
 import pytest
 
-from coordination import jute, multi
+from coordination import jute, multi, paths
 from coordination.acl import SUPER, digest_identity
 from coordination.errors import ErrorCode, OperationError
 from coordination.messages import (
+    MAX_WATCHED_PATHS,
     OPEN_ACL,
+    Acl,
     AddWatchRequest,
     CheckRequest,
     CreateFlag,
@@ -20,11 +22,13 @@ from coordination.messages import (
     ReadRequest,
     SetAclRequest,
     SetDataRequest,
+    SetWatchesRequest,
 )
 from coordination.multi import Op
+from coordination.reads import MAX_MULTI_READ_BYTES
 from coordination.service import Service
 from coordination.state import State
-from coordination.tree import Tree, Undo
+from coordination.tree import MIN_SHARED_ACLS, Tree, Undo
 from coordination.txns import CloseTxn, CreateTxn, MultiTxn, SetAclTxn
 from coordination.writes import prepare
 from tests.unit.coordination.fakes import WALL_MS, FakePeer, peer, service
@@ -336,3 +340,48 @@ def test_a_changed_acl_can_be_taken_back() -> None:
     for take_back in reversed(undo):
         take_back()
     assert (tree.nodes["/a"].acl, tree.nodes["/a"].stat()) == (OPEN_ACL, before)
+
+
+def test_a_multi_read_leaves_the_rest_of_a_large_answer_for_another_request() -> None:
+    client = peer(service())
+    client.create("/big", bytes(MAX_MULTI_READ_BYTES // 4))
+    client.create("/small")
+    reads = ["/big"] * 5 + ["/small"]
+    ops = [Op(OpCode.GET_DATA, ReadRequest(path, False)) for path in reads]
+    results = multi.decode_results(client.raw(OpCode.MULTI_READ, multi.encode_ops(ops)).body)
+    assert [result.err for result in results] == [0] * 4 + [ErrorCode.THROTTLED_OP] * 2
+    children = Op(OpCode.GET_CHILDREN, ReadRequest("/", False))
+    [listed] = multi.decode_results(
+        client.raw(OpCode.MULTI_READ, multi.encode_ops([children])).body
+    )
+    assert listed.err == 0
+
+
+def test_a_path_has_a_limit() -> None:
+    client = peer(service())
+    longest = "/" + "a" * (paths.MAX_CREATED_CHARS - 1)
+    assert client.create(longest) == longest
+    assert client.create(longest + "a") == ErrorCode.BAD_ARGUMENTS
+
+
+def test_a_request_may_watch_so_many_paths() -> None:
+    client = peer(service())
+    half = tuple(f"/{number}" for number in range(MAX_WATCHED_PATHS // 2))
+    assert client.ask(OpCode.SET_WATCHES, SetWatchesRequest(0, (), half, half)) is None
+    refused = client.ask(OpCode.SET_WATCHES, SetWatchesRequest(0, ("/x",), half, half))
+    assert refused == ErrorCode.MARSHALLING_ERROR
+    assert not client.service.watches.data.has("/x", client)
+
+
+def test_acls_that_no_node_has_any_more_are_forgotten() -> None:
+    client = peer(service())
+    client.create("/a")
+    tree = client.service.state.tree
+    for number in range(3 * MIN_SHARED_ACLS):
+        acl = (Acl(31, "ip", f"10.0.{number >> 8}.{number & 255}"),)
+        # Somebody who may always do so.
+        client.identities = (SUPER,)
+        client.ask(OpCode.SET_ACL, SetAclRequest("/a", acl, -1))
+    assert len(tree._acls) <= MIN_SHARED_ACLS + 1
+    client.create("/b")
+    assert tree.nodes["/b"].acl is OPEN_ACL

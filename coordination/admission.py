@@ -1,0 +1,37 @@
+"""Which connections a server takes (decision): so many in all, so many from one address.
+
+A connection counts from the moment it is accepted, also while it negotiates TLS.
+"""
+
+from collections import Counter
+from typing import Final
+
+UNLIMITED: Final = 0
+
+
+class Admission:
+    """Counts the connections that were admitted, until each has left."""
+
+    def __init__(self, max_connections: int, max_per_address: int) -> None:
+        """Limit both numbers; `max_per_address` may be `UNLIMITED`."""
+        self._max_connections = max_connections
+        self._max_per_address = max_per_address
+        self._count = 0
+        self._counts: Counter[str] = Counter()
+
+    def admit(self, address: str) -> str | None:
+        """Count a connection and return None, or return why there is no room for it."""
+        if self._count >= self._max_connections:
+            return f"more than {self._max_connections} connections"
+        if self._max_per_address != UNLIMITED and self._counts[address] >= self._max_per_address:
+            return f"more than {self._max_per_address} connections from {address}"
+        self._count += 1
+        self._counts[address] += 1
+        return None
+
+    def leave(self, address: str) -> None:
+        """Forget a connection that was admitted."""
+        self._count -= 1
+        self._counts[address] -= 1
+        if not self._counts[address]:
+            del self._counts[address]

@@ -1,0 +1,21 @@
+"""How many connections there may be."""
+
+from coordination.admission import UNLIMITED, Admission
+
+
+def test_one_address_has_its_share() -> None:
+    admission = Admission(100, 2)
+    assert [admission.admit("10.0.0.1") for _ in range(2)] == [None, None]
+    assert admission.admit("10.0.0.1") == "more than 2 connections from 10.0.0.1"
+    assert admission.admit("10.0.0.2") is None
+    admission.leave("10.0.0.1")
+    assert admission.admit("10.0.0.1") is None
+
+
+def test_all_together_have_a_limit() -> None:
+    admission = Admission(2, UNLIMITED)
+    for _ in range(2):
+        assert admission.admit("10.0.0.1") is None
+    assert admission.admit("10.0.0.2") == "more than 2 connections"
+    admission.leave("10.0.0.1")
+    assert admission.admit("10.0.0.2") is None

@@ -1,0 +1,124 @@
+"""One connection of the server: what it is answered when it does not read, and what a turn is."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from coordination import connection as connections
+from coordination import frames, jute
+from coordination.config import CoordinatorConfig
+from coordination.connection import Connection
+from coordination.frames import Handshake
+from coordination.messages import (
+    NO_PASSWORD,
+    OPEN_ACL,
+    ConnectRequest,
+    CreateRequest,
+    OpCode,
+    ReadRequest,
+)
+from coordination.server import Server
+from coordination.sessions import Passwords
+from coordination.txns import Entry
+from tests.unit.coordination.fakes import WALL_MS, service
+
+LIMIT_BYTES = 1_000
+
+
+class InstantLog:
+    """A log that is on disk at once."""
+
+    def append(self, _entries: Sequence[Entry]) -> None:
+        return None
+
+    def sync(self, done: Callable[[OSError | None], None]) -> None:
+        done(None)
+
+    def idle(self) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+class MemoryTransport(asyncio.Transport):
+    """Takes everything; `unread_bytes` is what the peer has not read of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.unread_bytes = 0
+        self.is_aborted = False
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("10.0.0.1", 4711) if name == "peername" else default
+
+    def set_write_buffer_limits(self, *_limits: int | None, **_named: int | None) -> None:
+        return None
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+        self.unread_bytes += len(data)
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def pause_reading(self) -> None:
+        return None
+
+    def resume_reading(self) -> None:
+        return None
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def connected() -> tuple[Connection, MemoryTransport]:
+    server = Server(
+        service(),
+        InstantLog(),
+        CoordinatorConfig(max_unsent_bytes=LIMIT_BYTES),
+        Passwords(b"s" * 32, zookeeper_compatible=False),
+        wall_clock_ms=lambda: WALL_MS,
+        on_fatal=lambda error: pytest.fail(str(error)),
+    )
+    connection, transport = Connection(server), MemoryTransport()
+    connection.connection_made(transport)
+    hello = ConnectRequest(0, 0, 10_000, 0, NO_PASSWORD)
+    connection.data_received(frames.encode_handshake(Handshake(hello, False)))
+    transport.unread_bytes = 0
+    return connection, transport
+
+
+def ask(connection: Connection, op: OpCode, request: tuple[object, ...]) -> None:
+    connection.data_received(frames.encode_request(1, op, jute.encode(request)))
+
+
+async def test_an_answer_may_be_larger_than_all_that_may_be_left_unread() -> None:
+    connection, transport = await connected()
+    ask(connection, OpCode.CREATE, CreateRequest("/big", bytes(10 * LIMIT_BYTES), OPEN_ACL, 0))
+    transport.unread_bytes = 0
+    ask(connection, OpCode.GET_DATA, ReadRequest("/big", False))
+    assert transport.unread_bytes > 10 * LIMIT_BYTES
+    assert not transport.is_closing()
+    # But who has not read that gets nothing more.
+    written = len(transport.written)
+    ask(connection, OpCode.EXISTS, ReadRequest("/big", False))
+    assert transport.is_closing()
+    assert len(transport.written) == written
+
+
+async def test_the_turn_of_a_connection_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, transport = await connected()
+    monkeypatch.setattr(connections, "TURN_S", 0.0)
+    many = frames.encode_request(1, OpCode.EXISTS, jute.encode(ReadRequest("/", False))) * 3
+    before = len(transport.written)
+    connection.data_received(many)
+    one = len(transport.written) - before
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert len(transport.written) - before == 3 * one

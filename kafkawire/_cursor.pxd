@@ -21,8 +21,9 @@ cdef enum:
     MAX_STRING_BYTES = 0x7FFF
     NOT_PLAIN = -2
 
-# What is left of a message; `at` only grows, up to `end`.
+# What is left of a message; `at` only grows, up to `end`. So many elements may its arrays have.
 cdef struct Cursor:
+    int64_t items_left
     const uint8_t *at
     const uint8_t *end
     bint is_flexible
@@ -60,6 +61,15 @@ cdef inline int64_t read_length(Cursor *cursor, int plain_bytes) noexcept:
         if byte < 0x80:
             return length - 1 if length else NOT_PLAIN
     return NOT_PLAIN
+
+
+cdef inline int64_t read_count(Cursor *cursor) noexcept:
+    """The number of elements of an array; NOT_PLAIN as for a length, and if they are too many."""
+    cdef int64_t count = read_length(cursor, 4)
+    if count > cursor.items_left:
+        return NOT_PLAIN
+    cursor.items_left -= count
+    return count
 
 
 cdef inline object read_string(Cursor *cursor):

@@ -32,7 +32,7 @@ from kafkawire._cursor cimport (
     PyUnicode_AsUTF8AndSize,
     has,
     new,
-    read_length,
+    read_count,
     read_string,
     skip_no_tags,
     write_length,
@@ -49,8 +49,9 @@ from kafkawire.messages.fetch import (
     PartitionData,
 )
 from kafkawire.primitives import records_size_bytes, uuid_from_bytes
+from kafkawire.schema import UNLIMITED_ITEMS
 
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = 2
 
 cdef enum:
     FIRST_VERSION = 4
@@ -80,7 +81,7 @@ cdef object NO_LEADER = PartitionData().current_leader
 cdef object NO_SNAPSHOT = PartitionData().snapshot_id
 
 
-def decode_fetch(body, int version):
+def decode_fetch(body, int version, int64_t max_items=UNLIMITED_ITEMS):
     """See `fetch_loops.decode_fetch`."""
     cdef Py_buffer buffer
     cdef Cursor cursor
@@ -91,10 +92,13 @@ def decode_fetch(body, int version):
             cursor.at = <const uint8_t *>buffer.buf
             cursor.end = cursor.at + buffer.len
             cursor.is_flexible = version >= FIRST_FLEXIBLE_VERSION
+            cursor.items_left = max_items
             message = read_request(&cursor, version)
         finally:
             PyBuffer_Release(&buffer)
-    return fetch_loops.decode_fetch(body, version) if message is None else message
+    if message is not None:
+        return message
+    return fetch_loops.decode_fetch(body, version, max_items)
 
 
 cdef inline int64_t read_number(Cursor *cursor, int size) noexcept:
@@ -148,7 +152,7 @@ cdef list read_topics(
     Cursor *cursor, int version, object kind, list (*read_items)(Cursor *, int)
 ):
     cdef list topics = [], items
-    cdef int64_t count = read_length(cursor, 4)
+    cdef int64_t count = read_count(cursor)
     if count == NOT_PLAIN:
         return None
     for _ in range(count):
@@ -177,7 +181,7 @@ cdef list read_topics(
 
 cdef list read_partitions(Cursor *cursor, int version):
     cdef list partitions = []
-    cdef int64_t count = read_length(cursor, 4)
+    cdef int64_t count = read_count(cursor)
     cdef bint has_leader_epoch = version >= FIRST_WITH_LEADER_EPOCH
     cdef bint has_last_epoch = version >= FIRST_FLEXIBLE_VERSION
     cdef bint has_log_start = version >= FIRST_WITH_LOG_START
@@ -203,7 +207,7 @@ cdef list read_partitions(Cursor *cursor, int version):
 
 cdef list read_numbers(Cursor *cursor, int version):
     cdef list numbers = []
-    cdef int64_t count = read_length(cursor, 4)
+    cdef int64_t count = read_count(cursor)
     if count == NOT_PLAIN or not has(cursor, 4 * count):
         return None
     for _ in range(count):

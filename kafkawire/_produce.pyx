@@ -24,6 +24,7 @@ from kafkawire._cursor cimport (
     PyUnicode_AsUTF8AndSize,
     has,
     new,
+    read_count,
     read_length,
     read_string,
     skip_no_tags,
@@ -34,8 +35,9 @@ from kafkawire._numbers cimport read_big_endian, uvarint_bytes, write_big_endian
 
 from kafkawire import produce_loops
 from kafkawire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkawire.schema import UNLIMITED_ITEMS
 
-INTERFACE_VERSION = 1
+INTERFACE_VERSION = 2
 
 cdef enum:
     FIRST_READ_VERSION = 3
@@ -47,7 +49,7 @@ cdef enum:
     ROW_BYTES_V3 = 22
 
 
-def decode_produce(body, int version):
+def decode_produce(body, int version, int64_t max_items=UNLIMITED_ITEMS):
     """See `produce_loops.decode_produce`."""
     cdef Py_buffer buffer
     cdef Cursor cursor
@@ -60,10 +62,13 @@ def decode_produce(body, int version):
             cursor.at = <const uint8_t *>buffer.buf
             cursor.end = cursor.at + buffer.len
             cursor.is_flexible = version >= FIRST_FLEXIBLE_VERSION
+            cursor.items_left = max_items
             message = read_request(&cursor, body, cursor.at)
         finally:
             PyBuffer_Release(&buffer)
-    return produce_loops.decode_produce(body, version) if message is None else message
+    if message is not None:
+        return message
+    return produce_loops.decode_produce(body, version, max_items)
 
 
 cdef object read_request(Cursor *cursor, object body, const uint8_t *begin):
@@ -76,7 +81,7 @@ cdef object read_request(Cursor *cursor, object body, const uint8_t *begin):
     message.acks = <int16_t>read_big_endian(cursor.at, 2)
     message.timeout_ms = <int32_t>read_big_endian(cursor.at + 2, 4)
     cursor.at += 6
-    count = read_length(cursor, 4)
+    count = read_count(cursor)
     if count == NOT_PLAIN:
         return None
     for _ in range(count):
@@ -96,7 +101,7 @@ cdef object read_topic(Cursor *cursor, object body, const uint8_t *begin):
         return None
     topic = new(TopicProduceData)
     topic.name = name
-    count = read_length(cursor, 4)
+    count = read_count(cursor)
     if count == NOT_PLAIN:
         return None
     for _ in range(count):

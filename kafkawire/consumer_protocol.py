@@ -9,7 +9,7 @@ Source: KIP-429, KIP-792; ConsumerProtocol of Kafka 3.9.
 from struct import Struct
 from typing import Final, TypeVar
 
-from kafkawire.errors import DecodeError
+from kafkawire.errors import DecodeError, TrailingBytesError
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -93,11 +93,7 @@ def _decode(kind: type[P], data: bytes) -> P:
     version, body = min(version, newest), memoryview(data)[_VERSION.size :]
     try:
         return decode(kind, body, version)
-    except DecodeError:
-        # Exactly one length of what is there is a whole message.
-        for surplus in range(1, min(MAX_SURPLUS_BYTES, len(body)) + 1):
-            try:
-                return decode(kind, body[:-surplus], version)
-            except DecodeError:
-                continue
-        raise
+    except TrailingBytesError as error:
+        if error.left_bytes > MAX_SURPLUS_BYTES:
+            raise
+        return decode(kind, body[: -error.left_bytes], version)

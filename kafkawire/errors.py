@@ -3,6 +3,7 @@
     Exception
     |- WireError              bytes that are not what the protocol says
     |  |- DecodeError         a frame, header or message cannot be read: close the connection
+    |  |  `- TrailingBytesError   a whole message is there, and something behind it
     |  |- EncodeError         a value does not fit its field or version: a mistake of the caller
     |  `- CorruptBatchError   a record batch is damaged
     `- ApiError               an expected failure that travels to the client as an error code
@@ -24,6 +25,15 @@ class WireError(Exception):
 
 class DecodeError(WireError):
     """The input is malformed; nothing that follows it on the connection can be trusted."""
+
+
+class TrailingBytesError(DecodeError):
+    """A message ends before its input does; `left_bytes` follow it."""
+
+    def __init__(self, left_bytes: int, reader: str = "") -> None:
+        text = f"{left_bytes} bytes follow the message"
+        super().__init__(f"{reader}: {text}" if reader else text)
+        self.left_bytes = left_bytes
 
 
 class EncodeError(WireError):

@@ -13,12 +13,15 @@ from functools import cache
 from struct import Struct, pack, unpack_from
 from typing import Final, Protocol, TypeAlias
 
-from kafkawire.errors import DecodeError, EncodeError
+from kafkawire.errors import DecodeError, EncodeError, TrailingBytesError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAX_STRING_BYTES: Final = 0x7FFF
 """Kafka refuses longer strings, also where a varint could announce them."""
+
+MAX_TAGGED_FIELDS: Final = 16
+"""In one struct or header. Nothing that is declared has more than five."""
 
 MAX_UVARINT: Final = 0xFFFF_FFFF
 _MAX_UVARINT_BYTES: Final = 5
@@ -51,6 +54,16 @@ def too_many(field: str, count: int, left_bytes: int) -> DecodeError:
     return DecodeError(f"{field} has {count} elements, which {left_bytes} bytes cannot hold")
 
 
+def too_many_items(field: str) -> DecodeError:
+    """With the elements of this array the message has more than its reader was allowed to make."""
+    return DecodeError(f"{field} makes it more elements than one request may have")
+
+
+def too_many_tags(count: int) -> DecodeError:
+    """A struct or header has more tagged fields than any version of it could."""
+    return DecodeError(f"{count} tagged fields; at most {MAX_TAGGED_FIELDS}")
+
+
 def bad_length(field: str, length: int) -> DecodeError:
     """A length is negative where that means nothing, or null where null is not allowed."""
     return DecodeError(f"{field} is null" if length == -1 else f"{field} has length {length}")
@@ -66,9 +79,9 @@ def bad_tag_size(tag: int, position: int, stop: int) -> DecodeError:
     return DecodeError(f"tagged field {tag} ends at byte {position}, announced was {stop}")
 
 
-def trailing(left_bytes: int) -> DecodeError:
+def trailing(left_bytes: int) -> TrailingBytesError:
     """The message ends before the input does."""
-    return DecodeError(f"{left_bytes} bytes follow the message")
+    return TrailingBytesError(left_bytes)
 
 
 # Unsigned varints: seven bits per byte, the lowest first, the top bit set on all but the last.
@@ -123,8 +136,8 @@ def continue_uvarint(first: int, buf: Buffer, position: int) -> tuple[int, int]:
 
 def skip_tags(buf: Buffer, position: int, count: int, end: int) -> int:
     """Return the position after `count` tagged fields, all of them unknown."""
-    if count > 0x7F:
-        count, position = continue_uvarint(count, buf, position)
+    if count > MAX_TAGGED_FIELDS:
+        raise too_many_tags(count)
     for _ in range(count):
         tag, position = read_uvarint(buf, position)
         size_bytes, position = read_uvarint(buf, position)

@@ -5,18 +5,18 @@ from typing import Final
 from kafkawire.messages.produce import ProduceRequest
 from kafkawire.primitives import Buffer
 from kafkawire.produce_accepted import Accepted, encode_accepted
-from kafkawire.schema import decode
+from kafkawire.schema import UNLIMITED_ITEMS, decode
 
 __all__ = ["INTERFACE_VERSION", "Accepted", "decode_produce", "encode_accepted"]
 
-INTERFACE_VERSION: Final = 1
+INTERFACE_VERSION: Final = 2
 """To be raised, here and in `_produce`, when a function of both changes."""
 
 
-def decode_produce(body: Buffer, version: int) -> ProduceRequest:
+def decode_produce(body: Buffer, version: int, max_items: int = UNLIMITED_ITEMS) -> ProduceRequest:
     """Return what `schema.decode` does.
 
     Raises:
         DecodeError: `body` is no ProduceRequest of this version; close the connection.
     """
-    return decode(ProduceRequest, body, version)
+    return decode(ProduceRequest, body, version, max_items)

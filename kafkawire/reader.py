@@ -5,8 +5,9 @@ fixed-size fields are one `struct` call, a compact length takes part in the run 
 first byte. `print(reader_source(layout, version))` shows what runs.
 
 Invariants of the generated code: nothing is allocated for a length before the bytes left have
-been compared with it; the position only grows; what it raises on malformed input is DecodeError,
-IndexError, ValueError or struct.error, which `schema.decode` makes one DecodeError.
+been compared with it, nor for more elements than it may make; the position only grows; what it
+raises on malformed input is DecodeError, IndexError, ValueError or struct.error, which
+`schema.decode` makes one DecodeError.
 """
 
 from collections.abc import Callable
@@ -19,13 +20,14 @@ from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.primitives import Buffer
 from kafkawire.source import LENGTH_CODE, Source
 
-Reader: TypeAlias = Callable[[Buffer], object]
+Reader: TypeAlias = Callable[[Buffer, int], object]
+"""Takes the input, and how many elements all arrays may have together."""
 
 _HELPERS: Final[dict[str, object]] = {
     name: getattr(primitives, name)
     for name in (
         "bad_length", "bad_tag_size", "continue_uvarint", "long_string", "read_uvarint", "short",
-        "skip_tags", "too_many", "trailing", "uuid_from_bytes",
+        "skip_tags", "too_many", "too_many_items", "too_many_tags", "trailing", "uuid_from_bytes",
     )
 } | {"new": object.__new__, "ZERO_UUID": ZERO_TOPIC_ID}  # fmt: skip
 
@@ -79,7 +81,7 @@ class _ReaderSource(Source):
         self._message(layout)
 
     def _message(self, layout: Layout) -> None:
-        self.open("def read(buf):")
+        self.open("def read(buf, items_left):")
         if _holds_records(layout, self._version):
             self.emit("if type(buf) is not memoryview: buf = memoryview(buf)")
         else:
@@ -125,7 +127,8 @@ class _ReaderSource(Source):
             self.emit(f"if {count}: p = skip_tags(buf, p, {count}, end)")
             return
         self.open(f"if {count}:")
-        self.emit(f"if {count} > 127: {count}, p = continue_uvarint({count}, buf, p)")
+        limit = primitives.MAX_TAGGED_FIELDS
+        self.emit(f"if {count} > {limit}: raise too_many_tags({count})")
         self.open(f"for _ in range({count}):")
         tag, size, stop = self.name("tag"), self.name("size"), self.name("stop")
         self.emit(f"{tag}, p = read_uvarint(buf, p)")
@@ -210,6 +213,8 @@ class _ReaderSource(Source):
         size_bytes = min_size_bytes(element, self._version, flexible=self._flexible)
         check = count if size_bytes == 1 else f"{count} * {size_bytes}"
         self.emit(f"if {check} > end - p: raise too_many({label!r}, {count}, end - p)")
+        self.emit(f"items_left -= {count}")
+        self.emit(f"if items_left < 0: raise too_many_items({label!r})")
         if element.code in primitives.NUMBER_CODES:
             read = self.constant(
                 f"read_{element.name}s", primitives.number_array_reader(element.code)

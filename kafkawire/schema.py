@@ -5,6 +5,7 @@ work are compiled when a (message, version) is first used, in a few milliseconds
 """
 
 import struct as _struct
+import sys
 from typing import Final, TypeVar
 
 from kafkawire.declaration import (
@@ -27,20 +28,46 @@ from kafkawire.declaration import (
     message,
     struct,
 )
-from kafkawire.errors import DecodeError, EncodeError, WireError
+from kafkawire.errors import DecodeError, EncodeError, TrailingBytesError, WireError
 from kafkawire.misfit import find_misfit
 from kafkawire.primitives import Buffer, Records, RecordsRegion
 from kafkawire.reader import Reader, compile_reader, reader_source
 from kafkawire.writer import Parts, Writer, compile_writer, writer_source
 
 __all__ = [
-    "BOOL", "BYTES", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "RECORDS", "STRING", "UINT16",
-    "UINT32", "UUID", "Buffer", "Parts", "Records", "RecordsRegion", "array", "decode", "encode",
-    "encode_into", "encode_parts", "field", "flexible_from", "message", "source_of", "struct",
+    "BOOL",
+    "BYTES",
+    "FLOAT64",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "RECORDS",
+    "STRING",
+    "UINT16",
+    "UINT32",
+    "UNLIMITED_ITEMS",
+    "UUID",
+    "Buffer",
+    "Parts",
+    "Records",
+    "RecordsRegion",
+    "array",
+    "decode",
+    "encode",
+    "encode_into",
+    "encode_parts",
+    "field",
+    "flexible_from",
+    "message",
+    "source_of",
+    "struct",
     "versions_of",
 ]  # fmt: skip
 
 M = TypeVar("M")
+
+UNLIMITED_ITEMS: Final = sys.maxsize
 
 # Caches of pure functions, by class and version; two steps, because a tuple as key costs more.
 _readers: Final[dict[type, dict[int, Reader]]] = {}
@@ -50,13 +77,18 @@ _MALFORMED: Final = (_struct.error, IndexError, ValueError)
 _MISFIT: Final = (_struct.error, AttributeError, OverflowError, TypeError, ValueError)
 
 
-def decode(message_type: type[M], data: Buffer, version: int) -> M:
+def decode(
+    message_type: type[M], data: Buffer, version: int, max_items: int = UNLIMITED_ITEMS
+) -> M:
     """Return the message that `data` holds, all of it.
 
     Arrays become lists, `bytes` are copied, `records` are memoryviews of `data`. Unknown tagged
-    fields are skipped. Costs memory in proportion to `data`, whatever lengths it announces.
+    fields are skipped. Costs memory in proportion to `data`, whatever lengths it announces; that
+    is up to 200 times its size where arrays hold little, unless `max_items` limits how many
+    elements all of them have together.
 
     Raises:
+        TrailingBytesError: something follows the message.
         DecodeError: `data` is not such a message in this version; close the connection.
     """
     try:
@@ -65,7 +97,10 @@ def decode(message_type: type[M], data: Buffer, version: int) -> M:
         read = _new_reader(message_type, version)
     try:
         # Not cast(), which is a call: this runs for each request.
-        return read(data)  # type: ignore[return-value]
+        return read(data, max_items)  # type: ignore[return-value]
+    except TrailingBytesError as error:
+        title = f"{message_type.__name__} v{version}"
+        raise TrailingBytesError(error.left_bytes, title) from error
     except DecodeError as error:
         raise DecodeError(f"{message_type.__name__} v{version}: {error}") from error
     except _MALFORMED as error:

@@ -10,21 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
+from broker.network.limits import CONTROL_PLANE_APIS
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from kafkawire.apis import APIS, ApiKey
-from kafkawire.errors import DecodeError, ErrorCode
+from kafkawire.errors import DecodeError, ErrorCode, TrailingBytesError
 from kafkawire.schema import decode
 
 FALLBACK_VERSION: Final = 0
+# librdkafka (up to 2.16 at least) asks for the metadata of all topics with four bytes where one
+# stands for "no array", and Kafka ignores what follows a message.
+APIS_WITH_SURPLUS: Final = frozenset({ApiKey.METADATA})
 MAX_SURPLUS_BYTES: Final = 8
+# Elements that all arrays of a request may have together: each costs its handler some
+# microseconds, in which the loop serves nobody else. What brokers tell each other names all
+# partitions of one of them.
+MAX_ITEMS: Final = 20_000
+MAX_CONTROL_ITEMS: Final = 1_000_000
 
 # Each handler takes its own message type; the table's key is what pairs the two.
 Handler = Callable[[Request, Any], Reply]
-Decoder = Callable[[memoryview, int], object]
+Decoder = Callable[[memoryview, int, int], object]
 Served = Mapping[ApiKey, tuple[int, int]]
 
 
@@ -32,9 +40,9 @@ Served = Mapping[ApiKey, tuple[int, int]]
 class Route:
     """Where requests of one API go; both versions are inclusive."""
 
-    message_type: type
     min_version: int
     max_version: int
+    max_items: int
     decode: Decoder
     handle: Handler
 
@@ -62,12 +70,16 @@ class Router:
                 return Reply.close(f"API {header.api_key} is not served")
         if not route.min_version <= version <= route.max_version:
             return self._refuse_version(request, route)
+        body = request.body
         try:
-            message: object = route.decode(request.body, version)
-        except DecodeError as error:
-            message = _decode_first_part(route.message_type, request.body, version)
-            if message is None:
+            message: object = route.decode(body, version, route.max_items)
+        except TrailingBytesError as error:
+            surplus = error.left_bytes
+            if header.api_key not in APIS_WITH_SURPLUS or surplus > MAX_SURPLUS_BYTES:
                 return Reply.close(str(error))
+            message = route.decode(body[:-surplus], version, route.max_items)
+        except DecodeError as error:
+            return Reply.close(str(error))
         request.message = message
         return route.handle(request, message)
 
@@ -75,8 +87,14 @@ class Router:
         make = self._makers.get(key)
         if make is None:
             return None
-        message_type = APIS[key].request
-        route = Route(message_type, *self.served[key], _decoder(key, message_type), make())
+        min_version, max_version = self.served[key]
+        route = Route(
+            min_version,
+            max_version,
+            MAX_CONTROL_ITEMS if key in CONTROL_PLANE_APIS else MAX_ITEMS,
+            _decoder(key, APIS[key].request),
+            make(),
+        )
         self._routes[int(key)] = route
         return route
 
@@ -104,22 +122,7 @@ def _decoder(key: ApiKey, message_type: type) -> Decoder:
         from kafkawire.fetch_scanner import decode_fetch
 
         return decode_fetch
-    return partial(decode, message_type)
-
-
-def _decode_first_part(message_type: type, body: memoryview, version: int) -> object | None:
-    """Return the message that a few surplus bytes follow, None if there is none.
-
-    Kafka ignores what follows a message, and librdkafka (up to 2.16 at least) needs that: it
-    asks for the metadata of all topics with four bytes where one stands for "no array".
-    """
-    for surplus in range(1, min(MAX_SURPLUS_BYTES, len(body)) + 1):
-        try:
-            message: object = decode(message_type, body[:-surplus], version)
-        except DecodeError:
-            continue
-        return message
-    return None
+    return lambda body, version, max_items: decode(message_type, body, version, max_items)
 
 
 def _advertised(key: ApiKey) -> tuple[int, int]:

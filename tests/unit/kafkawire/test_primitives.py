@@ -5,6 +5,7 @@ import pytest
 
 from kafkawire.errors import DecodeError, EncodeError
 from kafkawire.primitives import (
+    MAX_TAGGED_FIELDS,
     MAX_UVARINT,
     number_array_reader,
     number_array_writer,
@@ -58,10 +59,15 @@ def test_the_length_of_a_string_is_limited() -> None:
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:
-    many = b"".join(uvarint(tag) + b"\x02ab" for tag in range(200))
-    data = uvarint(200) + many + b"rest"
-    position = skip_tags(data, 1, data[0], len(data))
+    many = b"".join(uvarint(tag) + b"\x02ab" for tag in range(MAX_TAGGED_FIELDS))
+    data = many + b"rest"
+    position = skip_tags(data, 0, MAX_TAGGED_FIELDS, len(data))
     assert data[position:] == b"rest"
+
+
+def test_only_so_many_tagged_fields_are_skipped() -> None:
+    with pytest.raises(DecodeError, match=f"17 tagged fields; at most {MAX_TAGGED_FIELDS}"):
+        skip_tags(bytes(100), 0, MAX_TAGGED_FIELDS + 1, 100)
 
 
 def test_a_tagged_field_beyond_the_end_is_malformed() -> None:

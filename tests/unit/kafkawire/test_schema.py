@@ -8,8 +8,14 @@ import pytest
 
 from kafkawire.declaration import layout_of
 from kafkawire.errors import DecodeError, EncodeError
-from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from kafkawire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaTopicV1
 from kafkawire.misfit import find_misfit
 from kafkawire.schema import (
     BOOL,
@@ -356,8 +362,33 @@ def test_what_is_declared_can_be_asked() -> None:
         versions_of(Part)
 
 
+def test_all_arrays_of_a_message_have_only_so_many_elements() -> None:
+    message = MetadataRequest(topics=[MetadataRequestTopic(name="t") for _ in range(3)])
+    for version in (1, 12):
+        data = encode(message, version)
+        assert decode(MetadataRequest, data, version, 3) == message
+        with pytest.raises(DecodeError, match="topics makes it more elements"):
+            decode(MetadataRequest, data, version, 2)
+
+
+def test_numbers_are_elements_too() -> None:
+    topic = StopReplicaTopicV1(name="t", partition_indexes=[1, 2, 3])
+    message = StopReplicaRequest(topics=[topic])
+    data = encode(message, 1)
+    assert decode(StopReplicaRequest, data, 1, 4).topics == [topic]
+    with pytest.raises(DecodeError, match="more elements"):
+        decode(StopReplicaRequest, data, 1, 3)
+
+
+@pytest.mark.parametrize("count", [17, 128])
+def test_only_so_many_tagged_fields_are_read(count: int) -> None:
+    data = encode(FetchRequest(), 17)[:-1] + bytes([count]) + bytes(2 * count)
+    with pytest.raises(DecodeError, match=f"{count} tagged fields; at most 16"):
+        decode(FetchRequest, data, 17)
+
+
 def test_the_generated_source_can_be_read() -> None:
     source = source_of(MetadataRequest, 12)
-    assert "def read(buf):" in source
+    assert "def read(buf, items_left):" in source
     assert "def write(out, m, parts):" in source
     compile(source, "source", "exec")

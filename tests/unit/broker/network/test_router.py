@@ -1,15 +1,19 @@
 """From a request to its handler: `broker.network.router`."""
 
+import struct
+
 import pytest
 
 from broker.handlers.api_versions import ApiVersionsHandler
+from broker.network import router as router_module
 from broker.network.reply import Reply, ReplyState
 from broker.network.request_channel import Request
-from broker.network.router import Handler, Router
+from broker.network.router import MAX_ITEMS, MAX_SURPLUS_BYTES, Handler, Router
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkawire.schema import decode, encode
 from tests.unit.broker.requests import request
 
 ANSWER = MetadataResponse(cluster_id="c")
@@ -79,6 +83,44 @@ def test_librdkafka_may_ask_for_all_topics_in_its_own_way() -> None:
     surplus = bytes.fromhex("00000000010000")
     Router({ApiKey.METADATA: lambda: handle}).handle(request(ApiKey.METADATA, 12, surplus))
     assert [message.topics for message in asked] == [None]
+
+
+def test_a_message_with_something_behind_it_is_decoded_once_more_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[int] = []
+
+    def count(kind: type, body: memoryview, version: int, max_items: int) -> object:
+        decoded.append(len(body))
+        return decode(kind, body, version, max_items)
+
+    monkeypatch.setattr(router_module, "decode", count)
+    body = encode(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 5)
+    for surplus in (MAX_SURPLUS_BYTES, MAX_SURPLUS_BYTES + 1):
+        router().handle(request(ApiKey.METADATA, 5, body + bytes(surplus)))
+    assert decoded == [len(body) + MAX_SURPLUS_BYTES, len(body), len(body) + MAX_SURPLUS_BYTES + 1]
+
+
+def test_what_follows_a_message_of_another_api_closes_the_connection() -> None:
+    body = encode(NAMED, 3)
+    reply = router().handle(request(ApiKey.API_VERSIONS, 3, body + b"\0"))
+    assert reply.close_reason == "ApiVersionsRequest v3: 1 bytes follow the message"
+
+
+def test_a_request_has_only_so_many_elements() -> None:
+    asked: list[int] = []
+
+    def handle(_request: Request, message: MetadataRequest) -> Reply:
+        assert message.topics is not None
+        asked.append(len(message.topics))
+        return Reply(ANSWER)
+
+    tested = Router({ApiKey.METADATA: lambda: handle})
+    for count in (MAX_ITEMS, MAX_ITEMS + 1):
+        body = struct.pack(">i", count) + bytes(2 * count)
+        reply = tested.handle(request(ApiKey.METADATA, 0, body))
+    assert asked == [MAX_ITEMS]
+    assert "more elements than one request may have" in reply.close_reason
 
 
 def test_api_versions_lists_what_has_a_handler_in_the_advertised_versions() -> None:

@@ -1,10 +1,11 @@
 """The queue between the connections and the handlers, and the pump that empties it (edge).
 
 Connections submit whole requests; the pump hands a batch of them to the router in each turn of
-the loop, control-plane requests first, and then lets every connection that has something to send
-write once. Invariants: at most `queued_max_requests` wait, besides those of the control plane,
-which their connections bound; a handler that fails costs its own connection only; no connection's
-output runs inside a handler.
+the loop: control-plane requests first, then the short ones, then the long ones as far as time
+allows. Then it lets every connection that has something to send write once. Invariants: requests
+of one connection are handled in their order, but for those of the control plane; at most
+`queued_max_requests` wait, besides those of the control plane, which their connections bound; a
+handler that fails costs its own connection only; no connection's output runs inside a handler.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from broker.network.limits import CONTROL_PLANE_APIS, MIB, NetworkLimits
+from broker.network.limits import CONTROL_PLANE_APIS, KIB, MIB, NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
 from broker.network.request import Request, ServedConnection
@@ -30,6 +31,10 @@ EARLY_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.API_VERSIONS}
 # so that timers and sockets get their turn.
 BATCH_BYTES: Final = 8 * MIB
 SEND_BYTES: Final = 32 * MIB
+# A request of more bytes is long: all short ones go before it, so that they wait for one long
+# request at most, however many there are. For so long a turn goes on to a next long one.
+LONG_REQUEST_BYTES: Final = 4 * KIB
+LONG_REQUESTS_S: Final = 0.01
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +63,7 @@ class RequestChannel:
         # How many requests may be submitted before the limit is reached.
         self.free_count = limits.queued_max_requests
         self._requests: deque[Request] = deque()
+        self._long_requests: deque[Request] = deque()
         self._control_requests: deque[Request] = deque()
         self._ready: deque[ServedConnection] = deque()
         self._waiting: deque[ServedConnection] = deque()
@@ -68,6 +74,7 @@ class RequestChannel:
         # Of the turn that runs: who fails if it does, and what is left of its share.
         self._current: ServedConnection | None = None
         self._batch_bytes_left = 0
+        self._had_long = False
 
     def open(self) -> None:
         """Take all requests from now on, first those of the connections that wait for that."""
@@ -83,7 +90,7 @@ class RequestChannel:
     @property
     def is_empty(self) -> bool:
         """Whether no request waits."""
-        return not self._requests and not self._control_requests
+        return not self._requests and not self._control_requests and not self._long_requests
 
     def submit(self, requests: Iterable[Request]) -> None:
         """Queue requests; their buffers stay untouched until their handlers have returned."""
@@ -91,11 +98,17 @@ class RequestChannel:
         for request in requests:
             api_key = request.header.api_key
             assert is_open or api_key in EARLY_APIS, "its bytes must wait outside the arenas"
-            if api_key in CONTROL_PLANE_APIS or request.connection.is_control_plane:
+            connection = request.connection
+            if api_key in CONTROL_PLANE_APIS or connection.is_control_plane:
                 self._control_requests.append(request)
+                continue
+            self.free_count -= 1
+            if len(request.body) > LONG_REQUEST_BYTES or connection.long_count:
+                # Those behind a long one stay behind it.
+                connection.long_count += 1
+                self._long_requests.append(request)
             else:
                 queue.append(request)
-                self.free_count -= 1
         if not self._is_scheduled:
             self._is_scheduled = True
             self.loop.call_soon(self._pump)
@@ -147,17 +160,18 @@ class RequestChannel:
         """Handle a batch, then let each connection that became ready send once."""
         # Marked as scheduled until the end, so that what handlers complete is sent below.
         self._batch_bytes_left = BATCH_BYTES
+        self._had_long = False
         self._run(self._do_turn)
-        self.metrics.queue_length = len(self._requests)
+        self.metrics.queue_length = len(self._requests) + len(self._long_requests)
         self._current = None
-        self._is_scheduled = bool(self._ready or self._requests or self._control_requests)
+        self._is_scheduled = bool(self._ready) or not self.is_empty
         if self._is_scheduled:
             self.loop.call_soon(self._pump)
 
     def _do_turn(self) -> None:
         self._handle_batch()
         self._send_batch()
-        if not self._requests and not self._control_requests:
+        if self.is_empty:
             for callback in self._on_empty:
                 callback()
         while self._waiting and self.free_count > 0:
@@ -176,24 +190,41 @@ class RequestChannel:
                 break
 
     def _handle_batch(self) -> None:
-        control_requests, requests, handle = self._control_requests, self._requests, self._handle
+        control_requests, requests = self._control_requests, self._requests
         while self._batch_bytes_left > 0:
             if control_requests:
-                request = control_requests.popleft()
+                self._handle_one(control_requests.popleft())
             elif requests:
-                request = requests.popleft()
                 self.free_count += 1
+                self._handle_one(requests.popleft())
             else:
                 break
-            self._batch_bytes_left -= len(request.body)
-            self._current = connection = request.connection
-            try:
-                request.reply = reply = handle(request)
-            finally:
-                if request.release is not None:
-                    request.release()
-            if not reply.is_done:
-                connection.on_pending(reply)
-            elif not connection.is_ready:
-                connection.is_ready = True
-                self._ready.append(connection)
+        if self._long_requests and not self._had_long:
+            self._had_long = True
+            self._handle_long()
+
+    def _handle_long(self) -> None:
+        """Handle one long request, and more while this turn has time."""
+        long_requests, clock = self._long_requests, self.clock
+        end_s = clock() + LONG_REQUESTS_S
+        while long_requests:
+            request = long_requests.popleft()
+            request.connection.long_count -= 1
+            self.free_count += 1
+            self._handle_one(request)
+            if self._batch_bytes_left <= 0 or clock() >= end_s:
+                break
+
+    def _handle_one(self, request: Request) -> None:
+        self._batch_bytes_left -= len(request.body)
+        self._current = connection = request.connection
+        try:
+            request.reply = reply = self._handle(request)
+        finally:
+            if request.release is not None:
+                request.release()
+        if not reply.is_done:
+            connection.on_pending(reply)
+        elif not connection.is_ready:
+            connection.is_ready = True
+            self._ready.append(connection)

@@ -27,7 +27,7 @@ MAX_SURPLUS_BYTES: Final = 8
 # Elements that all arrays of a request may have together: each costs its handler some
 # microseconds, in which the loop serves nobody else. What brokers tell each other names all
 # partitions of one of them.
-MAX_ITEMS: Final = 20_000
+MAX_ITEMS: Final = 10_000
 MAX_CONTROL_ITEMS: Final = 1_000_000
 
 # Each handler takes its own message type; the table's key is what pairs the two.

@@ -10,7 +10,14 @@ from structlog.testing import capture_logs
 from broker.network.limits import NetworkLimits
 from broker.network.reply import Reply
 from broker.network.request import ANONYMOUS
-from broker.network.request_channel import BATCH_BYTES, SEND_BYTES, Request, RequestChannel
+from broker.network.request_channel import (
+    BATCH_BYTES,
+    LONG_REQUEST_BYTES,
+    LONG_REQUESTS_S,
+    SEND_BYTES,
+    Request,
+    RequestChannel,
+)
 from kafkawire.apis import ApiKey
 from tests.unit.broker.network_fakes import FakeLoop, make_request
 
@@ -26,6 +33,7 @@ class FakeConnection:
         self.is_control_plane = is_control_plane
         self.number = 1
         self.is_ready = False
+        self.long_count = 0
         self.pending: list[Reply] = []
         self.send_count = 0
         self.room_count = 0
@@ -125,6 +133,67 @@ def test_large_requests_are_spread_over_turns(world: World) -> None:
         world.loop.run_turn()
         seen.append(list(world.handled))
     assert seen == [[0], [0, 1], [0, 1, 2]]
+
+
+def long_request(connection: FakeConnection, number: int) -> Request:
+    request = make_request(connection, number)
+    request.body = memoryview(bytes(LONG_REQUEST_BYTES + 1))
+    return request
+
+
+def test_short_requests_wait_for_one_long_one_at_most(world: World) -> None:
+    clients = [FakeConnection(world.channel) for _ in range(3)]
+    other = FakeConnection(world.channel)
+
+    def answer(request: Request) -> Reply:
+        if request.body:
+            world.loop.now_s += 2 * LONG_REQUESTS_S
+            if request.header.correlation_id == 0:
+                world.channel.submit([make_request(other, 10)])
+        return Reply("message")
+
+    world.answer = answer
+    for number, client in enumerate(clients):
+        world.channel.submit([long_request(client, number)])
+    world.channel.submit([make_request(other, 9)])
+    world.loop.run()
+    assert world.handled == [9, 0, 10, 1, 2]
+    assert world.channel.free_count == NetworkLimits().queued_max_requests
+
+
+def test_long_requests_are_handled_together_while_there_is_time(world: World) -> None:
+    client = FakeConnection(world.channel)
+    world.channel.submit([long_request(client, number) for number in range(5)])
+    world.loop.run_turn()
+    assert world.handled == [0, 1, 2, 3, 4]
+
+
+def test_requests_of_one_connection_are_handled_in_their_order(world: World) -> None:
+    client, other = FakeConnection(world.channel), FakeConnection(world.channel)
+    world.channel.submit(
+        [make_request(client, 1), long_request(client, 2), make_request(client, 3)]
+    )
+    world.channel.submit([make_request(other, 4)])
+    world.loop.run()
+    world.channel.submit([make_request(client, 5)])
+    world.channel.submit([long_request(other, 6)])
+    world.loop.run()
+    assert world.handled == [1, 4, 2, 3, 5, 6]
+
+
+def test_a_long_request_that_fails_leaves_the_next_one_to_the_next_turn(world: World) -> None:
+    bad, good = FakeConnection(world.channel), FakeConnection(world.channel)
+
+    def answer(request: Request) -> Reply:
+        assert request.connection is good, "a bug"
+        return Reply("message")
+
+    world.answer = answer
+    world.channel.submit([long_request(bad, 1)])
+    world.channel.submit([long_request(good, 2)])
+    with capture_logs():
+        world.loop.run()
+    assert (len(bad.dropped), good.send_count, bad.long_count) == (1, 1, 0)
 
 
 def test_buffers_are_recycled_only_when_no_request_waits(world: World) -> None:

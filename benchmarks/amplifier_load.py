@@ -1,0 +1,268 @@
+"""How long others wait while one client sends the dearest requests that a broker takes. Kind: edge.
+
+For each API a request is made that fills one of its arrays with as many elements as the broker
+decodes, empty or named; a few connections send it again and again while a bystander asks for
+nothing but ApiVersions. Prints the bystander's longest wait, and how much memory the broker took.
+
+`python -m benchmarks.amplifier_load [API...]`
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.loads.process import HOST, ServerProcess, free_port
+from broker.network.limits import CONTROL_PLANE_APIS, MAX_CLIENT_REQUEST_BYTES
+from broker.network.router import MAX_ITEMS
+from kafkawire.apis import APIS, ApiKey
+from kafkawire.declaration import Kind, Layout, WireType, layout_of
+from kafkawire.headers import encode_request
+from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.produce import ProduceRequest
+
+GOAL_MS: Final = 250
+SECONDS_EACH: Final = 1.0
+ANSWER_TIMEOUT_S: Final = 5.0
+SETTLE_S: Final = 0.3
+ATTACKERS: Final = 3
+BYSTANDER_PAUSE_S: Final = 0.001
+# Not by chance: they would take the broker out of service.
+LEFT_OUT: Final = CONTROL_PLANE_APIS | {ApiKey.CONTROLLED_SHUTDOWN}
+_SIZE: Final = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Amplifier:
+    """A request that costs a broker as much as it may."""
+
+    key: ApiKey
+    version: int
+    array: str
+    frame: bytes
+
+    def __str__(self) -> str:
+        return f"{self.key.name} v{self.version} {self.array}"
+
+
+def amplifiers(wanted: Sequence[str]) -> Iterator[Amplifier]:
+    """Yield one request for each array of each API, with empty and with named elements."""
+    for key, api in APIS.items():
+        if api.advertised is None or key in LEFT_OUT or (wanted and key.name not in wanted):
+            continue
+        version = api.advertised[1]
+        for path in _arrays(layout_of(api.request), version):
+            for is_named in (False, True):
+                frame = _fill(key, version, path, is_named=is_named)
+                if frame is not None:
+                    title = f"{'.'.join(path)}{' (named)' if is_named else ''}"
+                    yield Amplifier(key, version, title, frame)
+
+
+def _arrays(layout: Layout, version: int) -> Iterator[tuple[str, ...]]:
+    for each in layout.fields:
+        element = each.wire.element
+        if element is None or not each.is_in(version):
+            continue
+        yield (each.name,)
+        if element.layout is not None:
+            for path in _arrays(element.layout, version):
+                yield (each.name, *path)
+
+
+def _fill(key: ApiKey, version: int, path: Sequence[str], *, is_named: bool) -> bytes | None:
+    """Return a request whose array at `path` is as long as may be; None if it cannot be sent."""
+    count = MAX_ITEMS - len(path) + 1
+    while count > 1:
+        message = APIS[key].request()
+        if isinstance(message, ProduceRequest):
+            message.acks = 1
+        _set(message, path, count, is_named=is_named)
+        try:
+            frame = encode_request(key, version, 1, "amplifier", message)
+        except Exception:
+            return None
+        if len(frame) <= MAX_CLIENT_REQUEST_BYTES:
+            return frame
+        count //= 2
+    return None
+
+
+def _set(message: Any, path: Sequence[str], count: int, *, is_named: bool) -> None:
+    layout = layout_of(type(message))
+    field = next(each for each in layout.fields if each.name == path[0])
+    element = field.wire.element
+    assert element is not None
+    size = count if len(path) == 1 else 1
+    items = [_item(element, number, is_named=is_named) for number in range(size)]
+    if len(path) > 1:
+        _set(items[0], path[1:], count, is_named=is_named)
+    setattr(message, path[0], items)
+
+
+def _item(wire: WireType[Any], number: int, *, is_named: bool) -> Any:
+    if wire.layout is not None:
+        item = wire.layout.type()
+        for each in wire.layout.fields:
+            if is_named and each.wire.kind is Kind.STRING:
+                setattr(item, each.name, f"t{number}")
+                break
+        for each in wire.layout.fields:
+            if is_named and each.name in ("partition", "partition_index", "index"):
+                setattr(item, each.name, number)
+        return item
+    if wire.kind is Kind.STRING:
+        return f"t{number}" if is_named else ""
+    return number if is_named else 0
+
+
+class Bystander:
+    """Asks for the versions, one request at a time, and notes how long that took."""
+
+    def __init__(self, port: int) -> None:
+        self.longest_s = 0.0
+        self._socket = socket.create_connection((HOST, port))
+        self._frame = encode_request(
+            ApiKey.API_VERSIONS,
+            3,
+            1,
+            "bystander",
+            ApiVersionsRequest(client_software_name="b", client_software_version="1"),
+        )
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def take_longest(self) -> float:
+        """Return the longest wait since the last call."""
+        longest_s, self.longest_s = self.longest_s, 0.0
+        return longest_s
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._is_over = True
+        self._thread.join()
+        self._socket.close()
+
+    def _run(self) -> None:
+        while not self._is_over:
+            began_s = time.perf_counter()
+            self._socket.sendall(self._frame)
+            _receive(self._socket)
+            self.longest_s = max(self.longest_s, time.perf_counter() - began_s)
+            time.sleep(BYSTANDER_PAUSE_S)
+
+
+def _receive(connection: socket.socket) -> int:
+    """Read one answer; return its size."""
+    left = _SIZE.unpack(_exactly(connection, _SIZE.size))[0]
+    size: int = left
+    while left:
+        left -= len(_exactly(connection, min(left, 1 << 16)))
+    return size
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = connection.recv(count, socket.MSG_WAITALL)
+    if len(data) < count:
+        raise ConnectionError("closed by the broker")
+    return data
+
+
+def attack(port: int, frame: bytes, end_s: float, answers: list[int]) -> None:
+    """Send `frame` as fast as it is taken until `end_s`; note the answers' sizes."""
+    connection = socket.create_connection((HOST, port))
+
+    def send() -> None:
+        with contextlib.suppress(OSError):
+            while time.perf_counter() < end_s:
+                connection.sendall(frame)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    with contextlib.suppress(OSError):
+        connection.settimeout(ANSWER_TIMEOUT_S)
+        while time.perf_counter() < end_s or not answers:
+            answers.append(_receive(connection))
+    connection.close()
+    sender.join()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an amplifier did: to the bystander, per request to the processor, and to memory."""
+
+    wait_ms: float
+    cpu_ms: float
+    answer_count: int
+    grown_mib: int
+
+
+def measure(server: ServerProcess, bystander: Bystander, frame: bytes) -> Outcome:
+    """Let all attackers send `frame` for a while."""
+    bystander.take_longest()
+    before, cpu_before_s = server.rss_bytes(), server.cpu_s()
+    answers: list[int] = []
+    end_s = time.perf_counter() + SECONDS_EACH
+    threads = [
+        threading.Thread(target=attack, args=(server.port, frame, end_s, answers))
+        for _ in range(ATTACKERS)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    # What was read of them is still to be handled.
+    time.sleep(SETTLE_S)
+    return Outcome(
+        wait_ms=bystander.take_longest() * 1000,
+        cpu_ms=(server.cpu_s() - cpu_before_s) * 1000 / max(len(answers), 1),
+        answer_count=len(answers),
+        grown_mib=(server.rss_bytes() - before) >> 20,
+    )
+
+
+def say(line: str) -> None:
+    """Print a line now."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main(wanted: Sequence[str]) -> None:
+    """Print a line per amplifier, those that miss the goal marked."""
+    with tempfile.TemporaryDirectory(prefix="ottla-amplifier-") as folder:
+        port = free_port()
+        arguments = ["-m", "broker"]
+        for override in (
+            f"listeners=PLAINTEXT://{HOST}:{port}",
+            f"log.dirs={folder}",
+            "broker.id=1",
+            "auto.create.topics.enable=false",
+            "offsets.topic.num.partitions=4",
+        ):
+            arguments += ["--override", override]
+        with ServerProcess(arguments, port, log=Path(folder) / "log") as server:
+            time.sleep(2)
+            bystander = Bystander(port)
+            say(f"{'request':58} {'bytes':>9} answers CPU ms   MiB wait ms")
+            for each in amplifiers(wanted):
+                found = measure(server, bystander, each.frame)
+                mark = "  <-- above the goal" if found.wait_ms > GOAL_MS else ""
+                say(
+                    f"{each!s:58} {len(each.frame):9,} {found.answer_count:7} {found.cpu_ms:6.0f} "
+                    f"{found.grown_mib:5} {found.wait_ms:7.0f}{mark}"
+                )
+            bystander.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

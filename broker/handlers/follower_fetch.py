@@ -24,6 +24,7 @@ from kafkawire.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 
@@ -63,13 +64,20 @@ class FollowerFetchHandler:
     def handle(self, request: Request, message: FetchRequest, follower: Follower) -> Reply:
         """Return a reply that is complete unless records have to be waited for."""
         now_ms, version = self.now_ms(), request.header.api_version
-        found = self.sessions.find(message, follower, now_ms)
+        found = self.sessions.find(
+            message,
+            follower,
+            now_ms,
+            is_registered=self.replicas.is_registered(follower.broker_id),
+            connection_number=request.connection.number,
+        )
         if not isinstance(found, FollowerSession):
             return Reply(FetchResponse(error_code=found))
         session = found
         session.on_request(request.connection.number)
-        unknown = self._update(session, message, version)
-        fetch = FollowerFetch(self, session, message, version, unknown)
+        fetch = FollowerFetch(self, session, message, version)
+        self._update(fetch, session, message, version)
+        session.has_refused = fetch.has_refused
         self._touch(session, now_ms)
         if fetch.read_first(now_ms) or message.max_wait_ms <= 0 or not session.partitions:
             fetch.complete()
@@ -78,24 +86,27 @@ class FollowerFetchHandler:
         return fetch.reply
 
     def _update(
-        self, session: FollowerSession, message: FetchRequest, version: int
-    ) -> dict[TopicId, list[int]]:
-        """Take what a request changes in its session; return what it names and nobody knows."""
-        unknown: dict[TopicId, list[int]] = {}
+        self, fetch: FollowerFetch, session: FollowerSession, message: FetchRequest, version: int
+    ) -> None:
+        """Take what a request changes in its session; refuse what cannot be remembered."""
         has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         for topic in message.topics:
             name = self.replicas.topic_name(topic.topic_id) if has_ids else topic.topic
             if name is None:
-                unknown[topic.topic_id] = [wanted.partition for wanted in topic.partitions]
+                fetch.refuse_unknown(topic)
                 continue
             for wanted in topic.partitions:
-                self.sessions.want(session, (name, wanted.partition), wanted, topic.topic_id)
+                key = (name, wanted.partition)
+                if self.replicas.holds(key):
+                    self.sessions.want(session, key, wanted, topic.topic_id)
+                else:
+                    self.sessions.forget(session, key)
+                    fetch.refuse(key, topic.topic_id)
         for gone in message.forgotten_topics_data:
             name = session.topic_names.get(gone.topic_id) if has_ids else gone.topic
             for index in gone.partitions:
                 if name is not None:
                     self.sessions.forget(session, (name, index))
-        return unknown
 
     def _touch(self, session: FollowerSession, now_ms: int) -> None:
         """Note that the follower still holds all of the partitions that need no look."""
@@ -123,7 +134,6 @@ class FollowerFetch:
         session: FollowerSession,
         message: FetchRequest,
         version: int,
-        unknown: dict[TopicId, list[int]],
     ) -> None:
         self.reply = Reply()
         self._handler = handler
@@ -131,15 +141,36 @@ class FollowerFetch:
         self._session = session
         self._message = message
         self._version = version
-        self._unknown = unknown
+        self._refused: list[FetchableTopicResponse] = []
         self._max_bytes = min(message.max_bytes, handler.max_bytes)
         self._min_bytes = min(message.min_bytes, self._max_bytes)
         self._size_bytes = 0
-        self._must_answer = bool(unknown)
+        self._must_answer = False
         self._sizes: dict[Key, int] = {}
         self._news: dict[Key, None] = {}
         # What was read in this very turn of the loop.
         self._found: list[tuple[Key, PartitionData, bool]] | None = None
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether the answer tells of failures that the session does not hold."""
+        return bool(self._refused)
+
+    def refuse_unknown(self, topic: FetchTopic) -> None:
+        """Answer that nobody knows the id of `topic`."""
+        failed = [_failed(each.partition, ErrorCode.UNKNOWN_TOPIC_ID) for each in topic.partitions]
+        self._add_refused(FetchableTopicResponse(topic_id=topic.topic_id, partitions=failed))
+
+    def refuse(self, key: Key, topic_id: TopicId) -> None:
+        """Answer why a partition is not served of which there is no replica here."""
+        failed = _failed(key[1], self._replicas.missing(key).code)
+        self._add_refused(
+            FetchableTopicResponse(topic=key[0], topic_id=topic_id, partitions=[failed])
+        )
+
+    def _add_refused(self, topic: FetchableTopicResponse) -> None:
+        self._refused.append(topic)
+        self._must_answer = True
 
     def read_first(self, now_ms: int) -> bool:
         """Note how far the follower is; return whether there is something to answer at once."""
@@ -238,13 +269,7 @@ class FollowerFetch:
             )
             for name, each in topics.items()
         ]
-        responses += [
-            FetchableTopicResponse(
-                topic_id=topic_id,
-                partitions=[_failed(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes],
-            )
-            for topic_id, indexes in self._unknown.items()
-        ]
+        responses += self._refused
         return FetchResponse(session_id=session.session_id, responses=responses)
 
     def _read_active(self, now_ms: int | None = None) -> list[tuple[Key, PartitionData, bool]]:

@@ -5,7 +5,8 @@ has changed since the last answer (KIP-227). Here the leader also remembers whic
 changed: it looks at those alone, so that the others cost nothing. A follower may give up a
 connection on which it waits, and go on with its session on another one. Invariant: a partition
 that is not `active` is one where the follower holds everything, and knows the marks that it was
-sent.
+sent. What is remembered is bounded by what there is: sessions are for registered brokers, each of
+which has a few, and hold partitions of which this broker has a replica.
 
 Source: KIP-227; kafka.server.FetchSession of Kafka 3.9.
 """
@@ -24,6 +25,8 @@ NO_SESSION: Final = 0
 SESSIONLESS_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
+MAX_SESSIONS_PER_BROKER: Final = 16
+"""Of which one that fetches with several threads needs one each; the oldest gives way."""
 IDLE_LIMIT_MS: Final = 120_000
 """A session that was not used for so long makes room for another one."""
 
@@ -77,6 +80,8 @@ class FollowerSession:
         self.topic_names: dict[TopicId | None, str] = {}
         """By the ids that the follower asked for last, also of topics that are gone."""
         self.waiting: WaitingFetch | None = None
+        self.has_refused = False
+        """Whether the last answer told of failures that are not remembered here."""
         self._connection_number = -1
         self._told_last: tuple[Key, ...] = ()
 
@@ -97,6 +102,14 @@ class FollowerSession:
         self.partitions.pop(key, None)
         self.active.pop(key, None)
         self.sent.pop(key, None)
+
+    def may_go_on(self, connection_number: int) -> bool:
+        """Whether the follower still knows what stands here, also of the last answer.
+
+        One that was sent on another connection may not have arrived. If it told of failures that
+        were not remembered, the follower may wait for partitions that are forgotten here.
+        """
+        return connection_number == self._connection_number or not self.has_refused
 
     def on_request(self, connection_number: int) -> None:
         """Note by which connection a request has come.
@@ -155,15 +168,35 @@ class FetchSessions:
             session.on_change(key)
 
     def find(
-        self, message: FetchRequest, follower: Follower, now_ms: int
+        self,
+        message: FetchRequest,
+        follower: Follower,
+        now_ms: int,
+        *,
+        is_registered: bool = True,
+        connection_number: int = -1,
     ) -> FollowerSession | ErrorCode:
-        """Return the session of a request, begun if it asks for one, or why there is none."""
-        if message.session_epoch in (SESSIONLESS_EPOCH, INITIAL_EPOCH):
-            self.end(message.session_id)
-            is_kept = message.session_epoch == INITIAL_EPOCH and self._has_room(now_ms)
-            return self._begin(follower, now_ms) if is_kept else FollowerSession(0, follower)
+        """Return the session of a request, begun if it asks for one, or why there is none.
+
+        Only a follower that `is_registered` gets a session that lasts.
+        """
         session = self._sessions.get(message.session_id)
+        if session is not None and session.follower.broker_id != follower.broker_id:
+            # Ids are small numbers: one broker does not end, or go on with, what another began.
+            session = None
+        if message.session_epoch in (SESSIONLESS_EPOCH, INITIAL_EPOCH):
+            if session is not None:
+                self.end(session.session_id)
+            is_kept = (
+                is_registered
+                and message.session_epoch == INITIAL_EPOCH
+                and self._has_room(follower.broker_id, now_ms)
+            )
+            return self._begin(follower, now_ms) if is_kept else FollowerSession(0, follower)
         if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if not session.may_go_on(connection_number):
+            self.end(session.session_id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.next_epoch != message.session_epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -204,12 +237,12 @@ class FetchSessions:
         session.used_at_ms = now_ms
         return session
 
-    def _has_room(self, now_ms: int) -> bool:
-        stale = [
-            each.session_id
-            for each in self._sessions.values()
-            if now_ms - each.used_at_ms > IDLE_LIMIT_MS
-        ]
-        for session_id in stale:
-            self.end(session_id)
+    def _has_room(self, broker_id: BrokerId, now_ms: int) -> bool:
+        """Whether another session may begin, after those that are not used made room for it."""
+        for each in list(self._sessions.values()):
+            if now_ms - each.used_at_ms > IDLE_LIMIT_MS:
+                self.end(each.session_id)
+        own = [each for each in self._sessions.values() if each.follower.broker_id == broker_id]
+        if len(own) >= MAX_SESSIONS_PER_BROKER:
+            self.end(min(own, key=lambda each: each.used_at_ms).session_id)
         return len(self._sessions) < self._max_count

@@ -212,9 +212,9 @@ class ReplicaManager:
 
     # What clients and followers ask
 
-    def holds(self, topic_partition: TopicPartition) -> bool:
-        """Whether this broker has a replica of a partition."""
-        return topic_partition in self._by_key
+    def holds(self, key: Key) -> bool:
+        """Whether this broker has a replica of a partition, leading or following."""
+        return key in self._by_key
 
     def is_offline(self, key: Key) -> bool:
         """Whether the partition is lost with its log dir."""
@@ -234,7 +234,7 @@ class ReplicaManager:
         """
         replica = self._by_key.get(key)
         if replica is None:
-            raise self._missing(key)
+            raise self.missing(key)
         return replica
 
     def leader(self, key: Key, epoch: int = NO_EPOCH, topic_id: TopicId = ZERO_TOPIC_ID) -> Replica:
@@ -247,7 +247,7 @@ class ReplicaManager:
         """
         replica = self._by_key.get(key)
         if replica is None:
-            raise self._missing(key)
+            raise self.missing(key)
         if (
             topic_id is not ZERO_TOPIC_ID
             and topic_id != replica.topic_id
@@ -268,7 +268,7 @@ class ReplicaManager:
         """
         replica = self._by_key.get(key)
         if replica is None:
-            raise self._missing(key)
+            raise self.missing(key)
         try:
             info = replica.append(batch, acks, now_ms)
         except (StorageError, OSError) as error:
@@ -342,6 +342,10 @@ class ReplicaManager:
         name = self.table.topic_names.get(topic_id)
         return self._metadata.image.topic_names.get(topic_id) if name is None else name
 
+    def is_registered(self, broker_id: BrokerId) -> bool:
+        """Whether there is such a broker, as far as is known here."""
+        return broker_id in self._metadata.image.brokers
+
     # Inside
 
     def _retry_later(self) -> None:
@@ -372,7 +376,8 @@ class ReplicaManager:
             if replica.leadership is not None and replica.leadership.reconsider(now_ms):
                 self.changed(replica.topic_partition)
 
-    def _missing(self, key: Key) -> ApiError:
+    def missing(self, key: Key) -> ApiError:
+        """Return why a partition is not served of which there is no replica here."""
         if self.table.is_offline(key):
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         state = self._metadata.image.partition(TopicPartition(*key))

@@ -172,9 +172,10 @@ class RigBroker:
         channel = RequestChannel(loop, self.router.handle, limits)
         self.server = SocketServer([Listener(LISTENER, "127.0.0.1", 0)], limits, channel)
         self.peer: Peer | None = None
+        self.followers: FollowerFetchHandler | None = None
 
     def _fetch(self) -> Handler:
-        followers = FollowerFetchHandler(
+        followers = self.followers = FollowerFetchHandler(
             self.replicas,
             self.purgatory,
             loop=asyncio.get_running_loop(),
@@ -290,6 +291,11 @@ class Rig:
         """Stop brokers, all of them unless named."""
         for broker_id in broker_ids or list(self.brokers):
             await self.brokers.pop(broker_id).stop()
+        self.tell_metadata()
+
+    def register(self, broker_id: int) -> None:
+        """Tell all brokers of one that the test plays itself."""
+        self._endpoints[BrokerId(broker_id)] = Endpoint("127.0.0.1", 0)
         self.tell_metadata()
 
     def tell_metadata(self) -> None:

@@ -189,9 +189,37 @@ class RawFollower:
         }
 
 
+async def test_followers_that_nobody_registered_and_partitions_that_are_not_here_are_not_kept(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, KEYS)
+    await rig.start(1)
+    follower = RawFollower(rig.brokers[1])
+    peer = follower.connect()
+    try:
+        await rig.order(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
+        refused = await follower.fetch(peer, 0, 0, 0)
+        handler = rig.brokers[1].followers
+        assert handler is not None
+        sessions = handler.sessions
+        assert (len(sessions), sessions._watching) == (0, {})
+        assert refused[2].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert {refused[index].error_code for index in (0, 1)} == {ErrorCode.NONE}
+        rig.register(2)
+        follower.epoch = 0
+        assert set(await follower.fetch(peer, 0, 0, 0)) == {0, 1, 2}
+        assert len(sessions) == 1
+        assert {key[1] for key in sessions._watching} == {0, 1}
+        assert await follower.fetch(peer) == {}, "a failure is told once"
+    finally:
+        await peer.close()
+        await rig.stop()
+
+
 async def test_a_session_goes_on_over_another_connection(tmp_path: Path) -> None:
     rig = Rig(tmp_path, KEYS)
     await rig.start(1)
+    rig.register(2)
     follower = RawFollower(rig.brokers[1])
     first, second = follower.connect(), follower.connect()
     try:

@@ -5,6 +5,7 @@ import pytest
 from broker.replication.fetch_session import (
     IDLE_LIMIT_MS,
     MAX_EPOCH,
+    MAX_SESSIONS_PER_BROKER,
     FetchSessions,
     Follower,
     FollowerSession,
@@ -175,3 +176,46 @@ def test_a_topic_is_known_by_the_id_that_was_asked_for_last() -> None:
     for topic_id in (old, new):
         sessions.want(session, T0, FetchPartition(partition=0), topic_id)
     assert (session.topic_names.get(old), session.topic_names.get(new)) == (None, "t")
+
+
+def test_only_registered_brokers_get_sessions() -> None:
+    sessions = FetchSessions(10)
+    found = sessions.find(ask(0), B2, 0, is_registered=False)
+    assert isinstance(found, FollowerSession)
+    assert (found.session_id, len(sessions)) == (0, 0)
+
+
+def test_a_broker_has_only_so_many_sessions_and_the_oldest_gives_way() -> None:
+    sessions = FetchSessions(1000)
+    other = sessions.find(ask(0), Follower(BrokerId(3), -1), 0)
+    assert isinstance(other, FollowerSession)
+    own = [begin(sessions, now_ms) for now_ms in range(MAX_SESSIONS_PER_BROKER + 1)]
+    assert len(sessions) == MAX_SESSIONS_PER_BROKER + 1
+    gone = sessions.find(ask(1, own[0].session_id), B2, 0)
+    assert gone is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.find(ask(1, own[1].session_id), B2, 0) is own[1]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0, 1])
+def test_a_broker_neither_ends_nor_takes_over_what_another_one_began(epoch: int) -> None:
+    sessions = FetchSessions(10)
+    session = begin(sessions)
+    stranger = sessions.find(ask(epoch, session.session_id), Follower(BrokerId(3), -1), 0)
+    assert stranger is not session
+    assert sessions.find(ask(1, session.session_id), B2, 0) is session
+
+
+def test_a_session_that_refused_ends_with_the_connection_that_was_told() -> None:
+    sessions = FetchSessions(10)
+    session = begin(sessions)
+    session.on_request(1)
+    for connection, epoch in ((1, 1), (2, 2)):
+        found = sessions.find(ask(epoch, session.session_id), B2, 0, connection_number=connection)
+        assert found is session, "nothing was refused"
+        session.on_request(connection)
+    session.has_refused = True
+    found = sessions.find(ask(3, session.session_id), B2, 0, connection_number=2)
+    assert found is session, "the follower has the answer"
+    found = sessions.find(ask(4, session.session_id), B2, 0, connection_number=3)
+    assert found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0

@@ -72,7 +72,7 @@ def _yield_to_others(pid: int) -> None:
     (autogroup), and niceness counts for nothing between groups.
     """
     with contextlib.suppress(ProcessLookupError):
-        os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
+        os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
         if hasattr(os, "sched_setscheduler"):
             # Also when the broker has been given a real-time priority.
             os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0))

@@ -36,8 +36,10 @@ def test_partitions_of_a_failed_disk_go_to_other_brokers(
         with_two.create_topic("t", [[1, 2], [1, 2]], segment_bytes="5000")
         with_one.until_in_sync("t", {1, 2}, {1, 2})
         lost = 0 if (disks[1] / "t-0").is_dir() else 1
-        disks[1].rename(tmp_path / "away")
         with with_two.wire(1) as wire:
+            # The first batch of an epoch is noted in a file of its own.
+            assert wire.produce("t", batch(VALUE), partition=lost).error_code == 0
+            disks[1].rename(tmp_path / "away")
             count = produce_until_refused(wire, lost)
             expected = [1, 1]
             expected[lost] = 2

@@ -119,6 +119,8 @@ class LogScan:
 
     def place_of(self, offset: int) -> tuple[str, int]:
         """The file and the position where the record of `offset` is, or would have to be."""
+        if not self.segments:
+            return self.files.directory, 0
         below = [each for each in self.segments if each.base_offset <= offset]
         segment = below[-1] if below else self.segments[0]
         slot = segment.first_behind(offset - 1)

@@ -19,7 +19,7 @@ from analytics.checks.tombstones import TombstoneCheck
 from analytics.checks.transactions import TransactionCheck
 from analytics.checks.uniqueness import UniquenessCheck
 from analytics.file_store import read_bytes
-from analytics.finding import Check, Finding
+from analytics.finding import Check, Finding, Report
 from analytics.finding_list import FindingList
 from analytics.index_files import IndexFiles
 from analytics.log_scan import LogScan, unreadable
@@ -46,6 +46,8 @@ class ReplicaAudit:
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(*place, 0)
         self._scan = LogScan(replica, structure.report)
+        # Read before the log, of which it can then know no end that is not there.
+        self._begun = {(epoch, start) for _, epoch, start in self._read_epochs(lambda _: None)}
 
     def run(self) -> tuple[list[Finding], dict[str, Any]]:
         """The findings and the summary.
@@ -148,10 +150,10 @@ class ReplicaAudit:
         replica, report, scan = self._replica, self._findings.report, self._scan
         is_end_known = not scan.is_damaged(scan.log_end_offset)
         if Check.EPOCHS in self._checks:
-            file = replica.epoch_checkpoint or ""
-            text = (self._read(file) or b"").decode("utf-8", errors="replace") if file else ""
-            epochs = read_epoch_checkpoint(text, file, report)
-            scan.epochs.conclude(epochs, file, scan.log_end_offset if is_end_known else MAX_OFFSET)
+            # Read once more, behind the log: an epoch is noted before its first batch.
+            epochs, file = self._read_epochs(report), replica.epoch_checkpoint or ""
+            end = scan.log_end_offset if is_end_known else MAX_OFFSET
+            scan.epochs.conclude(epochs, file, end, begun=self._begun)
         if Check.CHECKPOINTS in self._checks:
             folder = parent_of(replica.directory)
             if is_end_known:
@@ -160,6 +162,17 @@ class ReplicaAudit:
                 report(_foreign(child_of(replica.directory, name)))
         if Check.RETENTION in self._checks:
             check_retention(replica, scan, self._rules, report)
+
+    def _read_epochs(self, report: Report) -> list[tuple[int, int, int]]:
+        file = self._replica.epoch_checkpoint
+        if file is None or Check.EPOCHS not in self._checks or not self._is_first:
+            return []
+        try:
+            text = read_bytes(file).decode("utf-8", errors="replace")
+        except OSError as error:
+            report(unreadable(file, error))
+            return []
+        return read_epoch_checkpoint(text, file, report)
 
     def _read(self, file: str) -> bytes | None:
         try:

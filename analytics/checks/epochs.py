@@ -5,7 +5,7 @@ within the range that the checkpoint gives its epoch, and need not begin it.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from analytics.finding import Check, Finder, Report
@@ -39,12 +39,19 @@ class EpochCheck:
             runs.append(_Run(epoch, offset, header.last_offset, file, position))
 
     def conclude(
-        self, checkpoint: Sequence[tuple[int, int, int]], file: str, log_end_offset: int
+        self,
+        checkpoint: Sequence[tuple[int, int, int]],
+        file: str,
+        log_end_offset: int,
+        *,
+        begun: Collection[tuple[int, int]],
     ) -> None:
         """Report where epochs go back, or contradict the checkpoint's (line, epoch, start).
 
         The checkpoint begins at the log start, so what stands before its first entry says nothing.
-        A batch that the checkpoint calls wrong is no measure for those behind it.
+        A batch that the checkpoint calls wrong is no measure for those behind it. Of the entries
+        only those in `begun`, which were there before the log was read, have to begin within it: a
+        broker that writes meanwhile may have begun others.
         """
         starts = [start for _, _, start in checkpoint]
         epoch_so_far = -1
@@ -66,7 +73,7 @@ class EpochCheck:
                     found = f"epoch {epoch} from {start}"
                     self._finder.find("epoch_start", file, line, start, expected, found)
         for line, epoch, start in checkpoint:
-            if start > log_end_offset:
+            if start > log_end_offset and (epoch, start) in begun:
                 expected = f"a start up to the log's end {log_end_offset}"
                 found = f"epoch {epoch} from {start}"
                 self._finder.find("epoch_beyond", file, line, start, expected, found)

@@ -125,6 +125,14 @@ def test_no_file_makes_an_audit_fall_over(chosen: list[tuple[int, Harm, int, byt
     assert all(told), "whatever was found has a name"
 
 
+def test_a_log_without_a_segment_that_can_be_read_is_a_finding(tmp_path: Path) -> None:
+    small_log().write(tmp_path / "raw")
+    for path in write_all(tmp_path / "clean"):
+        if path.suffix == ".log":
+            dangle(path, 0, b"")
+    assert audit_all(tmp_path / "clean", tmp_path / "raw")
+
+
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"\xff" * 100, b"0\n-1\n", b"0\nx\n", b"99"])
 def test_files_of_one_content_are_findings(tmp_path: Path, content: bytes) -> None:
     small_log().write(tmp_path / "raw")

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from analytics.discovery import find_replicas, group_by_partition
 from analytics.finding import Severity
+from analytics.plan import Audit, plan_tasks
+from analytics.replica_audit import ReplicaAudit
 from analytics.task import Rules
 from kafkawire.compression import Codec
-from tests.analytics.audited import NOW_MS, findings_of
+from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION
 from tests.analytics.integrity_violations import INTEGRITY, Plant
 from tests.analytics.log_model import Log, make_log
@@ -37,6 +40,18 @@ def test_a_planted_damage_is_named_and_nothing_else(tmp_path: Path, plant: Plant
     found = findings_of("integrity", tmp_path)
     assert {(each.what, Path(each.file).name, each.offset) for each in found} == expected
     assert len(found) == len(expected)
+
+
+def test_an_epoch_that_begins_while_the_log_is_read_is_no_finding(tmp_path: Path) -> None:
+    directory = make_log().write(tmp_path)
+    [task] = plan_tasks(
+        Audit.INTEGRITY, group_by_partition(find_replicas(str(tmp_path), lambda _: None)), {}, RULES
+    )
+    audit = ReplicaAudit(task, task.replicas[0])
+    # The broker goes on: 100 records more, and then another leader.
+    (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 500\n")
+    findings, _ = audit.run()
+    assert findings == []
 
 
 def test_the_table_is_as_long_as_promised() -> None:

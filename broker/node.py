@@ -103,6 +103,7 @@ class Node:
         self._controller = ControllerLink(self._member.controller_endpoint, self._member.make_peer)
         self._directory_failure = LogDirFailure(self._member, self._tasks, loop, self._fail)
         self._configs: LiveConfigs
+        self._producer_ids: ProducerIds
         self._server: SocketServer
         self._groups: GroupCoordinator | None = None
         self._logs: Logs | None = None
@@ -204,6 +205,7 @@ class Node:
                 log.warning("metadata.missing", waited_ms=FIRST_METADATA_TIMEOUT_MS)
         with step("request processing"):
             channel.open()
+            self._producer_ids.start()
         with step("scheduler, log cleaner"):
             self._schedule(logs, replicas)
             cleaner = self._start_cleaner(logs, replicas)
@@ -312,7 +314,7 @@ class Node:
         mover: LogMover,
     ) -> Router:
         member = self._member
-        producer_ids = ProducerIds(
+        producer_ids = self._producer_ids = ProducerIds(
             member.identity.broker_id, lambda: member.session.broker_epoch, self._controller
         )
         self._running.push_async_callback(producer_ids.stop)

@@ -1,7 +1,8 @@
 """Ids for idempotent producers, none ever given out twice in the cluster (edge).
 
-The controller gives out blocks of ids, each once (`/latest_producer_id_block`); a broker gives out
-those of its block, and asks for the next one before the last is used up. What is left of a block
+The controller gives out blocks of ids, each once (`/latest_producer_id_block`); a broker takes one
+when it starts, so that producers can begin while there is no controller, gives out the ids in it,
+and asks for the next one before the last is used up. What is left of a block
 when the broker stops is never used.
 
 Source: KIP-730; kafka.coordinator.transaction.RPCProducerIdManager of Kafka 3.9.
@@ -45,6 +46,11 @@ class ProducerIds:
         self._next_block = range(0)
         self._used_count = 0
         self._fetching: asyncio.Task[None] | None = None
+        self._last_trouble = ""
+
+    def start(self) -> None:
+        """Ask for the first block, before there is a producer that wants an id."""
+        self._fetch()
 
     async def allocate(self) -> ProducerId:
         """Return a fresh id.
@@ -95,11 +101,18 @@ class ProducerIds:
         try:
             answer = await self._controller.ask(request, AllocateProducerIdsResponse)
         except OSError as error:
-            log.info("producer_ids.not_allocated", error=str(error))
+            self._tell_trouble(str(error))
             return None
         if answer.error_code != ErrorCode.NONE or answer.producer_id_len <= 0:
-            log.info("producer_ids.not_allocated", error=ErrorCode(answer.error_code).name)
+            self._tell_trouble(ErrorCode(answer.error_code).name)
             return None
+        self._last_trouble = ""
         first = answer.producer_id_start
         log.info("producer_ids.allocated", first=first, count=answer.producer_id_len)
         return range(first, first + answer.producer_id_len)
+
+    def _tell_trouble(self, error: str) -> None:
+        """Say why there is no block: once, not at each of twenty tries in a second."""
+        if error != self._last_trouble:
+            self._last_trouble = error
+            log.info("producer_ids.not_allocated", error=error)

@@ -69,7 +69,9 @@ class Stopped:
     exit_code: int
 
     def __str__(self) -> str:
-        return f"{self.name} {how_it_ended(self.exit_code)}"
+        # One that was asked while it still loaded its code has no other way to stop.
+        is_stopped = self.exit_code == -signal.SIGTERM
+        return f"{self.name} {how_it_ended(0 if is_stopped else self.exit_code)}"
 
 
 Event: TypeAlias = Ready | Died | Started | Hung | Stopped

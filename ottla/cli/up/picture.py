@@ -10,7 +10,7 @@ from ottla.client.metadata import ClusterMetadata
 
 COLUMNS = (
     "broker",
-    "address",
+    "port",
     "process",
     "role",
     "leaders",
@@ -18,8 +18,9 @@ COLUMNS = (
     "lagging",
     "records/s",
     "cpu %",
-    "memory MB",
+    "MB",
 )
+"""So short that a table with all of them fits a terminal of 80 columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,9 @@ def broker_rows(
     return [
         [
             each.broker_id,
-            each.address,
-            _process(each),
-            "controller" if each.broker_id == controller_id and each.is_registered else "",
+            each.address.rpartition(":")[2],
+            "" if each.pid is None else str(each.pid),
+            _role(each, controller_id),
             leaders[each.broker_id],
             replicas[each.broker_id],
             lagging[each.broker_id],
@@ -125,10 +126,12 @@ def _counts(metadata: ClusterMetadata | None) -> tuple[Counter[int], Counter[int
     return leaders, replicas, lagging
 
 
-def _process(member: Member) -> str:
+def _role(member: Member, controller_id: int) -> str:
     if member.pid is None:
         return "down"
-    return str(member.pid) if member.is_registered else f"{member.pid} (not registered)"
+    if not member.is_registered:
+        return "absent"
+    return "controller" if member.broker_id == controller_id else ""
 
 
 def _memory_mb(usage: Usage | None) -> int:

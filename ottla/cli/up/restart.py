@@ -40,14 +40,22 @@ class Absence:
 
     def __init__(self) -> None:
         self._seen_s: dict[str, float] = {}
+        self._ghosts: set[str] = set()
 
     def on_seen(self, name: str, now_s: float) -> None:
-        """Note that `name` answers."""
-        self._seen_s[name] = now_s
+        """Note that `name` answers, or is listed, unless a life that is over left that behind."""
+        if name not in self._ghosts:
+            self._seen_s[name] = now_s
 
-    def on_death(self, name: str) -> None:
-        """Forget `name`: its next life begins unseen."""
+    def on_death(self, name: str, *, is_listed: bool) -> None:
+        """Forget `name`: its next life begins unseen, also if the last one is listed for now."""
         self._seen_s.pop(name, None)
+        if is_listed:
+            self._ghosts.add(name)
+
+    def on_unlisted(self, name: str) -> None:
+        """Note that `name` is not listed: who is, from now on, lives."""
+        self._ghosts.discard(name)
 
     def forgive_all_but(self, name: str, now_s: float) -> None:
         """Take everybody but `name` for present: nobody can say otherwise."""

@@ -1,6 +1,7 @@
 """Runs a supervisor until somebody wants it to stop (composition)."""
 
 import asyncio
+import logging
 import signal
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,8 @@ def run_until_signal(plan: ClusterPlan, *, may_restart: bool, is_json: bool) -> 
     Raises:
         CommandError: it could not start or go on; everything is stopped by then.
     """
+    # Brokers that do not answer yet, or not any more, are what a supervisor expects.
+    logging.getLogger("ottla").addHandler(logging.NullHandler())
     asyncio.run(_run(plan, may_restart, is_json))
 
 

@@ -49,9 +49,9 @@ class LiveTable:
             await survey.close()
 
     def _page(self, supervisor: Supervisor, now: Observation, before: Observation | None) -> Group:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=SIMPLE_HEAD, padding=0, pad_edge=False)
         for name in COLUMNS:
-            table.add_column(name, justify="right" if name not in COLUMNS[1:4] else "left")
+            table.add_column(name, justify="left" if name == "role" else "right")
         for row in broker_rows(members(supervisor), now, before):
             table.add_row(*map(str, row))
         head = f"{summary(now, before)}; coordinator {supervisor.plan.connect}; Ctrl-C stops"

@@ -121,7 +121,8 @@ class Supervisor:
                 self._report(Started(child.name, process.pid))
             exit_code = await process.wait()
             del self.running[child.name]
-            self._absence.on_death(child.name)
+            is_listed = child.broker_id in self.census.registered
+            self._absence.on_death(child.name, is_listed=is_listed)
             is_closed = await self._close_session(child)
             if not self._is_ready:
                 self._fail(_early_death(child, exit_code))
@@ -155,6 +156,9 @@ class Supervisor:
         await wait_until_acquainted([broker.address for broker in self.plan.brokers])
 
     def _on_census(self) -> None:
+        for broker in self.plan.brokers:
+            if broker.broker_id not in self.census.registered:
+                self._absence.on_unlisted(broker.name)
         if self.census.registered >= {broker.broker_id for broker in self.plan.brokers}:
             self._registered.set()
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import TypeVar, cast
 
 import pytest
+import structlog
 
 from broker.cluster import producer_ids
 from broker.cluster.controller_link import ControllerLink
@@ -72,6 +73,27 @@ async def test_the_next_block_is_asked_for_before_it_is_needed() -> None:
     await asyncio.sleep(0)
     assert len(controller.asked) == 2
     await ids.stop()
+
+
+async def test_a_block_is_there_before_the_first_producer() -> None:
+    controller = FakeController()
+    ids = ids_of(controller)
+    ids.start()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    controller.may_answer.clear()
+    assert await ids.allocate() == 0
+    await ids.stop()
+
+
+async def test_a_trouble_that_lasts_is_told_once() -> None:
+    controller = FakeController(*[OSError("no controller")] * 3, ErrorCode.NOT_CONTROLLER)
+    with structlog.testing.capture_logs() as logs:
+        ids = ids_of(controller)
+        assert await ids.allocate() == 0
+        await ids.stop()
+    told = [each["error"] for each in logs if each["event"] == "producer_ids.not_allocated"]
+    assert told == ["no controller", "NOT_CONTROLLER"]
 
 
 async def test_producers_that_wait_together_get_different_ids() -> None:

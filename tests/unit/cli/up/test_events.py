@@ -13,6 +13,8 @@ from ottla.cli.up.events import Died, Event, Hung, Ready, Started, Stopped, reas
         (Died("broker-1", 1, False, None), "broker-1 died (exit code 1); it stays down"),
         (Started("broker-1", 42), "broker-1 runs again (process 42)"),
         (Stopped("coordinator", 0), "coordinator stopped"),
+        (Stopped("broker-1", -15), "broker-1 stopped"),
+        (Stopped("broker-1", -9), "broker-1 died (SIGKILL)"),
     ],
 )
 def test_events_are_sentences(event: Event, sentence: str) -> None:

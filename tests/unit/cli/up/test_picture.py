@@ -34,7 +34,7 @@ def test_each_broker_is_a_row() -> None:
     first, second = broker_rows(MEMBERS, NOW, BEFORE)
     assert dict(zip(COLUMNS, first, strict=True)) == {
         "broker": 1,
-        "address": "h:1",
+        "port": "1",
         "process": "41",
         "role": "",
         "leaders": 1,
@@ -42,7 +42,7 @@ def test_each_broker_is_a_row() -> None:
         "lagging": 0,
         "records/s": 100,
         "cpu %": 25,
-        "memory MB": 30,
+        "MB": 30,
     }
     assert second[3:8] == ["controller", 1, 2, 1, 0]
 
@@ -51,12 +51,11 @@ def test_a_first_look_has_no_rates() -> None:
     assert [row[7:9] for row in broker_rows(MEMBERS, NOW, None)] == [[0, 0], [0, 0]]
 
 
-def test_a_broker_that_is_down_or_unknown_says_so() -> None:
+def test_a_broker_that_is_down_or_absent_says_so() -> None:
     down = Member(1, "broker-1", "h:1", None, is_registered=False)
-    unknown = Member(2, "broker-2", "h:2", 42, is_registered=False)
-    rows = broker_rows([down, unknown], NOW, BEFORE)
-    assert [row[2] for row in rows] == ["down", "42 (not registered)"]
-    assert rows[1][3] == ""
+    absent = Member(2, "broker-2", "h:2", 42, is_registered=False)
+    rows = broker_rows([down, absent], NOW, BEFORE)
+    assert [row[2:4] for row in rows] == [["", "down"], ["42", "absent"]]
 
 
 def test_the_summary_counts_what_needs_attention() -> None:

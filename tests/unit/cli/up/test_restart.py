@@ -39,8 +39,18 @@ def test_who_is_not_seen_for_long_hangs() -> None:
 def test_who_was_never_seen_may_still_be_starting() -> None:
     absence = Absence()
     absence.on_seen("broker-1", 0.0)
-    absence.on_death("broker-1")
+    absence.on_death("broker-1", is_listed=False)
     assert absence.hung(10 * HUNG_AFTER_S) == []
+
+
+def test_what_a_dead_child_left_is_not_seen_for_its_next_life() -> None:
+    absence = Absence()
+    absence.on_death("broker-1", is_listed=True)
+    absence.on_seen("broker-1", 0.0)
+    assert absence.hung(HUNG_AFTER_S) == []
+    absence.on_unlisted("broker-1")
+    absence.on_seen("broker-1", 1.0)
+    assert absence.hung(1.0 + HUNG_AFTER_S) == ["broker-1"]
 
 
 def test_without_a_coordinator_only_the_coordinator_is_absent() -> None:

@@ -23,7 +23,7 @@ def test_the_table_fits_eighty_columns() -> None:
         census=SimpleNamespace(registered={1, 2}),
     )
     now = Observation(
-        2.0, None, {}, {each.name: Usage(9e9, 99_999_000_000) for each in plan.brokers}
+        2.0, None, {}, {each.name: Usage(65.0, 99_999_000_000) for each in plan.brokers}
     )
     before = Observation(1.0, None, {}, {each.name: Usage(0, 0) for each in plan.brokers})
     console = Console(file=io.StringIO(), width=80)

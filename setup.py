@@ -102,4 +102,12 @@ for extension in extensions:
     # Not an argument above: both compilers make extensions of their own, and forget it.
     extension.optional = True
 
-setup(ext_modules=extensions, options={"build_ext": {"parallel": os.cpu_count()}})
+setup(
+    ext_modules=extensions,
+    options={
+        "build_ext": {"parallel": os.cpu_count()},
+        # A directory on the path, not a finder behind it. A finder loses to any folder of the same
+        # name beside a user's script, such as this clone, which would be a namespace package.
+        "editable_wheel": {"mode": "compat"},
+    },
+)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import speedups.finder
+import speedups.import_path
 
 EXIT_OK: Final = 0
 EXIT_USAGE: Final = 2
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     # Before anything else of a broker is imported.
+    speedups.import_path.prefer_our_packages()
     speedups.finder.enable()
     from broker.daemon import read_config, run
     from broker.errors import ConfigError

@@ -21,7 +21,7 @@ from broker.unserved_keys import check_served_keys
 
 EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
-STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GC_THRESHOLDS: Final = (10_000, 10, 10)
 """Requests leave no cycles behind; one about a thousand partitions makes 50,000 objects."""
 
@@ -62,7 +62,9 @@ async def _serve(config: BrokerConfig) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stopping.set)
+        # Under nohup the end of the terminal is to change nothing.
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stopping.set)
     node = Node(config, loop)
     node.failed.add_done_callback(lambda _: stopping.set())
     try:

@@ -46,10 +46,11 @@ async def serve(
 async def run_until_signal(
     config: CoordinatorConfig, directory: Path, on_ready: Callable[[int], None]
 ) -> None:
-    """Run until SIGTERM or SIGINT."""
+    """Run until SIGTERM, SIGINT or SIGHUP; the last one not under nohup."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     await serve(config, directory, on_ready=on_ready, stop=stop)

@@ -46,6 +46,8 @@ class Snapshotter:
     async def _run(self) -> None:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
+            # Without the working directory: what a user keeps there is not ours.
+            "-P",
             "-m",
             "coordination.snapshotter",
             str(self._directory),

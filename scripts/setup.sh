@@ -102,7 +102,8 @@ install --requirement "$venv/build-requirements.txt"
 # Many small packages take as long as the few large ones and the compiler: side by side.
 install --requirement "$venv/run-requirements.txt" --requirement "$venv/dev-requirements.txt" &
 small=$!
-install --requirement "$venv/analytics-requirements.txt"
+# PySpark comes as a source archive: built by the setuptools that is there, as pip will soon demand.
+install --use-pep517 --no-build-isolation --requirement "$venv/analytics-requirements.txt"
 install --no-build-isolation --no-deps --editable .
 wait $small
 install_java

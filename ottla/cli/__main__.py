@@ -23,6 +23,9 @@ def main() -> None:
     # Who starts it with nohup wants it to go on.
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
+    import speedups.import_path
+
+    speedups.import_path.prefer_our_packages()
     from ottla.cli.app import make_app
 
     app = make_app()

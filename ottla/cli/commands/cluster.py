@@ -111,7 +111,7 @@ def reassign(
     \b
     Examples:
       ottla cluster reassign orders:0=1,2,3 orders:1=2,3,4 --wait
-      ottla cluster reassign orders --brokers 1,2,3,4
+      ottla cluster reassign orders --brokers 1,2,3
       ottla cluster reassign orders:0 --cancel
     """
     from ottla.cli.cluster_moves import Wish, move

@@ -51,7 +51,7 @@ def describe(
     \b
     Examples:
       ottla configs describe topic orders
-      ottla configs describe broker 0 --changed
+      ottla configs describe broker 1 --changed
       ottla configs describe broker default
     """
     from ottla.client.admin import Admin

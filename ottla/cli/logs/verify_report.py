@@ -21,14 +21,16 @@ def print_results(results: Sequence[PartitionResult], *, as_json: bool) -> int:
             print_line(f"! {finding}")
         for finding in result.notes:
             print_line(f"  {finding}")
-    print_table(COLUMNS, [_row(result) for result in results])
+    # Of several log directories each has its own replica of a partition.
+    is_ambiguous = len({result.name for result in results}) < len(results)
+    print_table(COLUMNS, [_row(result, with_path=is_ambiguous) for result in results])
     return count
 
 
-def _row(result: PartitionResult) -> tuple[str | int, ...]:
+def _row(result: PartitionResult, *, with_path: bool) -> tuple[str | int, ...]:
     offsets = f"{_first(result)}..{result.log_end_offset - 1}" if result.batch_count else "none"
     return (
-        result.name,
+        str(result.directory) if with_path else result.name,
         result.segment_count,
         result.batch_count,
         result.record_count,

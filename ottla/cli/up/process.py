@@ -65,6 +65,8 @@ async def launch(child: Child) -> ChildProcess:
     with (child.directory / LOG_FILE).open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            # Without the working directory: what a user keeps there is not ours.
+            "-P",
             "-m",
             "ottla.cli",
             *child.arguments,

@@ -150,8 +150,10 @@ def test_a_stop_answers_those_who_wait_and_ends_soon(start_broker: StartBroker) 
     assert broker.process.wait(START_TIMEOUT_S) == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_both_signals_stop_in_order(start_broker: StartBroker, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_each_of_these_signals_stops_in_order(
+    start_broker: StartBroker, number: signal.Signals
+) -> None:
     broker = start_broker()
     broker.process.send_signal(number)
     assert broker.process.wait(START_TIMEOUT_S) == 0

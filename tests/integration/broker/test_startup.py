@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 from controller.znodes import paths
 from coordination.client import Client
 from kafkawire.errors import ErrorCode
+from speedups import import_path
 from tests.conftest import READY_EVENT, READY_TIMEOUT_S, BrokerProcess, StartBroker
 from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator
@@ -94,3 +96,17 @@ async def look(address: str) -> tuple[set[str], dict[str, int]]:
             assert stat is not None, path
             owners[path] = stat.ephemeral_owner
     return created, owners
+
+
+def test_a_broker_starts_in_a_project_with_packages_of_these_names(tmp_path: Path) -> None:
+    project = tmp_path / "app"
+    for name in ("storage", "coordination", "controller", "kafkawire"):
+        (project / name).mkdir(parents=True)
+        (project / name / "__init__.py").write_text("raise ImportError('of the project')")
+    environment = {"PYTHONPATH": os.pathsep.join([str(project), import_path.ROOT])}
+    broker = BrokerProcess(tmp_path / "data", {}, environment)
+    try:
+        broker.wait_for_event(READY_EVENT)
+        assert broker.stop() == 0
+    finally:
+        broker.kill()

@@ -388,6 +388,14 @@ def replace_batch(directory: Path, number: int, timestamp_ms: int) -> None:
     path.write_bytes(bytes(other) + path.read_bytes()[len(other) :])
 
 
+def test_rows_of_several_log_directories_name_their_directory(
+    run_ottla: RunOttla, log_directory: Path, second: Path
+) -> None:
+    rows = run_ottla("logs", "verify", str(log_directory), str(second)).stdout.splitlines()[1:]
+    named = {row.split()[0] for row in rows}
+    assert {str(log_directory), str(second)} == {str(Path(name).parent) for name in named}
+
+
 def test_replicas_that_differ_are_named_up_to_what_is_committed(
     log_directory: Path, second: Path
 ) -> None:

@@ -86,6 +86,15 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def test_the_end_of_the_terminal_stops_all_in_order(started: list[Up], tmp_path: Path) -> None:
+    up = start(started, tmp_path)
+    assert up.end(signal.SIGHUP) == 0
+    stopped = [
+        (each["name"], each["exit_code"]) for each in up.events if each["event"] == "stopped"
+    ]
+    assert stopped == [("broker-1", 0), ("broker-2", 0), ("coordinator", 0)]
+
+
 async def test_a_broker_that_dies_comes_back_and_all_stop_in_order(
     started: list[Up], tmp_path: Path
 ) -> None:

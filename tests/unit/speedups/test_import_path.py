@@ -1,0 +1,42 @@
+"""Which packages a daemon imports where a project has some of the same names."""
+
+import os
+
+import pytest
+
+from speedups import import_path
+
+ROOT = import_path.ROOT
+
+
+@pytest.mark.parametrize(
+    ("path", "inherited", "expected"),
+    [
+        pytest.param(["/app", "/lib", ROOT], ["/app"], ["/lib", ROOT, "/app"], id="installed"),
+        pytest.param(["/app", "/lib"], ["/app"], ["/lib", ROOT, "/app"], id="found by a finder"),
+        pytest.param(
+            ["/app", ROOT, "/lib", "/other"],
+            ["/app", ROOT],
+            [ROOT, "/lib", "/other", "/app"],
+            id="a checkout that stands in for an installed one",
+        ),
+    ],
+)
+def test_directories_of_a_project_are_searched_last(
+    path: list[str], inherited: list[str], expected: list[str]
+) -> None:
+    assert import_path.ordered(path, inherited, ROOT) == expected
+
+
+def test_children_search_our_packages_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", ["/app", ROOT])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/app", ROOT]))
+    import_path.prefer_our_packages()
+    assert os.environ["PYTHONPATH"] == os.pathsep.join([ROOT, "/app"])
+
+
+def test_without_such_directories_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.path", ["/lib", ROOT])
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    import_path.prefer_our_packages()
+    assert "PYTHONPATH" not in os.environ

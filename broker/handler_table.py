@@ -291,6 +291,7 @@ class HandlerTable:
             self.watch,
             self.topics,
             self.config,
+            broker_id=self.identity.broker_id,
             partition_of=self.groups.registry.partition_of,
         ).handle
 

@@ -17,8 +17,8 @@ from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.group_records import OFFSETS_TOPIC
-from kafkawire.ids import TopicPartition
+from kafkawire.group_records import OFFSETS_TOPIC, partition_for
+from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -27,6 +27,7 @@ from kafkawire.messages.find_coordinator import (
 
 FIRST_VERSION_WITH_KEYS: Final = 4
 NO_NODE: Final = -1
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 LEADERS_WAIT_MS: Final = 1000
 """How long a client waits that comes first; without leaders it is told to come again."""
 
@@ -50,12 +51,14 @@ class FindCoordinatorHandler:
         topics: TopicSource,
         config: BrokerConfig,
         *,
+        broker_id: BrokerId,
         partition_of: Callable[[str], int],
     ) -> None:
         self._tasks = tasks
         self._watch = watch
         self._topics = topics
         self._config = config
+        self._broker_id = broker_id
         self._partition_of = partition_of
 
     def handle(self, request: Request, message: FindCoordinatorRequest) -> Reply:
@@ -98,19 +101,39 @@ class FindCoordinatorHandler:
 
     def _find(self, request: Request, key_type: int, key: str) -> Coordinator:
         if key_type == KeyType.TRANSACTION:
-            text = "this broker does not coordinate transactions yet"
-            # The only code that ends every client. Java and Python take others for final too, but
-            # librdkafka looks for a coordinator for ever after any but this one.
-            return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+            return self._find_of_transaction(request, key)
         if key_type != KeyType.GROUP:
             text = "the key type is neither 0 (group) nor 1 (transaction)"
             return _none(key, ErrorCode.INVALID_REQUEST, text)
+        partition = TopicPartition(OFFSETS_TOPIC, self._partition_of(key))
+        return self._leader(request, partition, key, "this group")
+
+    def _find_of_transaction(self, request: Request, key: str) -> Coordinator:
+        """Name the broker that leads the partition of a transactional id, unless it is this one.
+
+        The topic exists where a broker of Kafka is, or was, in the cluster.
+        """
         image = self._watch.image
-        state = image.partition(TopicPartition(OFFSETS_TOPIC, self._partition_of(key)))
-        listener_name = request.listener_name
-        endpoint = None if state is None else image.endpoint(state.leader, listener_name)
+        topic = image.topics.get(TRANSACTIONS_TOPIC)
+        if topic is not None and topic.partitions:
+            number = partition_for(key, len(topic.partitions))
+            partition = TopicPartition(TRANSACTIONS_TOPIC, number)
+            state = image.partition(partition)
+            if state is not None and state.leader != self._broker_id:
+                return self._leader(request, partition, key, "this transactional id")
+        text = "this broker does not coordinate transactions yet"
+        # The only code that ends every client. Java and Python take others for final too, but
+        # librdkafka looks for a coordinator for ever after any but this one.
+        return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+
+    def _leader(
+        self, request: Request, partition: TopicPartition, key: str, what: str
+    ) -> Coordinator:
+        image = self._watch.image
+        state = image.partition(partition)
+        endpoint = None if state is None else image.endpoint(state.leader, request.listener_name)
         if state is None or endpoint is None:
-            text = f"{OFFSETS_TOPIC} has no leader for this group at the moment"
+            text = f"{partition.topic} has no leader for {what} at the moment"
             return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         return Coordinator(
             key=key,

@@ -44,6 +44,6 @@ def _refusal(message: InitProducerIdRequest) -> ErrorCode | None:
     if has_id != has_epoch or message.transactional_id == "":
         return ErrorCode.INVALID_REQUEST
     if message.transactional_id is not None:
-        # Not a code that clients retry: no amount of patience makes transactions work here.
-        return ErrorCode.UNSUPPORTED_VERSION
+        # As FindCoordinator says it: no client retries this code.
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None

@@ -704,7 +704,7 @@ def test_every_producer_gets_an_id_of_its_own(wire: Wire, version: int) -> None:
 @pytest.mark.parametrize(
     ("transactional_id", "producer_id", "epoch", "code"),
     [
-        ("t", -1, -1, ErrorCode.UNSUPPORTED_VERSION),
+        ("t", -1, -1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         ("", -1, -1, ErrorCode.INVALID_REQUEST),
         (None, 5, -1, ErrorCode.INVALID_REQUEST),
         (None, -1, 5, ErrorCode.INVALID_REQUEST),

@@ -1,0 +1,91 @@
+"""Who coordinates a transactional id: nobody of ours, but perhaps a Kafka in the same cluster."""
+
+import asyncio
+import uuid
+from typing import cast
+
+import pytest
+
+from broker.cluster.metadata_cache import (
+    NO_LEADER,
+    Endpoint,
+    LiveBroker,
+    MetadataCache,
+    PartitionState,
+    TopicState,
+)
+from broker.cluster.metadata_watch import MetadataWatch
+from broker.cluster.topic_source import TopicSource
+from broker.config import BrokerConfig
+from broker.handlers.find_coordinator import (
+    TRANSACTIONS_TOPIC,
+    FindCoordinatorHandler,
+    KeyType,
+)
+from broker.network.request_tasks import RequestTasks
+from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
+from kafkawire.group_records import partition_for
+from kafkawire.ids import BrokerId, LeaderEpoch
+from kafkawire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from tests.unit.broker.metadata import put_topics, set_brokers
+from tests.unit.broker.requests import request
+
+US, THEM = BrokerId(1), BrokerId(7)
+COUNT = 3
+TRANSACTIONAL_ID = "t"
+REFUSED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def state(index: int, leader: BrokerId) -> PartitionState:
+    return PartitionState(
+        index=index, leader=leader, leader_epoch=LeaderEpoch(0), replicas=(THEM,), isr=(THEM,)
+    )
+
+
+async def find(leader: BrokerId | None) -> Coordinator:
+    cache = MetadataCache()
+    endpoints = {"PLAINTEXT": Endpoint("kafka", 9092)}
+    set_brokers(cache, [LiveBroker(broker_id=THEM, endpoints=endpoints)], THEM)
+    if leader is not None:
+        own = partition_for(TRANSACTIONAL_ID, COUNT)
+        states = {n: state(n, leader if n == own else NO_LEADER) for n in range(COUNT)}
+        topic = TopicState(name=TRANSACTIONS_TOPIC, topic_id=uuid.uuid4(), partitions=states)
+        put_topics(cache, [topic])
+    handler = FindCoordinatorHandler(
+        RequestTasks(asyncio.get_running_loop()),
+        MetadataWatch(cache),
+        cast(TopicSource, object()),
+        BrokerConfig(),
+        broker_id=US,
+        partition_of=lambda _group: 0,
+    )
+    message = FindCoordinatorRequest(
+        key_type=KeyType.TRANSACTION, coordinator_keys=[TRANSACTIONAL_ID]
+    )
+    reply = handler.handle(request(ApiKey.FIND_COORDINATOR, 4, message), message)
+    assert isinstance(reply.message, FindCoordinatorResponse)
+    return reply.message.coordinators[0]
+
+
+async def test_a_kafka_that_leads_the_partition_of_the_id_is_named() -> None:
+    found = await find(THEM)
+    assert (found.error_code, found.node_id, found.host, found.port) == (0, 7, "kafka", 9092)
+
+
+@pytest.mark.parametrize(
+    ("leader", "code"),
+    [
+        pytest.param(None, REFUSED, id="there is no such topic"),
+        pytest.param(US, REFUSED, id="this broker leads the partition"),
+        pytest.param(NO_LEADER, ErrorCode.COORDINATOR_NOT_AVAILABLE, id="nobody leads it now"),
+    ],
+)
+async def test_without_one_the_client_is_told_whether_to_come_again(
+    leader: BrokerId | None, code: ErrorCode
+) -> None:
+    assert (await find(leader)).error_code == code

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from math import isinf
 from typing import Any, Final
 
 from analytics.report.picture import Bar, Span, draw_bars, draw_timeline
@@ -61,11 +62,18 @@ def _records_per_key(summaries: Sequence[dict[str, Any]]) -> str:
         return ""
     totals = [sum(column) for column in zip(*rows, strict=True)]
     bars = [
-        Bar(f"{2 ** (n - 1) + 1 if n else 1} to {2**n} records", total, f"{total:,} keys")
+        Bar(_record_count(n), total, f"{total:,} {'key' if total == 1 else 'keys'}")
         for n, total in enumerate(totals)
         if total
     ]
     return draw_bars("Records per key", bars)
+
+
+def _record_count(n: int) -> str:
+    """Name the n-th class of a histogram whose classes end at the powers of two."""
+    if n == 0:
+        return "1 record"
+    return "2 records" if n == 1 else f"{2 ** (n - 1) + 1} to {2**n} records"
 
 
 def _tombstone_ages(summaries: Sequence[dict[str, Any]]) -> str:
@@ -80,8 +88,14 @@ def _tombstone_ages(summaries: Sequence[dict[str, Any]]) -> str:
     bars = []
     for low, high in pairwise(edges):
         count = sum(low <= age < high for age in ages)
-        bars.append(Bar(f"{low:g} to {high:g} hours", count, f"{count:,} batches"))
+        bars.append(Bar(_hours(low, high), count, f"{count:,} batches"))
     return draw_bars("Tombstones: time since their delete horizon", bars)
+
+
+def _hours(low: float, high: float) -> str:
+    if isinf(low):
+        return f"under {high:g} hours"
+    return f"{low:g} hours and more" if isinf(high) else f"{low:g} to {high:g} hours"
 
 
 def _segments(summaries: Sequence[dict[str, Any]]) -> str:

@@ -21,7 +21,8 @@ _COLUMNS: Final = (
     "found",
 )
 _STYLE: Final = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1100px; color: #222; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; padding: 0 1.5rem;
+  max-width: 1100px; color: #222; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 .verdict { padding: .8rem 1rem; border-left: 6px solid #2e7d32; background: #f2f8f2; }
 .verdict.found { border-color: #c62828; background: #fdf3f3; }
@@ -29,7 +30,7 @@ table { border-collapse: collapse; font-size: 13px; }
 td, th { padding: 3px 8px; text-align: left; border-bottom: 1px solid #ddd; vertical-align: top; }
 td { overflow-wrap: anywhere; }
 figure { margin: 1.2rem 0; } figcaption { font-weight: 600; margin-bottom: 4px; }
-svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: #333; }
+svg { max-width: 100%; height: auto; } svg text { font: 12px monospace; fill: #333; }
 .bar { fill: #90b4d8; } .part { fill: #2f5f93; }
 @media (prefers-color-scheme: dark) {
   body { background: #16181b; color: #ddd; } svg text { fill: #ccc; }

@@ -3,13 +3,28 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
 from typing import Final
+from unicodedata import east_asian_width
 
-_WIDTH: Final = 860
-_LABEL_WIDTH: Final = 260
-_VALUE_WIDTH: Final = 130
+WIDTH: Final = 1000
+CHARACTER_WIDTH: Final = 7.3
+"""Of the page's font, 12 px and monospaced, a little more than its six tenths."""
+MAX_TEXT_WIDTH: Final = 350.0
+"""Of a label on the left, and of a text on the right: the bars have what is left."""
+_CUT: Final = "..."
+_GAP: Final = 6
+MIN_SPAN_WIDTH: Final = 2.0
 _ROW_HEIGHT: Final = 22
 _BAR_HEIGHT: Final = 14
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Where the bars begin, and how long they may be, so that no text is cut off."""
+
+    begin: float
+    room: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +50,17 @@ class Span:
 def draw_bars(title: str, bars: Sequence[Bar]) -> str:
     """Horizontal bars, one below the other, to one scale."""
     largest = max((bar.value for bar in bars), default=0) or 1
-    room = _WIDTH - _LABEL_WIDTH - _VALUE_WIDTH
+    columns = _columns(bars)
+    begin, room = columns.begin, columns.room
     rows = []
     for number, bar in enumerate(bars):
         y = number * _ROW_HEIGHT
         width, part = room * bar.value / largest, room * min(bar.part, bar.value) / largest
         rows.append(
-            _label(bar.label, y)
-            + _box(_LABEL_WIDTH, y, width, "bar")
-            + _box(_LABEL_WIDTH, y, part, "part")
-            + _text(_LABEL_WIDTH + width + 6, y, bar.text)
+            _label(bar.label, begin, y)
+            + _box(begin, y, width, "bar")
+            + _box(begin, y, part, "part")
+            + _text(begin + width + _GAP, y, bar.text)
         )
     return _figure(title, rows, len(bars))
 
@@ -53,33 +69,62 @@ def draw_timeline(title: str, spans: Sequence[Span]) -> str:
     """Bars between a start and an end, to one scale."""
     first = min((span.start for span in spans), default=0)
     extent = (max((span.end for span in spans), default=1) - first) or 1
-    room = _WIDTH - _LABEL_WIDTH - _VALUE_WIDTH
+    columns = _columns(spans)
+    # A span of no length is drawn all the same.
+    begin, room = columns.begin, columns.room - MIN_SPAN_WIDTH
     rows = []
     for number, span in enumerate(spans):
         y = number * _ROW_HEIGHT
-        x = _LABEL_WIDTH + room * (span.start - first) / extent
-        width = max(2.0, room * (span.end - span.start) / extent)
+        x = begin + room * (span.start - first) / extent
+        width = max(MIN_SPAN_WIDTH, room * (span.end - span.start) / extent)
         rows.append(
-            _label(span.label, y) + _box(x, y, width, "bar") + _text(x + width + 6, y, span.text)
+            _label(span.label, begin, y)
+            + _box(x, y, width, "bar")
+            + _text(x + width + _GAP, y, span.text)
         )
     return _figure(title, rows, len(spans))
+
+
+def text_width(text: str) -> float:
+    """The width of `text` in the page's font; some scripts take twice the room."""
+    return CHARACTER_WIDTH * sum(2 if east_asian_width(each) in "FW" else 1 for each in text)
+
+
+def _columns(rows: Sequence[Bar | Span]) -> _Columns:
+    labels = max((text_width(_label_text(row.label)) for row in rows), default=0)
+    texts = max((text_width(_fitting(row.text)) for row in rows), default=0)
+    begin = labels + _GAP
+    return _Columns(begin, WIDTH - begin - texts - _GAP)
 
 
 def _figure(title: str, rows: Sequence[str], count: int) -> str:
     height = max(1, count) * _ROW_HEIGHT + 4
     return (
         f"<figure><figcaption>{escape(title)}</figcaption>"
-        f'<svg viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" role="img">'
+        f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">'
         f"<title>{escape(title)}</title>{''.join(rows)}</svg></figure>"
     )
 
 
-def _label(text: str, y: float) -> str:
-    shown = text if len(text) <= 38 else "..." + text[-35:]
+def _label(text: str, begin: float, y: float) -> str:
     return (
-        f'<text x="{_LABEL_WIDTH - 8}" y="{y + 13}" text-anchor="end">'
-        f"<title>{escape(text)}</title>{escape(shown)}</text>"
+        f'<text x="{begin - _GAP:.1f}" y="{y + 13}" text-anchor="end">'
+        f"<title>{escape(text)}</title>{escape(_label_text(text))}</text>"
     )
+
+
+def _label_text(text: str) -> str:
+    """Return the end of a label: paths and partitions of one audit begin alike."""
+    return _fitting(text[::-1])[::-1]
+
+
+def _fitting(text: str) -> str:
+    """Return `text`, or as much of its beginning as has room."""
+    if text_width(text) <= MAX_TEXT_WIDTH:
+        return text
+    room = MAX_TEXT_WIDTH - text_width(_CUT)
+    widths = accumulate(map(text_width, text))
+    return text[: sum(width <= room for width in widths)] + _CUT
 
 
 def _box(x: float, y: float, width: float, kind: str) -> str:
@@ -89,4 +134,4 @@ def _box(x: float, y: float, width: float, kind: str) -> str:
 
 
 def _text(x: float, y: float, text: str) -> str:
-    return f'<text x="{x:.1f}" y="{y + 13}">{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y + 13}">{escape(_fitting(text))}</text>'

@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,7 +16,7 @@ from analytics.log_scan import LogScan, read_record
 from analytics.plan import split_task
 from analytics.report.figures import draw_figures, size_text
 from analytics.report.page import MAX_LISTED, render_page
-from analytics.report.picture import Span, draw_timeline
+from analytics.report.picture import WIDTH, Bar, Span, draw_bars, draw_timeline, text_width
 from analytics.segment_columns import SegmentColumns
 from analytics.task import AuditTask, ReplicaFiles, Rules, SegmentFiles, task_from_json
 from analytics.verdict import judge
@@ -288,6 +289,45 @@ def test_the_page_holds_every_picture_and_escapes_what_it_is_given() -> None:
     assert "no figures" in draw_figures([])
     assert size_text(5) == "5 B"
     assert "svg" in draw_timeline("nothing", []) + draw_timeline("one", [Span("a", 1, 1, "t")])
+
+
+LONG = "a rather long directory, of which only the end is shown /b1 orders-0"
+
+
+@pytest.mark.parametrize(
+    ("label", "text"),
+    [
+        ("b1 orders-0", "874.9 KiB, up to 2026-11-22 19:35"),
+        (LONG, LONG),
+        ("\u6771\u4eac" * 40, "\u6771\u4eac" * 40),
+        ("b1", "9" * 60),
+    ],
+)
+def test_no_text_of_a_picture_is_cut_off(label: str, text: str) -> None:
+    bars = [Bar("b", 1, "1"), Bar(label, 100, text, 40)]
+    spans = [Span("b", 0, 1, "1"), Span(label, 50, 100, text), Span(label, 100, 100, text)]
+    for figure in (draw_bars("title", bars), draw_timeline("title", spans)):
+        svg = ElementTree.fromstring(figure).find("svg")
+        assert svg is not None
+        assert svg.get("viewBox", "").split()[2] == str(WIDTH)
+        for each in svg.iter("text"):
+            shown = "".join(each.itertext())
+            hint = each.findtext("title") or ""
+            width, x = text_width(shown.removeprefix(hint)), float(each.get("x", "nan"))
+            begin, end = (x - width, x) if each.get("text-anchor") == "end" else (x, x + width)
+            assert begin >= -1, shown
+            assert end <= WIDTH, shown
+        lengths = [float(each.get("width", "nan")) for each in svg.iter("rect")]
+        assert max(lengths) > WIDTH / 8, "and the bars have room"
+
+
+def test_classes_are_named_as_a_person_would() -> None:
+    summary = {"records_per_key": [1, 2, 3, 4], "now_ms": 0, "horizons_ms": [0]}
+    page = draw_figures([summary])
+    for text in (">1 record<", ">1 key<", ">2 records<", ">3 to 4 records<", ">5 to 8 records<"):
+        assert text in page
+    assert ">under -24 hours<" in page
+    assert ">720 hours and more<" in page
 
 
 def section(count: int) -> bytes:

@@ -172,10 +172,13 @@ def _receive(connection: socket.socket) -> int:
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    data = connection.recv(count, socket.MSG_WAITALL)
-    if len(data) < count:
-        raise ConnectionError("closed by the broker")
-    return data
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise ConnectionError("closed by the broker")
+        data += piece
+    return bytes(data)
 
 
 def attack(port: int, frame: bytes, end_s: float, answers: list[int]) -> None:

@@ -18,7 +18,14 @@ from broker.network.listener import Listener
 
 REQUEST_TIMEOUT_S: Final = 5.0
 MAX_REQUEST_BYTES: Final = 16 * 1024
-_STATUS: Final = {200: "OK", 404: "Not Found", 405: "Method Not Allowed"}
+MAX_CONNECTIONS: Final = 64
+"""At a time; a page is made in milliseconds, so that more are nobody's who reads it."""
+_STATUS: Final = {
+    200: "OK",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
 
 Page = Callable[[], str | object]
 """Returns text as it is, or anything that JSON can hold."""
@@ -34,6 +41,13 @@ class StatusServer:
         self._listener = listener
         self._pages = pages
         self._server: asyncio.Server | None = None
+        self._connection_count = 0
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        assert self._server is not None, "start comes first"
+        return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self) -> None:
         """Listen.
@@ -56,7 +70,11 @@ class StatusServer:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connection_count += 1
         try:
+            if self._connection_count > MAX_CONNECTIONS:
+                writer.write(_response(503, "text/plain", "too many connections\n"))
+                return
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(self._answer(head))
@@ -64,6 +82,7 @@ class StatusServer:
         except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError) as error:
             log.debug("status.not_told", error=str(error))
         finally:
+            self._connection_count -= 1
             writer.close()
 
     def _answer(self, head: bytes) -> bytes:

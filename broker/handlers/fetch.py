@@ -41,6 +41,8 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_ZSTD: Final = 10
 FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 NO_RECORDS: Final = b""
+MAX_HELD_PARTITIONS: Final = 200_000
+"""Of all requests that wait: some 100 MB. Beyond it a fetch is answered with what there is."""
 
 
 class FetchHandler:
@@ -63,6 +65,9 @@ class FetchHandler:
         self._purgatory = purgatory
         self._max_bytes = max_bytes
         self._followers = followers
+        # How many partitions each request that waits has named.
+        self._held: dict[DelayedFetch, int] = {}
+        self._held_count = 0
 
     def handle(self, request: Request, message: FetchRequest) -> Reply:
         """Return a reply that is complete unless `min_bytes` have to be waited for."""
@@ -81,11 +86,23 @@ class FetchHandler:
         response = reader.read()
         if reader.is_enough or message.max_wait_ms <= 0 or not message.topics:
             return Reply(reader.charged(response, charge))
-        delayed = DelayedFetch(reader, charge)
+        partition_count = sum([len(topic.partitions) for topic in message.topics])
+        if self._held_count + partition_count > MAX_HELD_PARTITIONS:
+            return Reply(reader.charged(response, charge))
+        delayed = DelayedFetch(reader, charge, self._let_go)
+        self._held[delayed] = partition_count
+        self._held_count += partition_count
         # A client that is gone must not be woken: the purgatory forgets it.
-        delayed.reply.on_cancel(lambda: self._purgatory.cancel(delayed))
+        delayed.reply.on_cancel(partial(self._forget, delayed))
         self._purgatory.hold(delayed, delayed.partitions, message.max_wait_ms)
         return delayed.reply
+
+    def _forget(self, delayed: DelayedFetch) -> None:
+        self._purgatory.cancel(delayed)
+        self._let_go(delayed)
+
+    def _let_go(self, delayed: DelayedFetch) -> None:
+        self._held_count -= self._held.pop(delayed, 0)
 
 
 class FetchReader:
@@ -233,9 +250,15 @@ class FetchReader:
 class DelayedFetch:
     """Waits until the partitions of a fetch hold `min_bytes` together, or one needs an answer."""
 
-    def __init__(self, reader: FetchReader, charge: Charge | None = None) -> None:
+    def __init__(
+        self,
+        reader: FetchReader,
+        charge: Charge | None,
+        on_complete: Callable[[DelayedFetch], None],
+    ) -> None:
         """Begin with what `reader` has found just now: less than enough."""
         self.reply = Reply()
+        self._on_complete = on_complete
         self._charge = charge
         self._reader = reader
         self._wanted = {
@@ -264,6 +287,7 @@ class DelayedFetch:
 
     def complete(self) -> None:
         """Answer with what there is."""
+        self._on_complete(self)
         if not self.reply.cancelled:
             reader = self._reader
             self.reply.complete(reader.charged(reader.read(), self._charge))

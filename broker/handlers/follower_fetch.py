@@ -79,7 +79,8 @@ class FollowerFetchHandler:
         self._update(fetch, session, message, version)
         session.has_refused = fetch.has_refused
         self._touch(session, now_ms)
-        if fetch.read_first(now_ms) or message.max_wait_ms <= 0 or not session.partitions:
+        may_wait = message.max_wait_ms > 0 and session.partitions
+        if fetch.read_first(now_ms) or not may_wait:
             fetch.complete()
         else:
             fetch.wait()
@@ -139,7 +140,7 @@ class FollowerFetch:
         self._handler = handler
         self._replicas = handler.replicas
         self._session = session
-        self._message = message
+        self._max_wait_ms = message.max_wait_ms
         self._version = version
         self._refused: list[FetchableTopicResponse] = []
         self._max_bytes = min(message.max_bytes, handler.max_bytes)
@@ -188,7 +189,7 @@ class FollowerFetch:
         self._found = None
         self._session.waiting = self
         self.reply.on_cancel(self._forget)
-        handler.purgatory.hold(self, (), self._message.max_wait_ms)
+        handler.purgatory.hold(self, (), self._max_wait_ms)
 
     def is_satisfied(self, changed: TopicPartition | None) -> bool:
         """Never by itself: the session tells what has changed."""

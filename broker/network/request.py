@@ -63,10 +63,10 @@ class Request:
     """One request of one connection.
 
     `body` is a writable view into the receive buffer, after the header: valid only until the
-    handler returns. `message` is the decoded body, set by the router.
+    handler returns.
     """
 
-    __slots__ = ("body", "connection", "header", "message", "received_at_s", "release", "reply")
+    __slots__ = ("body", "connection", "header", "received_at_s", "release", "reply")
 
     def __init__(
         self,
@@ -80,7 +80,6 @@ class Request:
         self.header = header
         self.body = body
         self.received_at_s = received_at_s
-        self.message: object = None
         # Of the network layer: its reply, and who gets the buffer back.
         self.reply = NOT_HANDLED
         self.release = release

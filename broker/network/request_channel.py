@@ -36,6 +36,8 @@ SEND_BYTES: Final = 32 * MIB
 LONG_REQUEST_BYTES: Final = 4 * KIB
 LONG_REQUESTS_S: Final = 0.01
 
+NO_BODY: Final = memoryview(b"")
+
 log = structlog.get_logger(__name__)
 
 
@@ -222,6 +224,8 @@ class RequestChannel:
             request.reply = reply = self._handle(request)
         finally:
             if request.release is not None:
+                # Not to be held, by a request that waits for its answer, beyond what is charged.
+                request.body = NO_BODY
                 request.release()
         if not reply.is_done:
             connection.on_pending(reply)

@@ -80,7 +80,6 @@ class Router:
             message = route.decode(body[:-surplus], version, route.max_items)
         except DecodeError as error:
             return Reply.close(str(error))
-        request.message = message
         return route.handle(request, message)
 
     def _make_route(self, key: ApiKey) -> Route | None:

@@ -1,5 +1,6 @@
 """What a broker tells over HTTP of itself, from its start to its end."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -11,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from broker.network.listener import Listener
+from broker.status_server import MAX_CONNECTIONS, StatusServer
 from tests.conftest import READY_EVENT, BrokerProcess, StartBroker
 from tests.integration.broker.broker_cluster import BrokerCluster
 from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator, wait_until
 from tests.ports import free_port
+from tests.waiting import until
 
 LISTENER = {"metrics.listener": "127.0.0.1:0"}
 KAFKAS_TASKS = {
@@ -172,3 +176,23 @@ def test_one_broker_says_that_it_is_controller_and_leaders_say_who_lags(
     controller = cluster.controller(3)
     port = ports[3] if controller == 3 else port_of(cluster.brokers[controller])
     assert metrics(port)[UNCLEAN] == 2
+
+
+async def test_only_so_many_connections_are_served_at_a_time() -> None:
+    server = StatusServer(Listener("STATUS", "127.0.0.1", 0), {"/metrics": lambda: "up\n"})
+    await server.start()
+    try:
+        silent = [
+            await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MAX_CONNECTIONS)
+        ]
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        assert b" 503 " in await reader.readline()
+        for _, each in (*silent, (reader, writer)):
+            each.close()
+        await until(lambda: server._connection_count == 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert b" 200 " in await reader.readline()
+        writer.close()
+    finally:
+        await server.stop()

@@ -1,14 +1,20 @@
 """Fetch by topic ids: `broker.handlers.fetch`, over a real log."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from broker.handlers.fetch import DelayedFetch, FetchReader
+from broker.handlers import fetch as fetch_module
+from broker.handlers.fetch import DelayedFetch, FetchHandler, FetchReader
+from broker.handlers.follower_fetch import FollowerFetchHandler
+from broker.network.reply import Reply
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, TopicId
 from kafkawire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, batch
+from tests.unit.broker.replicas import B2, NOW_MS, PARTITION, World, batch, turn
+from tests.unit.broker.requests import request
 
 OTHER_ID = TopicId(int=78)
 VERSION = 13
@@ -56,7 +62,7 @@ async def test_a_fetch_that_waits_is_answered_when_its_topic_is_made_again(tmp_p
     world = World(tmp_path)
     waiting = reader(world, world.replica.topic_id, min_bytes=1)
     waiting.read()
-    delayed = DelayedFetch(waiting)
+    delayed = DelayedFetch(waiting, None, lambda _delayed: None)
     assert not delayed.is_satisfied(PARTITION)
     world.replica.topic_id = OTHER_ID
     assert delayed.is_satisfied(PARTITION)
@@ -82,3 +88,40 @@ async def test_a_follower_of_a_former_topic_gets_nothing(tmp_path: Path) -> None
     with pytest.raises(ApiError) as refused:
         read(OTHER_ID)
     assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+async def test_requests_that_wait_hold_only_so_many_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_module, "MAX_HELD_PARTITIONS", 3)
+    world = World(tmp_path)
+    followers = FollowerFetchHandler(
+        world.replicas,
+        world.purgatory,
+        loop=asyncio.get_running_loop(),
+        max_sessions=1,
+        max_bytes=1 << 20,
+        now_ms=lambda: NOW_MS,
+    )
+    handler = FetchHandler(world.replicas, world.purgatory, 1 << 20, followers)
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    message = FetchRequest(
+        max_wait_ms=2**31 - 1,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=PARTITION.topic, partitions=[wanted, wanted])],
+    )
+
+    def ask() -> Reply:
+        return handler.handle(request(ApiKey.FETCH, 12), message)
+
+    waiting = ask()
+    assert [waiting.is_done, ask().is_done] == [False, True], "the first alone may wait"
+    waiting.cancel()
+    again = ask()
+    done = [again.is_done]
+    world.replicas.append(PARTITION, memoryview(bytearray(batch(b"a"))), 1, NOW_MS)
+    await turn()
+    assert [*done, again.is_done] == [False, True]
+    assert handler._held_count == 0

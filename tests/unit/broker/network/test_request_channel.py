@@ -217,10 +217,12 @@ def test_a_buffer_is_released_when_its_handler_has_returned(world: World) -> Non
 
     world.answer = handle
     request = make_request(FakeConnection(world.channel))
+    request.body = memoryview(bytearray(b"large"))
     request.release = lambda: released.append("buffer")
     world.channel.submit([request])
     world.loop.run()
     assert released == ["buffer"]
+    assert not request.body, "a request that waits holds nothing that is not charged"
 
 
 def test_a_reply_that_is_completed_by_another_handler_is_sent_after_it(world: World) -> None:

@@ -38,7 +38,6 @@ def test_a_handler_gets_the_decoded_message() -> None:
     message = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     asked = request(ApiKey.METADATA, 5, message)
     assert router().handle(asked).message is ANSWER
-    assert asked.message == message
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from kafkawire.compression import Codec
 from tests.analytics.audited import NOW_MS, RULES, findings_of
 from tests.analytics.compaction_violations import COMPACTION, Plant
 from tests.analytics.log_model import compact, make_log
+from tests.analytics.planter import segments
 
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
 
@@ -34,6 +35,16 @@ def test_a_planted_violation_is_named_and_nothing_else(tmp_path: Path, plant: Pl
     assert len(found) == len(expected)
     assert all(Path(each.file).is_relative_to(tmp_path / "clean") for each in found)
     assert all(each.position is not None for each in found)
+
+
+def test_what_the_reference_cannot_read_any_more_is_no_fault_of_the_log(tmp_path: Path) -> None:
+    raw = make_log()
+    reference = raw.write(tmp_path / "raw")
+    compact(raw, horizon_ms=HORIZON_MS).write(tmp_path / "clean")
+    # Among its records are the last ones of some keys.
+    segments(reference)[2].flip(15, 90)
+    found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
+    assert {each.what for each in found} == {"bad_crc"}
 
 
 def test_old_tombstones_may_be_gone(tmp_path: Path) -> None:

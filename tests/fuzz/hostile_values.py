@@ -8,7 +8,7 @@ most one array of a message is very long. Everything comes from one source of ra
 import random
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Final
 
 from kafkawire.apis import APIS, Api, ApiKey
@@ -26,7 +26,8 @@ STRINGS: Final = (
 )  # fmt: skip
 COUNTS: Final = (1_000, 20_000, 200_000)
 """Elements of a very long array."""
-ONE_BIG_BODY_BYTES: Final = 1 << 20
+LONG_ARRAY_BYTES: Final = 2 << 20
+"""And about so many bytes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,8 @@ class HostileValues:
         if self._long_arrays_left and dice.random() < 0.5:
             self._long_arrays_left = 0
             values = [self._value(element, name) for _ in range(dice.choice((1, 3, 50)))]
-            return (values * (dice.choice(COUNTS) // len(values)))[: dice.choice(COUNTS)]
+            most = LONG_ARRAY_BYTES // max(1, sum(map(_size_of, values)) // len(values))
+            return (values * (dice.choice(COUNTS) // len(values)))[:most]
         values = [self._value(element, name) for _ in range(dice.choice((0, 1, 1, 2, 3)))]
         return values * 2 if dice.random() < 0.1 else values
 
@@ -130,6 +132,17 @@ class HostileValues:
         for _ in range(dice.choice((0, 0, 1, 3))):
             batch[dice.randrange(len(batch))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF))
         return bytes(batch * dice.choice((1, 1, 2)))
+
+
+def _size_of(value: object) -> int:
+    """About how many bytes a value takes on the wire."""
+    if isinstance(value, str | bytes):
+        return len(value) + 2
+    if isinstance(value, list):
+        return sum(map(_size_of, value)) + 4
+    if is_dataclass(value):
+        return sum(_size_of(getattr(value, each.name)) for each in fields(value))
+    return 4
 
 
 NUMBERS: Final = (0, 1, -1, 0x7FFF, 0x7FFFFFFF, -0x80000000, 0x01000000)

@@ -166,7 +166,9 @@ class HandlerTable:
         from broker.handlers.produce import ProduceHandler
 
         throttle = Throttle(self.configs.quotas, PRODUCER_BYTE_RATE, self.now_ms)
-        return ProduceHandler(self.replicas, self.purgatory, self.now_ms, throttle).handle
+        return ProduceHandler(
+            self.replicas, self.purgatory, self.now_ms, self.tasks, throttle
+        ).handle
 
     def _fetch(self) -> Handler:
         from broker.handlers.fetch import FetchHandler

@@ -235,53 +235,88 @@ cdef inline void put(tuple row, Py_ssize_t column, object field):
     PyTuple_SET_ITEM(row, column, field)
 
 
+# What `survey` has found so far; it goes on from `index`.
+cdef struct Found:
+    int64_t earliest_ms
+    int64_t latest_ms
+    bint has_time
+    bint overflows
+    Py_ssize_t without_key
+    Py_ssize_t out_of_place
+    Py_ssize_t index
+    Fault fault
+
+
+cdef enum:
+    # Sections from this size on take so long that other threads shall run meanwhile.
+    LONG_SECTION_BYTES = 1 << 20
+
+
 def survey_records(data, Py_ssize_t count, int64_t base_timestamp_ms):
     """See `records_loops.survey_records`."""
     cdef Py_buffer view
-    cdef const uint8_t *cursor
     cdef const uint8_t *end
-    cdef int64_t timestamp_ms
-    cdef int64_t earliest_ms = NO_TIMESTAMP
-    cdef int64_t latest_ms = NO_TIMESTAMP
-    cdef bint has_time = False
-    cdef bint overflows = False
-    cdef Py_ssize_t without_key = -1
-    cdef Py_ssize_t out_of_place = -1
-    cdef Py_ssize_t index = 0
-    cdef Record record
-    cdef Fault fault = NO_FAULT
+    cdef Found found
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         if count > view.len // MIN_RECORD_BYTES:
             raise CorruptBatchError(f"{view.len} bytes cannot hold {count} records")
-        cursor = <const uint8_t *>view.buf
-        end = cursor + view.len
-        for index in range(count):
-            fault = walk_record(&cursor, end, &record)
-            if fault != NO_FAULT:
-                raise corrupt(fault, index)
-            if OTTLA_ADD_OVERFLOWS(base_timestamp_ms, record.timestamp_delta, &timestamp_ms):
-                raise CorruptBatchError("a timestamp leaves 64 bits")
-            if timestamp_ms != NO_TIMESTAMP:
-                if not has_time or timestamp_ms < earliest_ms:
-                    earliest_ms = timestamp_ms
-                    has_time = True
-                if timestamp_ms > latest_ms:
-                    latest_ms = timestamp_ms
-            if record.key_bytes < 0 and without_key < 0:
-                without_key = index
-            if record.offset_delta != index and out_of_place < 0:
-                out_of_place = index
-        if cursor != end:
-            raise CorruptBatchError(f"{count} records end {end - cursor} bytes too early")
+        end = <const uint8_t *>view.buf
+        if view.len < LONG_SECTION_BYTES:
+            survey(&end, end + view.len, count, base_timestamp_ms, &found)
+        else:
+            with nogil:
+                survey(&end, end + view.len, count, base_timestamp_ms, &found)
+        if found.fault != NO_FAULT:
+            raise corrupt(found.fault, found.index)
+        if found.overflows:
+            raise CorruptBatchError("a timestamp leaves 64 bits")
+        left_bytes = <const uint8_t *>view.buf + view.len - end
+        if left_bytes:
+            raise CorruptBatchError(f"{count} records end {left_bytes} bytes too early")
     finally:
         PyBuffer_Release(&view)
     cdef tuple answer = new_row(Survey, 4)
-    put(answer, 0, earliest_ms)
-    put(answer, 1, latest_ms)
-    put(answer, 2, without_key)
-    put(answer, 3, out_of_place)
+    put(answer, 0, found.earliest_ms)
+    put(answer, 1, found.latest_ms)
+    put(answer, 2, found.without_key)
+    put(answer, 3, found.out_of_place)
     return answer
+
+
+cdef void survey(
+    const uint8_t **cursor,
+    const uint8_t *end,
+    Py_ssize_t count,
+    int64_t base_timestamp_ms,
+    Found *found,
+) noexcept nogil:
+    """Walk the records, up to the first that is at fault or has a time that leaves 64 bits."""
+    cdef int64_t timestamp_ms
+    cdef Record record
+    found.earliest_ms = found.latest_ms = NO_TIMESTAMP
+    found.has_time = found.overflows = False
+    found.without_key = found.out_of_place = -1
+    found.fault = NO_FAULT
+    found.index = 0
+    while found.index < count:
+        found.fault = walk_record(cursor, end, &record)
+        if found.fault != NO_FAULT:
+            return
+        if OTTLA_ADD_OVERFLOWS(base_timestamp_ms, record.timestamp_delta, &timestamp_ms):
+            found.overflows = True
+            return
+        if timestamp_ms != NO_TIMESTAMP:
+            if not found.has_time or timestamp_ms < found.earliest_ms:
+                found.earliest_ms = timestamp_ms
+                found.has_time = True
+            if timestamp_ms > found.latest_ms:
+                found.latest_ms = timestamp_ms
+        if record.key_bytes < 0 and found.without_key < 0:
+            found.without_key = found.index
+        if record.offset_delta != found.index and found.out_of_place < 0:
+            found.out_of_place = found.index
+        found.index += 1
 
 
 cdef inline uint8_t *write_span(uint8_t *at, const char *span, Py_ssize_t size) noexcept nogil:

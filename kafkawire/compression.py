@@ -14,6 +14,7 @@ The containers, as Kafka's Java clients write and read them:
 Source: org.apache.kafka.common.compress of Kafka 3.9; lz4_Frame_format.md; RFC 8878.
 """
 
+import mmap
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
@@ -22,12 +23,16 @@ from typing import Final
 
 import cramjam
 
-from kafkawire.errors import CorruptBatchError
+from kafkawire.errors import CorruptBatchError, TooLargeError
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 # A batch of a million bytes of very repetitive records is about this large; no client makes more.
 MAX_DECOMPRESSED_BYTES: Final = 128 * MIB
+
+# From here on a buffer is mapped: to clear and to copy 128 MiB would hold up all other threads for
+# 0.1 s each.
+_MAPPED_BYTES: Final = 1 * MIB
 
 _GZIP_WINDOW_BITS: Final = 31
 _GZIP_MEMBERS_LIMIT: Final = 16
@@ -87,11 +92,14 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
     return bytes(data)
 
 
-def decompress(codec: Codec, data: bytes | bytearray | memoryview, max_bytes: int) -> bytes:
+def decompress(
+    codec: Codec, data: bytes | bytearray | memoryview, max_bytes: int
+) -> bytes | memoryview:
     """Decompress all of `data`.
 
     Raises:
-        CorruptBatchError: not what the codec writes, cut short, or more than `max_bytes` long.
+        TooLargeError: it expands to more than `max_bytes`.
+        CorruptBatchError: not what the codec writes, or cut short.
     """
     if codec is Codec.NONE:
         if len(data) > max_bytes:
@@ -103,8 +111,8 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, max_bytes: in
         raise CorruptBatchError(f"bad {codec.name.lower()} data: {cause}") from cause
 
 
-def _too_large(codec: Codec, max_bytes: int) -> CorruptBatchError:
-    return CorruptBatchError(f"{codec.name.lower()} data expands beyond {max_bytes} bytes")
+def _too_large(codec: Codec, max_bytes: int) -> TooLargeError:
+    return TooLargeError(f"{codec.name.lower()} data expands beyond {max_bytes} bytes")
 
 
 def _truncated(codec: Codec) -> CorruptBatchError:
@@ -181,13 +189,13 @@ def _compress_lz4(data: memoryview, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
+def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes | memoryview:
     return _decompress_bounded(
         Codec.LZ4, cramjam.lz4.decompress_into, data, _bound_lz4(data), max_bytes
     )
 
 
-def _decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
+def _decompress_zstd(data: memoryview, max_bytes: int) -> bytes | memoryview:
     return _decompress_bounded(
         Codec.ZSTD, cramjam.zstd.decompress_into, data, _bound_zstd(data), max_bytes
     )
@@ -195,20 +203,22 @@ def _decompress_zstd(data: memoryview, max_bytes: int) -> bytes:
 
 def _decompress_bounded(
     codec: Codec,
-    decompress_into: Callable[[memoryview, bytearray], int],
+    decompress_into: Callable[[memoryview, bytearray | memoryview], int],
     data: memoryview,
     bound: int,
     max_bytes: int,
-) -> bytes:
+) -> bytes | memoryview:
     """Decompress into a buffer that cannot grow: of `bound` bytes, and never over `max_bytes`."""
-    output = bytearray(min(bound, max_bytes))
+    output_bytes = min(bound, max_bytes)
+    is_large = output_bytes >= _MAPPED_BYTES
+    output = memoryview(mmap.mmap(-1, output_bytes)) if is_large else bytearray(output_bytes)
     try:
         size = decompress_into(data, output)
     except cramjam.DecompressionError as cause:
         if bound > max_bytes:
             raise _too_large(codec, max_bytes) from cause
         raise
-    return bytes(memoryview(output)[:size])
+    return memoryview(output)[:size] if is_large else bytes(memoryview(output)[:size])
 
 
 def _bound_lz4(data: memoryview) -> int:
@@ -269,7 +279,7 @@ def _bound_zstd_frame(data: memoryview, position: int) -> tuple[int, int]:
     return bound, position
 
 
-_DECOMPRESS: Final[dict[Codec, Callable[[memoryview, int], bytes]]] = {
+_DECOMPRESS: Final[dict[Codec, Callable[[memoryview, int], bytes | memoryview]]] = {
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,
     Codec.LZ4: _decompress_lz4,

@@ -6,6 +6,7 @@
     |  |  `- TrailingBytesError   a whole message is there, and something behind it
     |  |- EncodeError         a value does not fit its field or version: a mistake of the caller
     |  `- CorruptBatchError   a record batch is damaged
+    |     `- TooLargeError    its records expand beyond what the caller takes
     `- ApiError               an expected failure that travels to the client as an error code
 
 Source: org.apache.kafka.common.protocol.Errors and the RetriableException hierarchy of Kafka 3.9
@@ -42,6 +43,10 @@ class EncodeError(WireError):
 
 class CorruptBatchError(WireError):
     """A record batch is cut short, fails its checksum or contradicts itself."""
+
+
+class TooLargeError(CorruptBatchError):
+    """Compressed records expand beyond the limit that the caller has set."""
 
 
 class ErrorCode(IntEnum):

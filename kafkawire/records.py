@@ -35,7 +35,13 @@ from kafkawire.records_header import (
 from kafkawire.records_read import Record, read_records, read_records_as
 from kafkawire.records_refusal import RecordError, RecordsRejectedError
 from kafkawire.records_scanner import HAS_COMPILED_SCANNER, Headers, HeadersLike, assign_offsets
-from kafkawire.records_validate import Validate, validate_produced, validator
+from kafkawire.records_validate import (
+    Budget,
+    BudgetSpentError,
+    Validate,
+    validate_produced,
+    validator,
+)
 
 __all__ = [
     "BATCH_HEADER_BYTES",
@@ -49,6 +55,8 @@ __all__ = [
     "NO_TIMESTAMP",
     "BatchBuilder",
     "BatchHeader",
+    "Budget",
+    "BudgetSpentError",
     "Codec",
     "ControlType",
     "EndTransactionMarker",

@@ -13,12 +13,11 @@ or lets damage pass, we refuse:
   compressed batches, and stores them as they are in others.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 from kafkawire.compression import MAX_DECOMPRESSED_BYTES, Codec
-from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
+from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode, TooLargeError
 from kafkawire.records_header import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
@@ -35,6 +34,7 @@ from kafkawire.records_header import (
     read_header,
     set_max_timestamp,
 )
+from kafkawire.records_loops import MIN_RECORD_BYTES
 from kafkawire.records_read import Record, record_section
 from kafkawire.records_refusal import (
     RecordRules,
@@ -57,8 +57,73 @@ _EXPLAINED_RECORDS_LIMIT: Final = 10_000
 _CREATE_TIME: Final = TimestampType.CREATE_TIME
 _NOT_A_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT
 
-Validate: TypeAlias = Callable[[memoryview, int], BatchHeader]
-"""Checks a batch that arrives now (ms): raises as `validate_produced`."""
+# How many bytes are decompressed in the time in which one record is looked at.
+RECORD_COST_BYTES: Final = 16 if HAS_COMPILED_SCANNER else 1024
+
+
+# Few codecs reach it, and only with data that says next to nothing.
+_LIKELY_RATIO: Final = 1024
+
+
+class BudgetSpentError(Exception):
+    """To look at the batch takes longer than its caller can wait; it is neither good nor bad."""
+
+    def __init__(self, cost_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
+        super().__init__()
+        self.cost_bytes = cost_bytes
+        """What it costs; of a compressed batch, the most that any may."""
+
+
+class Budget:
+    """How much work may be spent on looking at batches, in bytes decompressed.
+
+    A record costs `record_bytes` besides. A plain batch that compiled code reads costs nothing.
+    """
+
+    __slots__ = ("decompressed_bytes", "left_bytes", "record_bytes")
+
+    def __init__(self, left_bytes: int, record_bytes: int = RECORD_COST_BYTES) -> None:
+        self.left_bytes = left_bytes
+        self.record_bytes = record_bytes
+        self.decompressed_bytes = 0
+        """How much has been decompressed so far."""
+
+    def section(self, batch: memoryview, header: BatchHeader) -> BytesLike:
+        """Return the records of `batch`, decompressed, and pay for looking at them.
+
+        Raises:
+            BudgetSpentError: they cost more than is left; then nothing is left.
+            CorruptBatchError: as `record_section`.
+        """
+        left_bytes, self.left_bytes = max(0, self.left_bytes), 0
+        limit_bytes = min(left_bytes, MAX_DECOMPRESSED_BYTES)
+        try:
+            section = record_section(batch, header, limit_bytes)
+        except TooLargeError:
+            if left_bytes < MAX_DECOMPRESSED_BYTES:
+                raise BudgetSpentError from None
+            self.left_bytes = left_bytes - MAX_DECOMPRESSED_BYTES
+            raise
+        except CorruptBatchError:
+            # How far it came is not known; the other batches must not pay more than is likely.
+            self.left_bytes = left_bytes - min(limit_bytes, len(batch) * _LIKELY_RATIO)
+            raise
+        # A count that the bytes cannot hold costs nothing: no record is looked at.
+        cost_bytes = min(header.record_count, len(section) // MIN_RECORD_BYTES) * self.record_bytes
+        if header.codec is not Codec.NONE:
+            cost_bytes += len(section)
+            self.decompressed_bytes += len(section)
+        if cost_bytes > left_bytes:
+            raise BudgetSpentError(cost_bytes)
+        self.left_bytes = left_bytes - cost_bytes
+        return section
+
+
+class Validate(Protocol):
+    """Checks a batch that arrives at `now_ms`, and returns its header."""
+
+    def __call__(self, batch: memoryview, now_ms: int, budget: Budget | None = None) -> BatchHeader:
+        """Raise as `validate_produced`."""
 
 
 def validate_produced(
@@ -70,7 +135,7 @@ def validate_produced(
     now_ms: int,
     timestamp_before_max_ms: int,
     timestamp_after_max_ms: int,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    budget: Budget | None = None,
 ) -> BatchHeader:
     """Check that `batch` is exactly one batch that the topic takes, and return its header.
 
@@ -80,6 +145,7 @@ def validate_produced(
     Raises:
         ApiError: the batch is refused, with the code for the client; RecordsRejectedError names
             the records, if single ones are at fault.
+        BudgetSpentError: `budget` is not enough to tell.
     """
     header = _read_frame(batch, max_batch_bytes)
     oldest_ms = now_ms - timestamp_before_max_ms
@@ -95,7 +161,7 @@ def validate_produced(
         refuse_header(header)
     times_ms = (oldest_ms, newest_ms) if checks_times else None
     rules = RecordRules(compacted, times_ms)
-    return _check_records(batch, header, rules, max_decompressed_bytes)
+    return _check_records(batch, header, rules, budget)
 
 
 def validator(
@@ -118,7 +184,7 @@ def validator(
     checks_times = timestamp_type is _CREATE_TIME
 
     # Nearly every batch is plain: see benchmarks.micro.test_records.
-    def validate(batch: memoryview, now_ms: int) -> BatchHeader:
+    def validate(batch: memoryview, now_ms: int, budget: Budget | None = None) -> BatchHeader:
         header = read_plain_batch(
             batch,
             max_batch_bytes,
@@ -128,9 +194,14 @@ def validator(
             timestamp_before_max_ms,
             timestamp_after_max_ms,
         )
-        return closely(batch, now_ms=now_ms) if header is None else header
+        return closely(batch, now_ms=now_ms, budget=budget) if header is None else header
 
-    return validate if HAS_COMPILED_SCANNER else lambda batch, now_ms: closely(batch, now_ms=now_ms)
+    def validate_closely(
+        batch: memoryview, now_ms: int, budget: Budget | None = None
+    ) -> BatchHeader:
+        return closely(batch, now_ms=now_ms, budget=budget)
+
+    return validate if HAS_COMPILED_SCANNER else validate_closely
 
 
 def _read_frame(batch: memoryview, max_batch_bytes: int) -> BatchHeader:
@@ -151,10 +222,13 @@ def _read_frame(batch: memoryview, max_batch_bytes: int) -> BatchHeader:
 
 
 def _check_records(
-    batch: memoryview, header: BatchHeader, rules: RecordRules, max_decompressed_bytes: int
+    batch: memoryview, header: BatchHeader, rules: RecordRules, budget: Budget | None
 ) -> BatchHeader:
     try:
-        section = record_section(batch, header, max_decompressed_bytes)
+        if budget is None:
+            section = record_section(batch, header, MAX_DECOMPRESSED_BYTES)
+        else:
+            section = budget.section(batch, header)
         survey = survey_records(section, header.record_count, header.base_timestamp_ms)
     except CorruptBatchError as error:
         # Not CORRUPT_MESSAGE: the checksum is right, so sending the batch again would not help.

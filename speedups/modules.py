@@ -23,6 +23,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "time_index",
     ),
     "broker": (
+        "handlers.appending",
         "handlers.fetch",
         "handlers.follower_fetch",
         "handlers.produce",
@@ -40,6 +41,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "network.response_sender",
         "network.router",
         "purgatory",
+        "replication.batch_rules",
         "replication.fetch_session",
         "replication.leadership",
         "replication.replica",

@@ -23,6 +23,7 @@ from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.handlers.produce import ProduceHandler
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request, ServedConnection
+from broker.network.request_tasks import RequestTasks
 from broker.network.router import Router
 from broker.purgatory import Purgatory
 from broker.replication.replica_manager import ReplicaManager
@@ -72,7 +73,9 @@ class Bench:
         topic_id = uuid.uuid4()
         log = logs.create(PARTITION, LogConfig(), topic_id, now_ms=NOW_MS)
         lead_alone(self.replicas, log)
-        self.produce_handler = ProduceHandler(self.replicas, purgatory, lambda: NOW_MS)
+        self.produce_handler = ProduceHandler(
+            self.replicas, purgatory, lambda: NOW_MS, RequestTasks(loop)
+        )
         followers = FollowerFetchHandler(
             self.replicas,
             purgatory,

@@ -5,47 +5,55 @@ The handler is an edge: it writes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 import structlog
 
-from broker.cluster.metadata_cache import INTERNAL_TOPICS
+from broker.handlers.appending import (
+    ACKS_ALL,
+    Appending,
+    Pending,
+    Refused,
+    TopicAccepted,
+    batch_of,
+    expands_too_far,
+)
 from broker.handlers.delayed_partitions import DelayedPartitions
+from broker.handlers.long_produce import TURN_BYTES, LongProduces
+from broker.network.limits import KIB
 from broker.network.reply import Reply
-from broker.network.request_channel import Request
+from broker.network.request import Request
+from broker.network.request_tasks import RequestTasks
 from broker.purgatory import Purgatory
 from broker.quotas.throttle import Throttle
-from broker.replication.replica import ACKS_ALL
 from broker.replication.replica_manager import ReplicaManager
-from kafkawire.compression import Codec
-from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
+from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import Offset, TopicPartition
 from kafkawire.messages.produce import (
     BatchIndexAndErrorMessage,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkawire.produce_scanner import Accepted, encode_accepted
-from kafkawire.records import RecordsRejectedError, read_header
+from kafkawire.produce_scanner import encode_accepted
+from kafkawire.records import Budget, BudgetSpentError, Codec, RecordsRejectedError, read_header
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 # Older requests are advertised, and refused, as by Kafka 4: many releases of librdkafka stop
 # compressing when version 0 is missing (KAFKA-18659).
 FIRST_SERVED_VERSION: Final = 3
-FIRST_VERSION_WITH_ZSTD: Final = 7
-ADMIN_CLIENT_ID: Final = "__admin_client"
 TRANSACTIONS_NOT_SERVED: Final = "transactions are not served yet"
+# What an append costs besides its batch, and how much a request spends before it asks what is left.
+APPEND_COST_BYTES: Final = 8 * KIB
+STEP_BYTES: Final = 128 * KIB
+# Records at fault that one response names: for the batches behind there is a text only.
+MAX_RECORD_ERRORS: Final = 1000
 
 log = structlog.get_logger(__name__)
-
-Pending = dict[TopicPartition, Offset]
-Refused = dict[TopicPartition, ApiError]
-TopicAccepted = tuple[str, list[Accepted]]
 
 
 class ProduceHandler:
@@ -56,6 +64,7 @@ class ProduceHandler:
         replicas: ReplicaManager,
         purgatory: Purgatory[TopicPartition],
         now_ms: Callable[[], int],
+        tasks: RequestTasks,
         throttle: Throttle | None = None,
     ) -> None:
         """Charge senders by `throttle` for what they send."""
@@ -63,51 +72,92 @@ class ProduceHandler:
         self._purgatory = purgatory
         self._now_ms = now_ms
         self._throttle = throttle
+        self._long = LongProduces(replicas, tasks, now_ms)
+        self._running = self._long.running
+        self._budget = self._long.budget
 
     def handle(self, request: Request, message: ProduceRequest) -> Reply:
-        """Return a reply that is complete unless acks=all has to wait for followers."""
-        version, acks = request.header.api_version, message.acks
-        refusal = _refusal(version, message)
+        """Return a reply, complete unless acks=all waits for followers, or it takes too long."""
+        refusal = _refusal(request.header.api_version, message)
         if refusal is not None:
-            return _answer(ProduceResponse(responses=_reject_all(message, refusal)), acks)
-        refused: Refused = {}
-        pending: Pending = {}
-        accepted = self._append_all(request, message, refused, pending)
-        throttle = self._throttle
+            return _answer(ProduceResponse(responses=_reject_all(message, refusal)), message.acks)
+        work = Appending(request, message)
+        if self._running and request.connection in self._running:
+            return self._long.finish(self, work)
+        return self.conclude(work) if self.append(work) else self._long.finish(self, work)
+
+    def append(self, work: Appending) -> bool:
+        """Append batches as long as this turn has time, one at least; return whether all are done.
+
+        What was refused, and what acks=all has to wait for, is noted in `work`.
+        """
+        # One loop, in which a bare tuple finds the replica: see benchmarks.micro.test_handlers.
+        request, message = work.request, work.message
+        budget = Budget(0) if work.is_spent else self._budget
+        append, acks, now_ms = self._replicas.append, message.acks, self._now_ms()
+        is_committed, accepted = self._replicas.is_committed, work.accepted
+        topics, first, spent_bytes = message.topic_data, work.partition_place, 0
+        for place in range(work.topic_place, len(topics)):
+            topic = topics[place]
+            name, batches = topic.name, topic.partition_data
+            if place == len(accepted):
+                accepted.append((name, []))
+            rows = accepted[place][1]
+            for index in range(first, len(batches)):
+                data = batches[index]
+                if spent_bytes >= STEP_BYTES:
+                    self._budget.left_bytes -= spent_bytes
+                    spent_bytes = 0
+                    if self._budget.left_bytes <= 0:
+                        work.stop_at(place, index, is_large=False)
+                        self._long.refill_soon()
+                        return False
+                key = (name, data.index)
+                try:
+                    batch = batch_of(request, name, data)
+                    spent_bytes += APPEND_COST_BYTES + len(batch)
+                    info = append(key, batch, acks, now_ms, budget)
+                except ApiError as error:
+                    spent_bytes += APPEND_COST_BYTES
+                    work.refused.setdefault(place, []).append((data.index, error.without_origin()))
+                    continue
+                except BudgetSpentError as error:
+                    if work.is_spent and read_header(batch).codec is not Codec.NONE:
+                        work.refused.setdefault(place, []).append((data.index, expands_too_far()))
+                        continue
+                    # It waits for a turn of its own once, if that would be enough.
+                    is_first = work.is_resumed and (place, index) == (
+                        work.topic_place,
+                        work.partition_place,
+                    )
+                    is_large = is_first or error.cost_bytes > TURN_BYTES
+                    work.stop_at(place, index, is_large=is_large)
+                    self._long.refill_soon()
+                    return False
+                base_offset, last_offset, time_ms, start_offset = info
+                rows.append((data.index, base_offset, time_ms, start_offset))
+                if acks == ACKS_ALL and not is_committed(key, last_offset):
+                    work.pending[TopicPartition(*key)] = last_offset
+            first = 0
+        if self._budget.left_bytes != TURN_BYTES:
+            self._long.refill_soon()
+        return True
+
+    def conclude(self, work: Appending) -> Reply:
+        """Return the reply to a request of which every batch is done."""
+        request, message, acks = work.request, work.message, work.message.acks
+        refused, pending, throttle = work.refused, work.pending, self._throttle
         throttle_ms = 0
         if throttle is not None and throttle.is_needed:
             throttle_ms = throttle.charge(request, len(request.body))
         if not (refused or pending or throttle_ms or acks == ACKS_NONE):
-            return Reply(encode_accepted(accepted, version))
+            return Reply(encode_accepted(work.accepted, request.header.api_version))
+        if refused:
+            _log_refused(message, refused)
         response = ProduceResponse(
-            responses=_answers(accepted, refused), throttle_time_ms=throttle_ms
+            responses=_answers(work.accepted, refused), throttle_time_ms=throttle_ms
         )
         return self._hold(response, pending, message) if pending else _answer(response, acks)
-
-    def _append_all(
-        self, request: Request, message: ProduceRequest, refused: Refused, pending: Pending
-    ) -> list[TopicAccepted]:
-        """Append every batch; note what was refused, and what acks=all has to wait for."""
-        # One loop, in which a bare tuple finds the replica: see benchmarks.micro.test_handlers.
-        append, acks, now_ms = self._replicas.append, message.acks, self._now_ms()
-        is_committed = self._replicas.is_committed
-        topics: list[TopicAccepted] = []
-        for topic in message.topic_data:
-            name = topic.name
-            rows: list[Accepted] = []
-            for data in topic.partition_data:
-                key = (name, data.index)
-                try:
-                    info = append(key, _batch(request, name, data), acks, now_ms)
-                except ApiError as error:
-                    refused[TopicPartition(*key)] = error.without_origin()
-                    continue
-                base_offset, last_offset, time_ms, start_offset = info
-                rows.append((data.index, base_offset, time_ms, start_offset))
-                if acks == ACKS_ALL and not is_committed(key, last_offset):
-                    pending[TopicPartition(*key)] = last_offset
-            topics.append((name, rows))
-        return topics
 
     def _hold(self, response: ProduceResponse, pending: Pending, message: ProduceRequest) -> Reply:
         """Answer when all that was appended is committed, or time is over."""
@@ -145,43 +195,18 @@ def _refusal(version: int, message: ProduceRequest) -> ApiError | None:
     return None
 
 
-def _batch(request: Request, topic: str, data: PartitionProduceData) -> memoryview:
-    """Return the batch of one partition, unless version or topic forbid it."""
-    header = request.header
-    if topic in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
-    batch = data.records
-    if batch is None:
-        raise ApiError(ErrorCode.INVALID_RECORD, "there is no record batch")
-    assert isinstance(batch, memoryview), "decoded records are views of the request"
-    if header.api_version < FIRST_VERSION_WITH_ZSTD and _codec(batch) is Codec.ZSTD:
-        text = f"zstd needs version {FIRST_VERSION_WITH_ZSTD} of Produce"
-        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
-    return batch
-
-
-def _codec(batch: memoryview) -> Codec:
-    try:
-        return read_header(batch).codec
-    except CorruptBatchError as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-
-
 def _reject_all(message: ProduceRequest, error: ApiError) -> list[TopicProduceResponse]:
-    return [
-        TopicProduceResponse(
-            name=topic.name,
-            partition_responses=[
-                _rejected(error, TopicPartition(topic.name, data.index))
-                for data in topic.partition_data
-            ],
-        )
-        for topic in message.topic_data
-    ]
+    refused = {
+        place: [(data.index, error) for data in topic.partition_data]
+        for place, topic in enumerate(message.topic_data)
+    }
+    _log_refused(message, refused)
+    return _answers([(topic.name, []) for topic in message.topic_data], refused)
 
 
 def _answers(accepted: list[TopicAccepted], refused: Refused) -> list[TopicProduceResponse]:
     """Return the answers to all batches, those that were refused last in each topic."""
+    left = RecordErrorsLeft()
     return [
         TopicProduceResponse(
             name=name,
@@ -194,30 +219,54 @@ def _answers(accepted: list[TopicAccepted], refused: Refused) -> list[TopicProdu
                 )
                 for partition, base_offset, time_ms, start_offset in rows
             ]
-            + [_rejected(error, key) for key, error in refused.items() if key.topic == name],
+            + [_rejected(error, partition, left) for partition, error in refused.get(place, ())],
         )
-        for name, rows in accepted
+        for place, (name, rows) in enumerate(accepted)
     ]
 
 
-def _rejected(error: ApiError, partition: TopicPartition) -> PartitionProduceResponse:
-    log.info("produce.rejected", partition=str(partition), error=str(error))
+class RecordErrorsLeft:
+    """How many records at fault a response may name yet."""
+
+    def __init__(self) -> None:
+        self.count = MAX_RECORD_ERRORS
+
+    def take(self, error: ApiError) -> list[BatchIndexAndErrorMessage]:
+        """Return those that `error` names, as far as there is room."""
+        if not isinstance(error, RecordsRejectedError) or not self.count:
+            return []
+        named = error.record_errors[: self.count]
+        self.count -= len(named)
+        return [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+            for index, text in named
+        ]
+
+
+def _rejected(error: ApiError, partition: int, left: RecordErrorsLeft) -> PartitionProduceResponse:
     return PartitionProduceResponse(
-        index=partition.partition,
+        index=partition,
         error_code=error.code,
         base_offset=-1,
-        record_errors=_record_errors(error),
+        record_errors=left.take(error),
         error_message=error.message or error.code.text,
     )
 
 
-def _record_errors(error: ApiError) -> list[BatchIndexAndErrorMessage]:
-    if not isinstance(error, RecordsRejectedError):
-        return []
-    return [
-        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
-        for index, text in error.record_errors
-    ]
+def _log_refused(message: ProduceRequest, refused: Refused) -> None:
+    """One line, whatever the request holds: how many were refused and why, and one of them."""
+    counts = Counter(error.code for faults in refused.values() for _, error in faults)
+    if not counts:
+        return
+    place, faults = next(iter(refused.items()))
+    partition, error = faults[0]
+    log.info(
+        "produce.rejected",
+        partition_count=counts.total(),
+        errors={code.name: count for code, count in counts.items()},
+        partition=str(TopicPartition(message.topic_data[place].name, partition)),
+        error=str(error),
+    )
 
 
 def _answer(response: ProduceResponse, acks: int) -> Reply:

@@ -91,6 +91,14 @@ class Reply:
             self.close_reason = reason
             self._announce()
 
+    def follow(self, other: Reply) -> None:
+        """Become what `other` is, now or when it is complete; to cancel this one cancels it."""
+        if other.is_done:
+            self._become(other)
+        else:
+            other.on_done(lambda: self._become(other))
+            self.on_cancel(other.cancel)
+
     def cancel(self) -> None:
         """Tell those who work on the answer that nobody waits for it; once, if not complete.
 
@@ -120,6 +128,11 @@ class Reply:
         assert self.state is _PENDING, "the reply is not to come"
         assert self._on_done is None, "one connection waits for a reply"
         self._on_done = callback
+
+    def _become(self, other: Reply) -> None:
+        if self._finish(other.state):
+            self.message, self.close_reason = other.message, other.close_reason
+            self._announce()
 
     def _finish(self, state: ReplyState) -> bool:
         if self.state is _CANCELLED:

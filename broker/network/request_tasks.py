@@ -20,10 +20,10 @@ log = structlog.get_logger(__name__)
 
 
 class RequestTasks:
-    """Runs work; each piece returns the message that answers its request."""
+    """Runs work; each piece returns the message that answers its request, or a `Reply` to be."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._running: set[asyncio.Task[object]] = set()
 
     def run(self, work: Work) -> Reply:
@@ -44,7 +44,7 @@ class RequestTasks:
             await asyncio.wait(self._running)
 
     def _start(self, work: Work, reply: Reply) -> None:
-        task = self._loop.create_task(work(), name="request")
+        task = self.loop.create_task(work(), name="request")
         self._running.add(task)
         task.add_done_callback(lambda done: self._on_done(done, reply))
 
@@ -55,5 +55,7 @@ class RequestTasks:
         elif (error := done.exception()) is not None:
             log.error("request.failed", exc_info=error)
             reply.complete_by_closing("a step of the broker failed")
+        elif isinstance(result := done.result(), Reply):
+            reply.follow(result)
         else:
-            reply.complete(done.result())
+            reply.complete(result)

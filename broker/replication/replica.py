@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from broker.replication.batch_rules import BatchRules
 from broker.replication.divergence import Divergence, divergence
 from broker.replication.leadership import Leadership
-from broker.replication.recompression import recompress, target_codec
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from kafkawire.records import validator
+from kafkawire.records import BatchHeader, Budget
 from storage.config import LogConfig
 from storage.log import AppendInfo, Log
 from storage.segment import FileRegion
@@ -42,13 +42,12 @@ class Replica:
     """A partition of which this broker holds a copy."""
 
     __slots__ = (
-        "_codec",
         "_high_watermark",
-        "_validate",
         "leader",
         "leader_epoch",
         "leadership",
         "log",
+        "rules",
         "topic_id",
         "topic_partition",
     )
@@ -68,7 +67,8 @@ class Replica:
         self._high_watermark = min(high_watermark, log.log_end_offset)
         # Forgets transactions that are over, as nobody may ever read here.
         self.log.last_stable_offset(self._high_watermark)
-        self._adopt(log.config)
+        self.rules = BatchRules(log.config)
+        """Another object whenever the topic's config changes."""
 
     @property
     def high_watermark(self) -> Offset:
@@ -119,9 +119,11 @@ class Replica:
     def update_config(self, config: LogConfig) -> None:
         """Apply a changed topic config, from the next append on."""
         self.log.update_config(config)
-        self._adopt(config)
+        self.rules = BatchRules(config)
 
-    def append(self, batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
+    def append(
+        self, batch: memoryview, acks: int, now_ms: int, budget: Budget | None = None
+    ) -> AppendInfo:
         """Check `batch` and write it; it is committed when the high watermark passes it.
 
         `batch` must be writable: its offsets are assigned in place.
@@ -129,7 +131,35 @@ class Replica:
         Raises:
             ApiError: this broker does not lead, too few replicas are in sync for `acks`, or the
                 batch is not acceptable.
+            BudgetSpentError: to check it takes more than is left of `budget`: prepare it by the
+                `rules` elsewhere, then append it by `append_prepared`.
             StorageError, OSError: nothing was written.
+        """
+        leadership = self.writable(acks)
+        rules = self.rules
+        if rules.keeps_codec:
+            header = rules.validate(batch, now_ms, budget)
+        elif budget is None:
+            batch, header = rules.prepare(batch, now_ms)
+        else:
+            batch, header = rules.prepare_soon(batch, now_ms, budget)
+        return self._write(batch, header, leadership, now_ms)
+
+    def append_prepared(
+        self, batch: memoryview, header: BatchHeader, acks: int, now_ms: int
+    ) -> AppendInfo:
+        """Write a batch that has been prepared by the `rules` as they are now.
+
+        Raises:
+            ApiError, StorageError, OSError: as `append`.
+        """
+        return self._write(batch, header, self.writable(acks), now_ms)
+
+    def writable(self, acks: int) -> Leadership:
+        """Return the leadership, if it may append.
+
+        Raises:
+            ApiError: this broker does not lead, or too few replicas are in sync for `acks`.
         """
         leadership = self.leadership
         if leadership is None:
@@ -140,12 +170,13 @@ class Replica:
                 f"{len(leadership.state.isr)} of {leadership.effective_min_isr} replicas are "
                 "in sync",
             )
-        header = self._validate(batch, now_ms)
+        return leadership
+
+    def _write(
+        self, batch: memoryview, header: BatchHeader, leadership: Leadership, now_ms: int
+    ) -> AppendInfo:
         if header.is_transactional:
             raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
-        codec = self._codec
-        if codec is not None and header.codec is not codec:
-            batch, header = recompress(batch, codec, self.log.config)
         info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
         # Not so if the producer repeats a batch: that stands where it stood.
         if info.last_offset >= leadership.log_end_offset:
@@ -260,13 +291,3 @@ class Replica:
             text = f"offset {offset} is not in this log any more"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         return found
-
-    def _adopt(self, config: LogConfig) -> None:
-        self._codec = target_codec(config)
-        self._validate = validator(
-            compacted=config.is_compacted,
-            max_batch_bytes=config.max_message_bytes,
-            timestamp_type=config.message_timestamp_type,
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-        )

@@ -20,6 +20,7 @@ from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.config_keys.replication import ReplicationKeys
 from broker.errors import as_api_error
 from broker.purgatory import Purgatory
+from broker.replication.batch_rules import BatchRules
 from broker.replication.follower_service import FollowerService
 from broker.replication.isr_changes import IsrChanges, IsrRecorder
 from broker.replication.leadership import Limits
@@ -32,6 +33,7 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkawire.records import BatchHeader, Budget
 from storage.config import LogConfig
 from storage.directory import Logs
 from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
@@ -260,17 +262,54 @@ class ReplicaManager:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return replica
 
-    def append(self, key: Key, batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
+    def append(
+        self, key: Key, batch: memoryview, acks: int, now_ms: int, budget: Budget | None = None
+    ) -> AppendInfo:
         """Append one batch to the local leader; see `Replica.append`.
 
         Raises:
             ApiError: not the leader, too few in-sync replicas, a bad batch, or a failed disk.
+            BudgetSpentError: to check the batch takes more than is left of `budget`.
         """
         replica = self._by_key.get(key)
         if replica is None:
             raise self.missing(key)
         try:
-            info = replica.append(batch, acks, now_ms)
+            info = replica.append(batch, acks, now_ms, budget)
+        except (StorageError, OSError) as error:
+            raise self.failed(key, error) from error
+        self.changed(replica.topic_partition)
+        return info
+
+    def rules(self, key: Key, acks: int) -> BatchRules:
+        """Return by which rules a batch is to be prepared, if it could be appended now.
+
+        Raises:
+            ApiError: not the leader, or too few in-sync replicas.
+        """
+        replica = self.leader(key)
+        replica.writable(acks)
+        return replica.rules
+
+    def append_prepared(
+        self,
+        key: Key,
+        rules: BatchRules,
+        prepared: tuple[memoryview, BatchHeader],
+        acks: int,
+        now_ms: int,
+    ) -> AppendInfo | None:
+        """Append a batch that was prepared by `rules`; None if others hold by now.
+
+        Raises:
+            ApiError: as `append`.
+        """
+        replica = self.leader(key)
+        if replica.rules is not rules:
+            return None
+        batch, header = prepared
+        try:
+            info = replica.append_prepared(batch, header, acks, now_ms)
         except (StorageError, OSError) as error:
             raise self.failed(key, error) from error
         self.changed(replica.topic_partition)

@@ -22,6 +22,7 @@ from broker.handlers.stop_replica import StopReplicaHandler
 from broker.network.limits import NetworkLimits
 from broker.network.listener import Listener
 from broker.network.request_channel import RequestChannel
+from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler, Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
@@ -152,7 +153,7 @@ class RigBroker:
             {
                 ApiKey.API_VERSIONS: lambda: ApiVersionsHandler(lambda: self.router.served).handle,
                 ApiKey.PRODUCE: lambda: (
-                    ProduceHandler(self.replicas, self.purgatory, now_ms).handle
+                    ProduceHandler(self.replicas, self.purgatory, now_ms, RequestTasks(loop)).handle
                 ),
                 ApiKey.FETCH: self._fetch,
                 ApiKey.DELETE_RECORDS: lambda: (

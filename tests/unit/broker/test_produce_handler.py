@@ -1,11 +1,13 @@
 """When a produce is answered: `broker.handlers.produce`, with followers that a test moves."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from broker.handlers.produce import ProduceHandler
 from broker.network.reply import EncodedMessage, Reply
+from broker.network.request_tasks import RequestTasks
 from broker.replication.leadership import Recorded
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
@@ -37,7 +39,12 @@ def produce(world: World, *, acks: int = -1, timeout_ms: int = 60_000) -> Reply:
         ],
     )
     asked = request(ApiKey.PRODUCE, 9, message)
-    handler = ProduceHandler(world.replicas, world.purgatory, lambda: NOW_MS)
+    handler = ProduceHandler(
+        world.replicas,
+        world.purgatory,
+        lambda: NOW_MS,
+        RequestTasks(asyncio.get_running_loop()),
+    )
     return handler.handle(asked, decode(ProduceRequest, asked.body, 9))
 
 

@@ -7,11 +7,14 @@ from typing import Any
 import cramjam
 import pytest
 
+from kafkawire import records_validate
 from kafkawire.compression import compress
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.records import (
     BATCH_HEADER_BYTES,
     BatchHeader,
+    Budget,
+    BudgetSpentError,
     Codec,
     RecordError,
     RecordsRejectedError,
@@ -211,12 +214,68 @@ def test_data_that_does_not_decompress_is_refused(codec: Codec) -> None:
     assert refusal(batch) is ErrorCode.INVALID_RECORD
 
 
-def test_a_bomb_is_refused_before_it_goes_off() -> None:
+def test_a_bomb_is_refused_before_it_goes_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_validate, "MAX_DECOMPRESSED_BYTES", 1_000_000)
     bomb = bytes(cramjam.zstd.compress(bytes(4_000_000)))
     batch = with_section(batch_of(codec=Codec.ZSTD), bomb, 3)
     with pytest.raises(ApiError, match="zstd data expands beyond 1000000 bytes") as refused:
-        validate(batch, max_decompressed_bytes=1_000_000)
+        validate(batch)
     assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def zeros(size: int, codec: Codec) -> bytearray:
+    """A batch of one record that holds so many zeros."""
+    return batch_of((NOW_MS, b"key", bytes(size), ()), codec=codec)
+
+
+COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_batch_costs_what_it_decompresses_to(codec: Codec) -> None:
+    budget = Budget(10_000, record_bytes=100)
+    assert validate(zeros(5000, codec), budget=budget)
+    assert 4800 <= budget.left_bytes < 4900
+    assert 5000 < budget.decompressed_bytes < 5100
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+def test_a_batch_beyond_the_budget_is_neither_good_nor_bad(codec: Codec) -> None:
+    batch = zeros(5000, codec)
+    with pytest.raises(BudgetSpentError):
+        validate(batch, budget=Budget(4000))
+    with pytest.raises(BudgetSpentError):
+        validate(batch, budget=Budget(-1))
+    budget = Budget(5100, record_bytes=100)
+    with pytest.raises(BudgetSpentError):
+        validate(batch, budget=budget)
+    assert budget.left_bytes == 0
+    assert validate(batch, budget=Budget(5100, record_bytes=0))
+
+
+def test_records_that_are_not_compressed_cost_by_their_number() -> None:
+    budget = Budget(1000, record_bytes=300)
+    assert validate(batch_of(), budget=budget)
+    assert (budget.left_bytes, budget.decompressed_bytes) == (100, 0)
+    with pytest.raises(BudgetSpentError):
+        validate(batch_of(), budget=budget)
+
+
+def test_a_count_that_the_bytes_cannot_hold_costs_nothing() -> None:
+    lying = with_section(batch_of(), b"\0" * 20, 2**31 - 1)
+    budget = Budget(1000, record_bytes=300)
+    assert refusal(lying, budget=budget) is ErrorCode.INVALID_RECORD
+
+
+def test_damage_costs_the_neighbours_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    budget = Budget(1 << 30)
+    damaged = with_section(batch_of(codec=Codec.ZSTD), b"\xff" * 40, 3)
+    assert refusal(damaged, budget=budget) is ErrorCode.INVALID_RECORD
+    assert (1 << 30) - 1_000_000 < budget.left_bytes < 1 << 30
+    monkeypatch.setattr(records_validate, "MAX_DECOMPRESSED_BYTES", 4000)
+    budget = Budget(10_000)
+    assert refusal(zeros(5000, Codec.ZSTD), budget=budget) is ErrorCode.INVALID_RECORD
+    assert budget.left_bytes == 6000
 
 
 def test_a_compacted_topic_needs_keys() -> None:

@@ -1,0 +1,146 @@
+"""A Produce request and what has become of its batches so far (decision)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.cluster.metadata_cache import INTERNAL_TOPICS
+from broker.network.request import Request
+from kafkawire.compression import Codec
+from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
+from kafkawire.ids import Offset, TopicPartition
+from kafkawire.messages.produce import PartitionProduceData, ProduceRequest
+from kafkawire.produce_scanner import Accepted
+from kafkawire.records import read_header
+from storage.log import AppendInfo
+
+ACKS_ALL: Final = -1
+FIRST_VERSION_WITH_ZSTD: Final = 7
+ADMIN_CLIENT_ID: Final = "__admin_client"
+# What one request may hold in all where its batches are decompressed in a thread.
+MAX_REQUEST_DECOMPRESSED_BYTES: Final = 2 << 30
+
+Pending = dict[TopicPartition, Offset]
+Refused = dict[int, list[tuple[int, ApiError]]]
+TopicAccepted = tuple[str, list[Accepted]]
+IsCommitted = Callable[[tuple[str, int], Offset], bool]
+
+
+class Appending:
+    """Where the appending of a request's batches has come to."""
+
+    __slots__ = (
+        "accepted",
+        "is_abandoned",
+        "is_large",
+        "is_resumed",
+        "is_spent",
+        "message",
+        "partition_place",
+        "pending",
+        "refused",
+        "request",
+        "topic_place",
+    )
+
+    def __init__(self, request: Request, message: ProduceRequest) -> None:
+        self.request = request
+        self.message = message
+        self.accepted: list[TopicAccepted] = []
+        """Of each topic that was begun."""
+        self.refused: Refused = {}
+        """By the topic's place in the request: partitions, and why."""
+        self.pending: Pending = {}
+        """What acks=all has to wait for."""
+        # Where the batch stands that comes next, if it has not ended.
+        self.topic_place = 0
+        self.partition_place = 0
+        self.is_large = False
+        """Whether to look at that batch takes longer than a turn of the loop."""
+        self.is_resumed = False
+        """Whether a turn has come to its end before the last batch."""
+        self.is_spent = False
+        """Whether the request has expanded as far as it may: no batch is expanded any more."""
+        self.is_abandoned = False
+        """Whether nobody waits for an answer."""
+
+    def stop_at(self, topic_place: int, partition_place: int, is_large: bool) -> None:
+        """Note which batch comes next."""
+        self.topic_place, self.partition_place = topic_place, partition_place
+        self.is_large, self.is_resumed = is_large, True
+
+    def abandon(self) -> None:
+        """Append no further batch: the connection is gone."""
+        self.is_abandoned = True
+
+    @property
+    def next_data(self) -> tuple[str, PartitionProduceData]:
+        """The batch that comes next, and its topic."""
+        topic = self.message.topic_data[self.topic_place]
+        return topic.name, topic.partition_data[self.partition_place]
+
+    def accept(self, info: AppendInfo, is_committed: IsCommitted) -> None:
+        """Note that the next batch was appended, and go on behind it."""
+        name, data = self.next_data
+        base_offset, last_offset, time_ms, start_offset = info
+        row = (data.index, base_offset, time_ms, start_offset)
+        self.accepted[self.topic_place][1].append(row)
+        if self.message.acks == ACKS_ALL and not is_committed((name, data.index), last_offset):
+            self.pending[TopicPartition(name, data.index)] = last_offset
+        self._skip()
+
+    def refuse(self, error: ApiError) -> None:
+        """Note that the next batch was refused, and go on behind it."""
+        _, data = self.next_data
+        self.refused.setdefault(self.topic_place, []).append((data.index, error))
+        self._skip()
+
+    def own_batches(self) -> int:
+        """Copy the batches that are left, which lie in a shared buffer; return their size."""
+        size_bytes = 0
+        first = self.partition_place
+        for topic in self.message.topic_data[self.topic_place :]:
+            for data in topic.partition_data[first:]:
+                if data.records is not None:
+                    assert isinstance(data.records, memoryview), "views of the request"
+                    data.records = memoryview(bytearray(data.records))
+                    size_bytes += len(data.records)
+            first = 0
+        return size_bytes
+
+    def _skip(self) -> None:
+        self.partition_place += 1
+        self.is_large = False
+
+
+def expands_too_far() -> ApiError:
+    """Return why a batch is refused that would be expanded beyond the limit of its request."""
+    text = f"the request expands beyond {MAX_REQUEST_DECOMPRESSED_BYTES} bytes"
+    return ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
+
+
+def batch_of(request: Request, topic: str, data: PartitionProduceData) -> memoryview:
+    """Return the batch of one partition.
+
+    Raises:
+        ApiError: version or topic forbid it.
+    """
+    header = request.header
+    if topic in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic is internal")
+    batch = data.records
+    if batch is None:
+        raise ApiError(ErrorCode.INVALID_RECORD, "there is no record batch")
+    assert isinstance(batch, memoryview), "decoded records are views of the request"
+    if header.api_version < FIRST_VERSION_WITH_ZSTD and _codec(batch) is Codec.ZSTD:
+        text = f"zstd needs version {FIRST_VERSION_WITH_ZSTD} of Produce"
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, text)
+    return batch
+
+
+def _codec(batch: memoryview) -> Codec:
+    try:
+        return read_header(batch).codec
+    except CorruptBatchError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None

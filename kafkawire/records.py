@@ -24,6 +24,7 @@ from kafkawire.records_header import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
+    BytesLike,
     TimestampType,
     batch_size_at,
     crc_matches,
@@ -32,7 +33,7 @@ from kafkawire.records_header import (
     set_log_append_time,
     write_header,
 )
-from kafkawire.records_read import Record, read_records, read_records_as
+from kafkawire.records_read import Record, read_records, read_records_as, record_section
 from kafkawire.records_refusal import RecordError, RecordsRejectedError
 from kafkawire.records_scanner import HAS_COMPILED_SCANNER, Headers, HeadersLike, assign_offsets
 from kafkawire.records_validate import (
@@ -57,6 +58,7 @@ __all__ = [
     "BatchHeader",
     "Budget",
     "BudgetSpentError",
+    "BytesLike",
     "Codec",
     "ControlType",
     "EndTransactionMarker",
@@ -77,6 +79,7 @@ __all__ = [
     "read_records",
     "read_records_as",
     "recompress",
+    "record_section",
     "set_log_append_time",
     "validate_produced",
     "validator",

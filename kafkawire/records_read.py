@@ -46,13 +46,14 @@ def read_records_as(
     before: tuple[object, ...] = (),
     after: tuple[object, ...] = (),
     header: BatchHeader | None = None,
+    section: BytesLike | None = None,
     max_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> list[Row]:
     """Read every record of `batch` straight into a tuple class of the caller.
 
     Each row is (*before, offset, timestamp_ms, key, value, headers, *after), and `row_type` a
     NamedTuple with those fields (or `tuple`): one allocation per record, no constructor call.
-    `header` saves reading it again.
+    `header` saves reading it again, `section` decompressing the records again.
 
     Raises:
         CorruptBatchError: as `read_records`.
@@ -60,7 +61,7 @@ def read_records_as(
     if header is None:
         header = read_header(batch)
     return read_rows(
-        record_section(batch, header, max_bytes),
+        record_section(batch, header, max_bytes) if section is None else section,
         header.record_count,
         header.base_offset,
         header.base_timestamp_ms,

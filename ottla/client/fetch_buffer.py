@@ -13,15 +13,23 @@ from typing import Final
 
 from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import LeaderEpoch, Offset
-from kafkawire.records import BatchHeader, crc_matches, read_records_as
+from kafkawire.records import (
+    MAX_DECOMPRESSED_BYTES,
+    BatchHeader,
+    BytesLike,
+    crc_matches,
+    read_records_as,
+    record_section,
+)
 from ottla.client.block import Block
-from ottla.client.config import KIB, ConsumerConfig
+from ottla.client.config import KIB, MIB, ConsumerConfig
 from ottla.client.errors import CorruptRecordsError, OttlaError
 from ottla.client.partition_state import PartitionState
 from ottla.client.record import ConsumerRecord
 
 CURSOR_RECORDS: Final = 500
 CURSOR_BYTES: Final = 64 * KIB
+CURSOR_EXPANDED_BYTES: Final = 1 * MIB
 """What a cursor holds is bounded by these, but for the last batch that goes into it."""
 
 
@@ -205,12 +213,20 @@ class FetchBuffer:
         assert state.next_offset is not None
         end_offset, epoch = state.next_offset, state.position_epoch
         records = []
-        freed_bytes = 0
+        freed_bytes = expanded_bytes = 0
         damage: CorruptRecordsError | None = block.error
-        while block.batches and len(records) < CURSOR_RECORDS and freed_bytes < CURSOR_BYTES:
+        while (
+            block.batches
+            and len(records) < CURSOR_RECORDS
+            and freed_bytes < CURSOR_BYTES
+            and expanded_bytes < CURSOR_EXPANDED_BYTES
+        ):
             header, batch = block.batches[0]
             try:
-                records += self._records_of(block, header, batch, state.next_offset)
+                if self._has_records(block, header, batch, state.next_offset):
+                    section = record_section(batch, header, MAX_DECOMPRESSED_BYTES)
+                    expanded_bytes += len(section)
+                    records += _records_of(block, header, batch, section, state.next_offset)
             except CorruptBatchError as error:
                 offset = Offset(header.base_offset)
                 damage = CorruptRecordsError(state.topic_partition, offset, str(error))
@@ -228,25 +244,18 @@ class FetchBuffer:
             self.fail(state, damage, retry_at_s=0.0)
         return None
 
-    def _records_of(
+    def _has_records(
         self, block: Block, header: BatchHeader, batch: memoryview, from_offset: Offset
-    ) -> list[ConsumerRecord]:
+    ) -> bool:
+        """Whether a batch holds anything for the reader.
+
+        Raises:
+            CorruptBatchError: it is damaged, or a marker before it is.
+        """
         if self._check_crcs and not crc_matches(batch, header):
             raise CorruptBatchError("its checksum is wrong")
         is_aborted = self._reads_committed and block.is_aborted(header, batch)
-        if header.is_control or is_aborted or header.next_offset <= from_offset:
-            return []
-        topic, partition = block.state.topic_partition
-        records = read_records_as(
-            ConsumerRecord,
-            batch,
-            before=(topic, partition),
-            after=(header.timestamp_type, header.leader_epoch),
-            header=header,
-        )
-        if header.base_offset < from_offset:
-            return [record for record in records if record.offset >= from_offset]
-        return records
+        return not (header.is_control or is_aborted or header.next_offset <= from_offset)
 
     def _leave(self, state: PartitionState) -> None:
         """End the cursor if it is in `state`; what it did not hand over goes back to its block."""
@@ -286,3 +295,20 @@ class FetchBuffer:
             # The partition rested until now.
             self.has_room = True
             raise error
+
+
+def _records_of(
+    block: Block, header: BatchHeader, batch: memoryview, section: BytesLike, from_offset: Offset
+) -> list[ConsumerRecord]:
+    topic, partition = block.state.topic_partition
+    records = read_records_as(
+        ConsumerRecord,
+        batch,
+        before=(topic, partition),
+        after=(header.timestamp_type, header.leader_epoch),
+        header=header,
+        section=section,
+    )
+    if header.base_offset < from_offset:
+        return [record for record in records if record.offset >= from_offset]
+    return records

@@ -3,6 +3,7 @@
 import pytest
 
 from kafkawire.ids import Offset
+from kafkawire.records import BatchBuilder, Codec
 from ottla.client.block import Block
 from ottla.client.config import ConsumerConfig
 from ottla.client.errors import ConsumeError, CorruptRecordsError
@@ -236,3 +237,28 @@ def test_reading_says_when_there_is_room_again() -> None:
     cursor = buffer.cursor()
     assert cursor is not None
     assert buffer.has_room
+
+
+def zeros(offset: int, size: int) -> bytes:
+    """A small batch of one record that expands to so many bytes."""
+    builder = BatchBuilder(codec=Codec.ZSTD)
+    builder.append(0, None, bytes(size))
+    return bytes(builder.build(Offset(offset)))
+
+
+def test_of_batches_that_expand_far_few_are_taken_apart_at_once() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, b"".join(zeros(offset, 400_000) for offset in range(10))))
+    held: list[int] = []
+    while (cursor := buffer.cursor()) is not None:
+        held.append(cursor.left_count)
+        list(cursor.iterator)
+    assert held == [3, 3, 3, 1]
+
+
+def test_batches_that_expand_little_share_a_cursor() -> None:
+    state = state_at(0)
+    buffer = buffer_of((state, b"".join(zeros(offset, 1000) for offset in range(100))))
+    cursor = buffer.cursor()
+    assert cursor is not None
+    assert cursor.left_count == 100

@@ -109,6 +109,14 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
+    def trusted_listeners(self) -> frozenset[str]:
+        """The names of the listeners that only brokers use, if there are others for clients."""
+        names = {listener.name for listener in self.listening}
+        control_plane = {(self.control_plane_listener_name or "").upper()} & names
+        is_shared = not names - control_plane - {self.inter_broker_listener}
+        return frozenset(control_plane | (set() if is_shared else {self.inter_broker_listener}))
+
+    @property
     def inter_broker_version(self) -> tuple[int, int]:
         """The inter-broker protocol's major and minor version."""
         text = self.inter_broker_protocol_version

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from broker.cluster.config_nodes import ConfigNodes
+from broker.cluster.control_proof import ControlProof
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.finalized_features import FinalizedFeatures
 from broker.cluster.identity import Identity
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
+from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_source import TopicSource
 from broker.config import BrokerConfig
@@ -31,6 +33,7 @@ from broker.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from broker.quotas.throttle import Throttle
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.apis import ApiKey
+from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from storage.directory import Logs
 
@@ -49,7 +52,9 @@ class HandlerTable:
     mover: LogMover
     metadata: MetadataCache
     loop: asyncio.AbstractEventLoop
+    peers: PeerAddresses
     producer_ids: ProducerIds
+    proof: ControlProof
     purgatory: Purgatory[TopicPartition]
     replicas: ReplicaManager
     tasks: RequestTasks
@@ -117,35 +122,69 @@ class HandlerTable:
 
     def _leader_and_isr(self) -> Handler:
         from broker.handlers.leader_and_isr import LeaderAndIsrHandler
+        from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
 
-        return LeaderAndIsrHandler(self.replicas, self.logs, self.configs.topics.refresh).handle
+        handler = LeaderAndIsrHandler(self.replicas, self.logs, self.configs.topics.refresh)
+        return self._from_controller(
+            handler.handle, lambda code: LeaderAndIsrResponse(error_code=code)
+        )
+
+    def _from_controller(self, handle: Handler, refused: Callable[[ErrorCode], object]) -> Handler:
+        from broker.handlers.from_brokers import FromController
+
+        return FromController(self.proof, self.tasks, handle, refused).handle
+
+    def _from_broker(self, handle: Handler, refused: Callable[[ErrorCode], object]) -> Handler:
+        from broker.handlers.from_brokers import FromBroker
+
+        return FromBroker(self.peers, handle, refused).handle
 
     def _stop_replica(self) -> Handler:
         from broker.handlers.stop_replica import StopReplicaHandler
+        from kafkawire.messages.stop_replica import StopReplicaResponse
 
-        return StopReplicaHandler(self.replicas).handle
+        return self._from_controller(
+            StopReplicaHandler(self.replicas).handle,
+            lambda code: StopReplicaResponse(error_code=code),
+        )
 
     def _update_metadata(self) -> Handler:
         from broker.handlers.update_metadata import UpdateMetadataHandler
+        from kafkawire.messages.update_metadata import UpdateMetadataResponse
 
-        return UpdateMetadataHandler(
+        handler = UpdateMetadataHandler(
             self.metadata, self.replicas.roles.fence, self.groups.commits.on_partitions_deleted
-        ).handle
+        )
+        return self._from_controller(
+            handler.handle, lambda code: UpdateMetadataResponse(error_code=code)
+        )
 
     def _alter_partition(self) -> Handler:
         from broker.handlers.alter_partition import AlterPartitionHandler
+        from kafkawire.messages.alter_partition import AlterPartitionResponse
 
-        return AlterPartitionHandler(self.tasks, self.controller).handle
+        return self._from_broker(
+            AlterPartitionHandler(self.tasks, self.controller).handle,
+            lambda code: AlterPartitionResponse(error_code=code),
+        )
 
     def _controlled_shutdown(self) -> Handler:
         from broker.handlers.controlled_shutdown import ControlledShutdownHandler
+        from kafkawire.messages.controlled_shutdown import ControlledShutdownResponse
 
-        return ControlledShutdownHandler(self.tasks, self.controller).handle
+        return self._from_broker(
+            ControlledShutdownHandler(self.tasks, self.controller).handle,
+            lambda code: ControlledShutdownResponse(error_code=code),
+        )
 
     def _allocate_producer_ids(self) -> Handler:
         from broker.handlers.allocate_producer_ids import AllocateProducerIdsHandler
+        from kafkawire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 
-        return AllocateProducerIdsHandler(self.tasks, self.controller).handle
+        return self._from_broker(
+            AllocateProducerIdsHandler(self.tasks, self.controller).handle,
+            lambda code: AllocateProducerIdsResponse(error_code=code),
+        )
 
     def _elect_leaders(self) -> Handler:
         from broker.handlers.elect_leaders import ElectLeadersHandler
@@ -181,6 +220,7 @@ class HandlerTable:
             max_sessions=self.config.max_incremental_fetch_session_cache_slots,
             max_bytes=self.config.fetch_max_bytes,
             now_ms=self.now_ms,
+            may_be=self.peers.may_be,
         )
         max_bytes = self.config.fetch_max_bytes
         throttle = Throttle(self.configs.quotas, CONSUMER_BYTE_RATE, self.now_ms)

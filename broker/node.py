@@ -25,6 +25,7 @@ from typing import Final
 import structlog
 
 from broker.broker_gauges import add_gauges
+from broker.cluster.control_proof import ControlProof
 from broker.cluster.controlled_shutdown import hand_over
 from broker.cluster.controller_link import ControllerLink
 from broker.cluster.finalized_features import FinalizedFeatures
@@ -32,6 +33,7 @@ from broker.cluster.isr_recording import make_isr_recorder
 from broker.cluster.member import ClusterMember
 from broker.cluster.metadata_cache import ClusterImage, Endpoint, MetadataCache
 from broker.cluster.metadata_watch import MetadataWatch
+from broker.cluster.peer_addresses import PeerAddresses
 from broker.cluster.producer_ids import ProducerIds
 from broker.cluster.topic_plan import topic_defaults_of
 from broker.cluster.topics import ClusterTopics, roll
@@ -59,6 +61,7 @@ from broker.reconfiguration import Reconfiguration
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
 from broker.status import BrokerStatus
+from controller.control_claim import read_evidence
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
 from speedups.finder import is_enabled
@@ -68,6 +71,7 @@ from storage.errors import StorageError
 
 DRAIN_TIMEOUT_S: Final = 10.0
 """How long clients may take to read their last responses when the broker stops."""
+FIRST_PROTOCOL_WITH_BROKER_EPOCHS: Final = (2, 2)
 FIRST_METADATA_TIMEOUT_MS: Final = 5000
 """How long a start waits for the controller; without it, clients are told that nobody leads."""
 
@@ -313,7 +317,16 @@ class Node:
         features: FinalizedFeatures,
         mover: LogMover,
     ) -> Router:
-        member = self._member
+        member, config = self._member, self._config
+        peers = PeerAddresses(self._metadata, config.trusted_listeners, loop=self._loop)
+        self._running.push_async_callback(peers.stop)
+        proof = ControlProof(
+            lambda: member.session.run(read_evidence(member.identity.broker_id)),
+            replicas.roles.fence,
+            peers,
+            has_broker_epochs=config.inter_broker_version >= FIRST_PROTOCOL_WITH_BROKER_EPOCHS,
+        )
+        self._running.push_async_callback(proof.stop)
         producer_ids = self._producer_ids = ProducerIds(
             member.identity.broker_id, lambda: member.session.broker_epoch, self._controller
         )
@@ -336,7 +349,9 @@ class Node:
             loop=self._loop,
             mover=mover,
             metadata=self._metadata,
+            peers=peers,
             producer_ids=producer_ids,
+            proof=proof,
             purgatory=self._purgatory,
             replicas=replicas,
             tasks=self._tasks,

@@ -17,7 +17,7 @@ from broker.replication.fetch_session import FetchSessions, Follower, FollowerSe
 from broker.replication.replica import ReadResult
 from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError, ErrorCode
-from kafkawire.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
+from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from kafkawire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -48,8 +48,13 @@ class FollowerFetchHandler:
         max_sessions: int,
         max_bytes: int,
         now_ms: Callable[[], int],
+        may_be: Callable[[BrokerId, Request], bool] = lambda _broker_id, _request: True,
     ) -> None:
-        """Keep at most `max_sessions`; return at most about `max_bytes` per response."""
+        """Keep at most `max_sessions`; return at most about `max_bytes` per response.
+
+        `may_be` tells whether a broker may have sent a request.
+        """
+        self._may_be = may_be
         self.replicas = replicas
         self.purgatory = purgatory
         self.loop = loop
@@ -63,6 +68,8 @@ class FollowerFetchHandler:
 
     def handle(self, request: Request, message: FetchRequest, follower: Follower) -> Reply:
         """Return a reply that is complete unless records have to be waited for."""
+        if not self._may_be(follower.broker_id, request):
+            return Reply(FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         now_ms, version = self.now_ms(), request.header.api_version
         found = self.sessions.find(
             message,

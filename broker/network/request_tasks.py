@@ -19,6 +19,10 @@ Work = Callable[[], Coroutine[Any, Any, object]]
 log = structlog.get_logger(__name__)
 
 
+class CloseConnection(Exception):  # noqa: N818 - what to do, not what is wrong
+    """Raised by work that has no answer: its connection is closed for the reason given."""
+
+
 class RequestTasks:
     """Runs work; each piece returns the message that answers its request, or a `Reply` to be."""
 
@@ -52,7 +56,9 @@ class RequestTasks:
         self._running.discard(done)
         if done.cancelled():
             reply.complete_by_closing("the broker stops")
-        elif (error := done.exception()) is not None:
+        elif isinstance(error := done.exception(), CloseConnection):
+            reply.complete_by_closing(str(error))
+        elif error is not None:
             log.error("request.failed", exc_info=error)
             reply.complete_by_closing("a step of the broker failed")
         elif isinstance(result := done.result(), Reply):

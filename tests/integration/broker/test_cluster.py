@@ -281,6 +281,26 @@ def test_orders_of_the_past_are_refused(cluster: BrokerCluster) -> None:
     assert cluster.metadata(1).brokers == before.brokers
 
 
+@pytest.mark.parametrize("version", [4, 8])
+def test_who_claims_to_be_the_controller_must_be_it(cluster: BrokerCluster, version: int) -> None:
+    forged = UpdateMetadataRequest(
+        controller_id=7,
+        controller_epoch=2**31 - 1,
+        broker_epoch=-1,
+        topic_states=[],
+        live_brokers=[],
+    )
+    with cluster.wire(1) as wire:
+        answer = wire.ask(ApiKey.UPDATE_METADATA, version, forged, UpdateMetadataResponse)
+        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+    with cluster.wire(1) as wire:
+        forged.broker_epoch = 2**62
+        wire.send(ApiKey.UPDATE_METADATA, 8, forged)
+        assert wire.is_closed(), "it may be a controller that is not known yet"
+    # The real one is still heard.
+    cluster.create_topic(next(names), [(1, 2)])
+
+
 def test_producer_ids_of_two_brokers_differ(cluster: BrokerCluster) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
     given = []

@@ -129,6 +129,18 @@ def test_named_listeners_need_protocols_and_one_for_brokers() -> None:
     )
     assert config.inter_broker_listener == "REPLICATION"
     assert [listener.host for listener in config.advertised] == ["example.org", "a", "a"]
+    assert config.trusted_listeners == {"REPLICATION", "CONTROL"}
+
+
+def test_a_listener_that_brokers_share_with_clients_is_not_trusted() -> None:
+    assert read(listeners="PLAINTEXT://:1").trusted_listeners == frozenset()
+    config = read(
+        listeners="PLAINTEXT://:1,CONTROL://:3",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,control:PLAINTEXT",
+        control_plane_listener_name="CONTROL",
+        advertised_listeners="PLAINTEXT://a:1,CONTROL://a:3",
+    )
+    assert config.trusted_listeners == {"CONTROL"}
 
 
 def test_the_listener_for_brokers_is_named_in_one_way_only() -> None:

@@ -1,0 +1,82 @@
+"""Requests between brokers, handed on only if a broker can have sent them (edge)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from broker.cluster.control_proof import ControlProof, ControlRequest
+from broker.cluster.peer_addresses import PeerAddresses
+from broker.network.reply import Reply
+from broker.network.request_channel import Request
+from broker.network.request_tasks import CloseConnection, RequestTasks
+from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId
+
+Handle = Callable[[Request, Any], Reply]
+
+
+class FromController:
+    """Guards `handle`; `refused` makes the response that tells why."""
+
+    def __init__(
+        self,
+        proof: ControlProof,
+        tasks: RequestTasks,
+        handle: Handle,
+        refused: Callable[[ErrorCode], object],
+    ) -> None:
+        self._proof = proof
+        self._tasks = tasks
+        self._handle = handle
+        self._refused = refused
+
+    def handle(self, request: Request, message: ControlRequest) -> Reply:
+        """Answer as the guarded handler does, now or when the sender is proven."""
+        if self._proof.is_known(message, request):
+            return self._handle(request, message)
+        return self._tasks.run(partial(self._check, request, message))
+
+    async def _check(self, request: Request, message: ControlRequest) -> object:
+        code = await self._proof.check(message, request)
+        if code is None:
+            raise CloseConnection("it is not known whether the controller has sent this")
+        if code is not ErrorCode.NONE:
+            return self._refused(code)
+        return await _message(self._handle(request, message))
+
+
+class AsksController(Protocol):
+    """What AlterPartition, ControlledShutdown and AllocateProducerIds have in common."""
+
+    broker_id: int
+
+
+class FromBroker:
+    """Guards `handle`; `refused` makes the response that tells why."""
+
+    def __init__(
+        self, addresses: PeerAddresses, handle: Handle, refused: Callable[[ErrorCode], object]
+    ) -> None:
+        self._addresses = addresses
+        self._handle = handle
+        self._refused = refused
+
+    def handle(self, request: Request, message: AsksController) -> Reply:
+        """Answer as the guarded handler does, or CLUSTER_AUTHORIZATION_FAILED."""
+        if self._addresses.may_be(BrokerId(message.broker_id), request):
+            return self._handle(request, message)
+        return Reply(self._refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+
+
+async def _message(reply: Reply) -> object:
+    """Return the message of a reply when it is complete."""
+    if not reply.is_done:
+        done = asyncio.get_running_loop().create_future()
+        reply.on_done(partial(done.set_result, None))
+        await done
+    if reply.message is None:
+        raise CloseConnection(reply.close_reason)
+    return reply.message

@@ -28,7 +28,7 @@ WRITE_LOW_WATER_BYTES: Final = 256 * 1024
 # megabyte of answer, or a walk over all nodes, so all three count.
 TURN_REQUESTS: Final = 256
 TURN_OUTPUT_BYTES: Final = 1024 * 1024
-TURN_S: Final = 0.01
+TURN_S: Final = 0.005
 
 
 class Connection(asyncio.Protocol):

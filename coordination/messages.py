@@ -100,7 +100,7 @@ XID_PING: Final = -2
 XID_AUTH: Final = -4
 XID_SET_WATCHES: Final = -8
 STATE_SYNC_CONNECTED: Final = 3
-MAX_WATCHED_PATHS: Final = 20_000
+MAX_WATCHED_PATHS: Final = 10_000
 """Of one setWatches. Clients send 128 KiB of paths in one, which are fewer unless each is tiny."""
 PASSWORD_BYTES: Final = 16
 NO_PASSWORD: Final = bytes(PASSWORD_BYTES)

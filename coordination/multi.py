@@ -12,7 +12,7 @@ from coordination import jute
 from coordination.errors import JuteError
 from coordination.messages import SHAPES, ErrorResponse, OpCode, PathResponse
 
-MAX_OPS: Final = 4_000
+MAX_OPS: Final = 2_000
 """Of one multi or multiRead: all of them run before anybody else's request."""
 _HEADER = struct.Struct(">i?i")
 _END: Final = _HEADER.pack(-1, True, -1)
@@ -77,17 +77,19 @@ def encode_ops(ops: Sequence[Op]) -> bytes:
     return bytes(out + _END)
 
 
-def decode_results(data: bytes, position: int = 0) -> list[Result]:
-    """Read the results of a response.
+def decode_results(data: bytes, position: int = 0, *, max_count: int = MAX_OPS) -> list[Result]:
+    """Read the results of a response to at most `max_count` operations.
 
     Raises:
-        JuteError: malformed.
+        JuteError: malformed, or more of them.
     """
     results: list[Result] = []
     while True:
         kind, done, position = _header(data, position)
         if done:
             return results
+        if len(results) == max_count:
+            raise JuteError(f"more than {max_count} results")
         op, response_type = _RESPONSES.get(kind) or _refuse(kind)
         if response_type is None:
             results.append(Result(op, None))

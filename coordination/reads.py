@@ -38,8 +38,12 @@ from coordination.tree import Node
 from coordination.watches import Mode, W, Watches
 from coordination.writes import Caller
 
-MAX_MULTI_READ_BYTES: Final = 4 * 1024 * 1024
+MAX_MULTI_READ_BYTES: Final = 2 * 1024 * 1024
 """What a multiRead gathers before it leaves the rest of its reads for another request."""
+
+
+NAME_BYTES: Final = 16
+"""What a child's name counts beside its characters: many short ones take the time of large data."""
 
 
 class Answer(NamedTuple):
@@ -192,10 +196,12 @@ class Reads(Generic[W]):
 
 
 def _content_bytes(response: tuple[Any, ...] | None) -> int:
-    """Return how long the data or the names in an answer are."""
+    """Return how much the data or the names in an answer count."""
     if isinstance(response, GetDataResponse):
         return len(response.data or b"")
-    return sum(map(len, response.children)) if isinstance(response, ChildrenResponse) else 0
+    if isinstance(response, ChildrenResponse):
+        return sum(map(len, response.children)) + NAME_BYTES * len(response.children)
+    return 0
 
 
 def _watcher_type(number: int) -> WatcherType:

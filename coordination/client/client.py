@@ -30,6 +30,7 @@ from coordination.errors import (
     AuthFailedError,
     ConnectionLossError,
     ErrorCode,
+    JuteError,
     OperationError,
     RequestTooLargeError,
     SessionExpiredError,
@@ -249,6 +250,9 @@ class Client(Operations):
             if self.session_id:
                 self._expire()
             return False
+        if self.session_id not in (0, response.session_id):
+            # No server that we asked: ours is still to be had, or runs out.
+            return False
         is_news = (response.session_id, response.passwd) != (self.session_id, self.password)
         self.session_id, self.password = response.session_id, response.passwd or NO_PASSWORD
         if is_news and self._session_file_path is not None:
@@ -349,7 +353,10 @@ class Client(Operations):
 
     def _on_event(self, payload: bytes) -> None:
         event, _ = jute.decode(WatcherEvent, payload, frames.REPLY_HEADER_BYTES)
-        kind = EventType(event.type)
+        try:
+            kind = EventType(event.type)
+        except ValueError:
+            raise JuteError(f"the server told an event of type {event.type}") from None
         seen = WatchEvent(kind, self._from_server(event.path))
         for callback in self._watches.hit(kind, event.path):
             self._loop.call_soon(callback, seen)

@@ -17,7 +17,7 @@ from coordination.messages import ConnectRequest, ConnectResponse
 
 _REPLY = struct.Struct(">iqi")
 # Answers may be larger than requests: a node with very many children.
-MAX_REPLY_BYTES: Final = 64 * 1024 * 1024
+MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
 
 
 class Owner(Protocol):
@@ -38,7 +38,7 @@ class ClientConnection(asyncio.Protocol):
         self._request = request
         self._timeout_ms = timeout_ms
         self._loop = asyncio.get_running_loop()
-        self._splitter = FrameSplitter(MAX_REPLY_BYTES)
+        self._splitter = FrameSplitter(MAX_REPLY_BYTES, max_first_bytes=frames.MAX_HANDSHAKE_BYTES)
         self._out: list[bytes] = []
         self._is_lost = False
         # Held while the transport is written to; see `heartbeat`.
@@ -86,6 +86,8 @@ class ClientConnection(asyncio.Protocol):
     def _on_handshake(self, payload: bytes) -> None:
         record = frames.decode_handshake(ConnectResponse, payload).record
         assert isinstance(record, ConnectResponse), "decoded as one"
+        if record.session_id and record.time_out <= 0:
+            raise JuteError(f"a session of {record.time_out} ms")
         self.handshake.set_result(record)
 
     def _on_packet(self, payload: bytes) -> None:

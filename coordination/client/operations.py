@@ -6,6 +6,7 @@ Await one, or hold many and await them together: they are sent in the order of t
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from coordination import frames, multi
@@ -190,13 +191,15 @@ class Operations(ABC):
         Raises (when awaited):
             MultiError: one was refused; `codes` says what became of each.
         """
-        body = multi.encode_ops([self._op_to_server(op) for op in ops])
-        return self._call(OpCode.MULTI, body, "", self._results_of)
+        mapped = [self._op_to_server(op) for op in ops]
+        convert = partial(self._results_of, len(mapped))
+        return self._call(OpCode.MULTI, multi.encode_ops(mapped), "", convert)
 
     def multi_read(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
         """Read many nodes in one round trip; each result has its own error."""
-        body = multi.encode_ops([self._op_to_server(op) for op in ops])
-        return self._call(OpCode.MULTI_READ, body, "", _read_results_of)
+        mapped = [self._op_to_server(op) for op in ops]
+        convert = partial(_read_results_of, len(mapped))
+        return self._call(OpCode.MULTI_READ, multi.encode_ops(mapped), "", convert)
 
     def add_watch(
         self, path: str, callback: Callback, *, recursive: bool = False
@@ -261,8 +264,8 @@ class Operations(ABC):
         response: Any = _decode(OpCode.CREATE2, payload)
         return self._from_server(response.path), response.stat
 
-    def _results_of(self, payload: bytes) -> list[Result]:
-        results = multi.decode_results(payload, frames.REPLY_HEADER_BYTES)
+    def _results_of(self, count: int, payload: bytes) -> list[Result]:
+        results = _read_results_of(count, payload)
         codes = [result.err for result in results]
         if any(codes):
             raise MultiError(codes)
@@ -314,5 +317,5 @@ def _acl_of(payload: bytes) -> tuple[tuple[Acl, ...], Stat]:
     return tuple(response.acl), response.stat
 
 
-def _read_results_of(payload: bytes) -> list[Result]:
-    return multi.decode_results(payload, frames.REPLY_HEADER_BYTES)
+def _read_results_of(count: int, payload: bytes) -> list[Result]:
+    return multi.decode_results(payload, frames.REPLY_HEADER_BYTES, max_count=count)

@@ -6,6 +6,7 @@ put in the place of the original.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import structlog
 
@@ -16,6 +17,8 @@ from storage.layout import DirectoryState
 from storage.log import Log
 from storage.log_checkpoints import LogCheckpoints
 from storage.log_directory import LogDirectory
+
+MAX_WANTED_HOMES: Final = 10_000
 
 log = structlog.get_logger()
 
@@ -43,8 +46,14 @@ class LogHomes(LogCheckpoints):
                 directory.forget_move(partition)
 
     def want_home(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Have the log of `partition` made in `directory`, when it is made."""
+        """Have the log of `partition` made in `directory`, when it is made.
+
+        Of more than `MAX_WANTED_HOMES` such wishes the oldest are forgotten.
+        """
+        self._wanted_home.pop(partition, None)
         self._wanted_home[partition] = directory
+        if len(self._wanted_home) > MAX_WANTED_HOMES:
+            del self._wanted_home[next(iter(self._wanted_home))]
 
     def _choose_directory(
         self, partition: TopicPartition, topic_id: TopicId | None

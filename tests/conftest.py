@@ -8,6 +8,7 @@ import collections
 import gc
 import json
 import os
+import random
 import secrets
 import signal
 import subprocess
@@ -94,6 +95,15 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in the background with Ctrl-C ignored, which children inherit.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for marker in metafunc.definition.iter_markers("fresh_seeds"):
+        # All workers have to draw the same ones.
+        seed = metafunc.config.option.hypothesis_seed
+        dice = random.Random(f"{seed} {metafunc.definition.nodeid}")
+        seeds = [dice.getrandbits(32) for _ in range(marker.args[0])]
+        metafunc.parametrize("seed", seeds, ids=[f"seed{seed}" for seed in seeds])
 
 
 def pytest_terminal_summary(

@@ -66,4 +66,5 @@ def has_leaders(image: ClusterImage, topic: str, partition_count: int) -> bool:
     state = image.topics.get(topic)
     if state is None or len(state.partitions) < partition_count:
         return False
-    return all(state.partitions[index].leader >= 0 for index in range(partition_count))
+    found = (state.partitions.get(index) for index in range(partition_count))
+    return all(partition is not None and partition.leader >= 0 for partition in found)

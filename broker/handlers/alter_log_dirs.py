@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,12 +40,18 @@ class AlterReplicaLogDirsHandler:
         """Answer which moves have begun, or were not necessary."""
         del request
         topics: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+        refused: Counter[str] = Counter()
         for path, partition in _wishes(message):
+            code = self._move(path, partition)
+            if code is not ErrorCode.NONE:
+                refused[code.name] += 1
             topics[partition.topic].append(
                 AlterReplicaLogDirPartitionResult(
-                    partition_index=partition.partition, error_code=self._move(path, partition)
+                    partition_index=partition.partition, error_code=code
                 )
             )
+        if refused:
+            log.info("moves.refused", counts=dict(refused))
         results = [
             AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
             for name, partitions in topics.items()
@@ -56,7 +62,6 @@ class AlterReplicaLogDirsHandler:
         try:
             self._begin(path, partition)
         except ApiError as error:
-            log.info("move.refused", partition=str(partition), path=path, error=error.code.name)
             return error.code
         except (StorageError, OSError) as error:
             log.warning("move.refused", partition=str(partition), path=path, error=str(error))

@@ -186,6 +186,8 @@ class ReplicaRoles:
     def _refuse(self, order: RoleOrder) -> ErrorCode | None:
         if not is_legal(order.topic_partition):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
+        if order.leader_epoch < 0:
+            return ErrorCode.INVALID_REQUEST
         replica = self._table.by_key.get(order.topic_partition)
         refusal = refuse_leadership(
             None if replica is None else replica.leader_epoch,

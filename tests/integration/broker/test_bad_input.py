@@ -77,7 +77,7 @@ def test_answers_to_what_came_before_still_arrive(shared_broker: BrokerProcess, 
         assert bad.is_closed()
 
 
-@pytest.mark.parametrize("seed", range(5), ids=lambda seed: f"seed{seed}")
+@pytest.mark.fresh_seeds(5)
 def test_random_bodies_never_break_the_broker(
     shared_broker: BrokerProcess, wire: Wire, seed: int
 ) -> None:

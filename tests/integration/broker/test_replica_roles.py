@@ -77,6 +77,13 @@ async def test_an_order_that_makes_no_sense_is_refused(
     assert list(rig.brokers[1].logs) == []
 
 
+async def test_an_epoch_that_cannot_be_is_refused(rig: Rig) -> None:
+    rig.epoch = -3
+    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.INVALID_REQUEST]
+    rig.epoch = 4
+    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE]
+
+
 @pytest.mark.parametrize("name", ["../outside", "x/y", "..", "t" * 250, "", "/tmp/absolute"])
 async def test_a_topic_whose_name_is_no_directory_is_refused_alone(rig: Rig, name: str) -> None:
     refused = await rig.order(1, isr=[1], to=[1], topic_name=name)

@@ -31,7 +31,7 @@ FAULTS: list[Fault] = [
 
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.fresh_seeds(8)
 async def test_order_and_acknowledged_records_survive_random_faults(
     pair: FakeCluster, seed: int, is_idempotent: bool
 ) -> None:

@@ -63,7 +63,7 @@ def step(logs: Logs, log: Log, dice: random.Random) -> None:
     assert log.recovery_point <= log.log_end_offset
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.fresh_seeds(2)
 def test_flushing_in_another_thread_disturbs_nothing(tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
     logs = Logs.open([tmp_path], config_of=lambda _topic: CONFIG, now_ms=NOW_MS)

@@ -195,7 +195,7 @@ def _data(batches: list[Batch]) -> list[bytes]:
     return [batch.data for batch in batches]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.fresh_seeds(SEEDS)
 def test_nothing_acknowledged_is_lost_wherever_the_process_dies(tmp_path: Path, seed: int) -> None:
     with capture_logs():
         broker = Broker(tmp_path / "data", seed)

@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from storage import log_homes
 from storage.directory import Logs
 from storage.errors import LogDirFullError, LogDirOfflineError, StorageError
 from storage.log import Log
@@ -133,6 +134,17 @@ def test_a_partition_is_made_where_it_is_wanted(tmp_path: Path) -> None:
     logs.directories[1].health.give_up("broken")
     logs.create(other, SMALL, TOPIC_ID, now_ms=NOW_MS)
     assert logs.directory_of(other) is logs.directories[0]
+    logs.close()
+
+
+def test_wishes_for_partitions_that_never_come_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_homes, "MAX_WANTED_HOMES", 2)
+    logs = open_logs(tmp_path)
+    for index in range(3):
+        logs.want_home(TopicPartition("orders", index), logs.directories[1])
+    assert [each.partition for each in logs._wanted_home] == [1, 2]
     logs.close()
 
 

@@ -63,3 +63,9 @@ def test_leaders_are_all_there_or_not() -> None:
     assert not has_leaders(image, "t", 3)
     assert not has_leaders(image, "t", 4)
     assert not has_leaders(image, "u", 1)
+
+
+def test_a_partition_that_no_controller_has_told_of_has_no_leader() -> None:
+    full = topic(1, 1, 1)
+    gap = replace(full, partitions={index: full.partitions[index] for index in (1, 2)})
+    assert not has_leaders(ClusterImage(topics={"t": gap}), "t", 2)

@@ -42,8 +42,8 @@ class LocalLog:
         """Whoever calls `append` for a producer's batch tells it; `append_all` does so itself."""
         self.deleted_files = DeletedFiles(loaded.discarded)
         self._active = loaded.segments.last
-        # Most logs have none, and reads of those look no further.
-        self._has_aborted = any(each.transactions.size_bytes for each in loaded.segments)
+        self.has_aborted = any(each.transactions.size_bytes for each in loaded.segments)
+        """Whether there may be an aborted transaction. In most logs there is none."""
         self._clock_ms = now_ms
         self._snapshot_offset = loaded.snapshot_offset
         self._empty_region: FileRegion | None = None
@@ -107,7 +107,7 @@ class LocalLog:
             position += header.size_bytes
         if aborted:
             # When all producers are known, as this may fail.
-            self._has_aborted = True
+            self.has_aborted = True
             self._active.transactions.append(aborted)
 
     def note_marker(self, batch: memoryview, header: BatchHeader) -> None:
@@ -143,7 +143,7 @@ class LocalLog:
         `offset` are left out; markers are looked for up to the end of the log.
         """
         found: list[AbortedTransaction] = []
-        if not self._has_aborted or not region.size_bytes:
+        if not region.size_bytes:
             return found
         segments = self.segments.from_offset(offset)
         # The region lies in one segment: what begins in a later one does not matter.

@@ -113,6 +113,8 @@ class LogReader:
             CorruptLogError: an index of transactions is damaged.
             LogDirOfflineError: the disk failed.
         """
+        if not self._local.has_aborted:
+            return []
         with self._io():
             return self._local.aborted_in(region, offset, end_offset)
 

@@ -129,9 +129,11 @@ class TransactionCheck(TransactionLog):
                 indexed.append(transaction)
                 self._check_entry(file, position, transaction, aborts, log)
         known = {(producer_id, last) for producer_id, _, last in indexed}
-        for place, (_, _, file, position) in aborts.items():
+        for place, ((_, first, _), _, file, position) in aborts.items():
             # Where the log was cleaned, the entry goes with the data, before the marker does.
-            if place not in known and place[1] >= self._cleaned_until:
+            # A marker without a transaction has none.
+            has_data = first < place[1]
+            if place not in known and has_data and place[1] >= self._cleaned_until:
                 expected = f"an entry of the .txnindex for producer {place[0]}"
                 self._finder.find("txnindex_missing", file, position, place[1], expected, "none")
         self._check_aborted_data([*indexed, *(ended[0] for ended in self.ended if ended[1])])
@@ -161,7 +163,12 @@ class TransactionCheck(TransactionLog):
             if last >= self._cleaned_until and not log.is_damaged(last):
                 expected = f"an abort marker of producer {producer_id} at offset {last}"
                 self._finder.find("txnindex_entry", file, position, last, expected, "none")
-        elif first != ended[0][1] and ended[0][1] >= self._cleaned_until:
+        elif (
+            first != ended[0][1]
+            and ended[0][1] >= self._cleaned_until
+            # Else the head of the transaction was deleted.
+            and first >= log.first_offset
+        ):
             expected = f"offset {ended[0][1]}, where the transaction begins"
             self._finder.find("txnindex_range", file, position, last, expected, f"offset {first}")
 

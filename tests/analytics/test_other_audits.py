@@ -331,6 +331,37 @@ def test_a_transaction_index_that_lies_is_named(
     assert names(findings_of("integrity", tmp_path)) == {expected}
 
 
+@pytest.mark.parametrize(
+    ("first", "blocks", "entries"),
+    [
+        pytest.param(0, [marker(ControlType.ABORT, 0)], [], id="an abort of nothing"),
+        pytest.param(
+            5,
+            [data(5), marker(ControlType.ABORT, 10)],
+            [(0, 5, 0, 10)],
+            id="a transaction whose head was deleted",
+        ),
+        pytest.param(
+            10,
+            [marker(ControlType.ABORT, 10)],
+            [(0, 5, 0, 10)],
+            id="a transaction whose data were deleted",
+        ),
+    ],
+)
+def test_a_transaction_index_may_name_what_is_gone_and_nothing_without_data(
+    tmp_path: Path, first: int, blocks: list[bytes], entries: list[tuple[int, ...]]
+) -> None:
+    directory = tmp_path / "orders-0"
+    directory.mkdir()
+    log = directory / f"{first:020d}.log"
+    log.write_bytes(b"".join(blocks))
+    Segment(log).restore_indexes()
+    rows = b"".join(struct.pack(">hqqqq", *entry, 11) for entry in entries)
+    log.with_suffix(".txnindex").write_bytes(rows)
+    assert findings_of("integrity", tmp_path) == []
+
+
 def test_a_cut_transaction_index_is_named(tmp_path: Path) -> None:
     edit(TransactionalLog(tmp_path).index, lambda rows: rows.extend(b"\0\0\0"))
     assert names(findings_of("integrity", tmp_path)) == {("txnindex_cut", None)}

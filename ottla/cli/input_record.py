@@ -68,7 +68,7 @@ class LineSplitter:
         self._rest.append(end)
         self._rest_bytes += len(end)
         if self._rest_bytes > self._max_line_bytes:
-            raise InputError(f"a line is longer than {self._max_line_bytes} bytes")
+            raise InputError(f"it is longer than {self._max_line_bytes} bytes")
         return lines
 
     def finish(self) -> Iterator[bytes]:

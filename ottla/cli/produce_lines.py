@@ -70,7 +70,7 @@ class _Sending:
         try:
             return splitter.feed(chunk)
         except InputError as error:
-            raise CommandError(f"behind line {self._line_number}: {error}.") from None
+            raise CommandError(f"line {self._line_number + 1}: {error}.") from None
 
     async def send_lines(self, lines: list[bytes]) -> None:
         for line in lines:

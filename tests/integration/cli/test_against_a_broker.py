@@ -321,7 +321,7 @@ def test_a_line_that_cannot_be_read_is_named_by_its_number(
     assert ended.stderr.startswith("ottla: line 2: it is no JSON")
 
 
-def test_a_line_without_end_is_named_by_the_one_before_it(
+def test_a_line_without_end_is_named_by_its_number(
     run_ottla: RunOttla, at: At, topic: str, tmp_path: Path
 ) -> None:
     endless = tmp_path / "endless"
@@ -330,7 +330,7 @@ def test_a_line_without_end_is_named_by_the_one_before_it(
         file.truncate(MAX_LINE_BYTES + 2 * CHUNK_BYTES)
     ended = run_ottla("produce", topic, str(endless), *at)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("ottla: behind line 1: a line is longer than")
+    assert ended.stderr.startswith("ottla: line 2: it is longer than")
 
 
 def test_a_record_that_is_too_large_is_said_in_one_sentence(

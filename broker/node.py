@@ -290,6 +290,7 @@ class Node:
             endpoint_of=member.endpoint_of,
             isr_recorder=recorder,
             config=self._configs.current,
+            is_in_touch=lambda: not member.session.is_in_doubt,
         )
         self._running.push_async_callback(recorder.close)
         self._running.push_async_callback(replicas.stop)

@@ -83,6 +83,13 @@ class CoordinatorSession:
         """Whether the coordinator answers at the moment."""
         return self.client.state is SessionState.CONNECTED
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the session may be over, or is, and no other is registered yet."""
+        if self._returning is not None and not self._returning.done():
+            return True
+        return self.client.state not in (SessionState.CONNECTED, SessionState.SUSPENDED)
+
     async def open(self) -> None:
         """Begin a session, and create the nodes that every broker expects.
 

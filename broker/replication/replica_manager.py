@@ -65,12 +65,14 @@ class ReplicaManager:
         endpoint_of: Callable[[BrokerId], Endpoint | None] = lambda _broker_id: None,
         isr_recorder: IsrRecorder | None = None,
         config: ReplicationKeys | None = None,
+        is_in_touch: Callable[[], bool] = lambda: True,
     ) -> None:
         """Serve nothing until something is ordered.
 
         `endpoint_of` tells where another broker takes requests of brokers, `log_config_of` the
         configs of a topic's logs. `isr_recorder` asks whoever decides on in-sync sets; a broker
-        that stands alone needs none.
+        that stands alone needs none. `is_in_touch` tells whether this broker's session lives, as
+        far as it knows.
         """
         self.config = config or ReplicationKeys()
         self._broker_id = broker_id
@@ -78,6 +80,7 @@ class ReplicaManager:
         self._purgatory = purgatory
         self._loop = loop
         self._now_ms = now_ms
+        self._is_in_touch = is_in_touch
         self._change_listeners: tuple[Callable[[TopicPartition], None], ...] = ()
         self.table = ReplicaTable()
         self._by_key = self.table.by_key
@@ -429,6 +432,12 @@ class ReplicaManager:
     def failed(self, key: Key, error: Exception) -> ApiError:
         """Return what a client is told of a failure of the storage; log it, once if it stays."""
         told = as_api_error(error)
+        if told.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._is_in_touch():
+            # The records that are missed may be with another leader. Some producers give up at
+            # once when told of a gap; told to look for the leader, they find the truth.
+            return ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker's session is over: {error}"
+            )
         is_disk = told.code is ErrorCode.KAFKA_STORAGE_ERROR
         if is_disk and not isinstance(error, ALREADY_REPORTED):
             log.error("log.failed", partition=str(TopicPartition(*key)), error=str(error))

@@ -86,9 +86,11 @@ async def test_a_registration_of_any_earlier_session_of_the_process_is_its_own(
         connect_timeout_ms=TIMEOUT_MS,
     )
     sessions: list[int] = []
+    doubts: list[bool] = []
 
     def encode() -> bytes:
         sessions.append(session.client.session_id)
+        doubts.append(session.is_in_doubt)
         if len(sessions) == 2:
             # The second session is given up before its registration is answered.
             session.client._expire()
@@ -104,9 +106,12 @@ async def test_a_registration_of_any_earlier_session_of_the_process_is_its_own(
         await candidate.reelected.wait()
     assert failures == []
     assert len(set(sessions)) == 3
+    assert doubts == [False, True, True]
     stat = await session.client.exists(paths.broker(ID))
     assert stat is not None
     assert stat.ephemeral_owner == sessions[-1] == session.client.session_id
+    await asyncio.sleep(0)
+    assert not session.is_in_doubt
     await session.close()
 
 

@@ -7,10 +7,12 @@ KIP-113; that file is ours.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import structlog
 
 from kafkawire.ids import TopicPartition
+from storage.errors import StorageError
 from storage.layout import DirectoryState
 from storage.log import Log
 from storage.log_directory import LogDirectory
@@ -51,8 +53,8 @@ class FutureLogs:
         copy = directory.create_log(
             partition, original.config, original.topic_id, now_ms, DirectoryState.FUTURE
         )
-        copy.truncate_fully_and_start_at(original.log_start_offset)
         self.add(copy, directory)
+        copy.truncate_fully_and_start_at(original.log_start_offset)
         log.info("move.began", partition=str(partition), path=str(directory.path))
         return copy
 
@@ -75,11 +77,19 @@ class FutureLogs:
         The original has to be set aside next, and the move to be forgotten.
 
         Raises:
-            LogDirOfflineError, LogDirFullError: the copy's disk failed; the original goes on.
+            StorageError: the copy's disk failed; the copy is given up, and the original goes on.
         """
-        copy, directory = self._copies.pop(original.topic_partition)
-        copy.update_config(original.config)
-        copy.close()
-        moved = directory.adopt(copy, now_ms)
+        partition = original.topic_partition
+        copy, directory = self._copies[partition]
+        try:
+            copy.update_config(original.config)
+            copy.close()
+            moved = directory.adopt(copy, now_ms)
+        except StorageError:
+            # It may be closed. The next move makes another one.
+            with suppress(StorageError):
+                self.drop(partition)
+            raise
+        del self._copies[partition]
         moved.take_over_from(original)
         return moved, directory

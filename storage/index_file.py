@@ -106,12 +106,14 @@ class IndexFile:
         return size % self._entry.size
 
     def make_writable(self) -> None:
-        """Load the entries of a file that was opened, and extend it again."""
-        assert not self._is_writable
+        """Load the entries of a file that was opened, and extend it again, unless that was done."""
+        if self._is_writable:
+            return
         count = len(self.keys)
         data = os.pread(self.fileno(), count * self._entry.size, 0)
-        self._use_memory(data)
+        # First, as it may find no space.
         self._extend()
+        self._use_memory(data)
 
     def append(self, key: int, value: int) -> None:
         """Add an entry; both numbers must not be less than those of the last one."""

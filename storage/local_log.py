@@ -210,10 +210,11 @@ class LocalLog:
 
     def finish_swap(self, now_ms: int) -> bool:
         """Put the cleaned segment in place; False if it was given up meanwhile."""
-        swap, self._swap = self._swap, None
+        swap = self._swap
         if swap is None:
             return False
         new, deleted = swap.finish(self.config, now_ms)
+        self._swap = None
         self.segments.splice(swap.old, new)
         self.deleted_files.add(deleted)
         gone = [each.base_offset for each in swap.old[1:]]
@@ -230,9 +231,10 @@ class LocalLog:
 
     def cancel_swap(self) -> None:
         """Give up a swap that has begun, because the log will not be what it was cleaned from."""
-        swap, self._swap = self._swap, None
-        if swap is not None:
-            swap.cancel()
+        if self._swap is not None:
+            # Forgotten when it is done: what it leaves would be finished by the next start.
+            self._swap.cancel()
+            self._swap = None
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop all batches that hold `offset` or a later one; `log_end_offset` tells the result."""
@@ -241,8 +243,11 @@ class LocalLog:
             self.restart_at(offset)
             return
         # The newest first, so that a crash within leaves no hole.
-        self._delete(self.segments.remove_above(offset)[::-1])
-        self._active = self.segments.last
+        for segment in self.segments.above(offset)[::-1]:
+            self._delete(segment)
+            self.segments.remove(segment)
+            self._active = self.segments.last
+            self._end_at(segment.base_offset)
         self._end_at(self._active.truncate_to(offset))
         self._reload_producers()
 
@@ -251,7 +256,12 @@ class LocalLog:
         self.cancel_swap()
         # In this order: the old files may have the new one's name, and another thread that
         # syncs must never find the list empty.
-        self._delete(list(self.segments))
+        for segment in [*self.segments][:0:-1]:
+            self._delete(segment)
+            self.segments.remove(segment)
+            self._active = self.segments.last
+            self._end_at(segment.base_offset)
+        self._delete(self._active)
         self._active = self._create_segment(offset)
         self.segments.replace(self._active)
         self._end_at(offset)
@@ -287,10 +297,12 @@ class LocalLog:
 
     def delete_below(self, offset: Offset) -> None:
         """Delete the segments that lie below `offset` as a whole, never the active one."""
-        below = self.segments.remove_below(offset)
+        below = self.segments.below(offset)
         if below:
             self.cancel_swap()
-        self._delete(below)
+        for segment in below:
+            self._delete(segment)
+            self.segments.remove(segment)
 
     def delete_oldest(self, count: int, now_ms: int) -> Offset:
         """Delete so many segments, also the active one; return where the first one left begins."""
@@ -300,15 +312,14 @@ class LocalLog:
         self.delete_below(end_offset)
         return end_offset
 
-    def _delete(self, segments: list[Segment]) -> None:
-        for segment in segments:
-            self.deleted_files.add(segment.files.mark_deleted())
-            log.info(
-                "segment.deleted",
-                partition=self.directory.name,
-                base_offset=segment.base_offset,
-                size_bytes=segment.size_bytes,
-            )
+    def _delete(self, segment: Segment) -> None:
+        self.deleted_files.add(segment.files.mark_deleted())
+        log.info(
+            "segment.deleted",
+            partition=self.directory.name,
+            base_offset=segment.base_offset,
+            size_bytes=segment.size_bytes,
+        )
 
     @property
     def has_closed_since_sync(self) -> bool:

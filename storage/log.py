@@ -19,8 +19,10 @@ from storage.directory_health import DirectoryHealth, offline_on_failure
 from storage.errors import (
     BatchTooLargeError,
     InconsistentTopicIdError,
+    StorageError,
 )
 from storage.layout import PARTITION_METADATA
+from storage.leader_epochs import UNDEFINED_EPOCH
 from storage.loading import load_log
 from storage.local_log import LocalLog
 from storage.log_upkeep import LogUpkeep
@@ -218,7 +220,11 @@ class Log(LogUpkeep):
             if self._noted_epoch != self.leader_epochs.latest:
                 self._note_epochs()
             size = sum(header.size_bytes for header in headers)
-            self._local.append_all(data[:size], headers, now_ms)
+            try:
+                self._local.append_all(data[:size], headers, now_ms)
+            except OSError:
+                self._forget_epochs_beyond_end()
+                raise
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
         return AppendInfo(
@@ -232,24 +238,36 @@ class Log(LogUpkeep):
         does: otherwise a crash could leave damage below it.
         """
         has_effect = offset < self.log_end_offset
-        if has_effect:
-            with self._io():
-                self._local.truncate_to(offset)
+        try:
+            if has_effect:
+                with self._io():
+                    self._local.truncate_to(offset)
+                log.info("log.truncated", partition=str(self.topic_partition), offset=offset)
+        finally:
+            # Some segments may be gone, also if it failed.
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-            log.info("log.truncated", partition=str(self.topic_partition), offset=offset)
-        # In any case: a leadership may have begun at the end without writing anything.
-        self.leader_epochs.truncate_from_end(self.log_end_offset)
+            # In any case: a leadership may have begun at the end without writing anything.
+            self._forget_epochs_beyond_end()
         self._unstore_epochs()
         return has_effect
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
-        with self._io():
-            self._local.restart_at(offset)
+        try:
+            with self._io():
+                self._local.restart_at(offset)
+        except StorageError:
+            self._forget_epochs_beyond_end()
+            raise
         self.log_start_offset = offset
         self.leader_epochs.clear()
         self._unstore_epochs()
         log.info("log.restarted", partition=str(self.topic_partition), offset=offset)
+
+    def _forget_epochs_beyond_end(self) -> None:
+        self.leader_epochs.truncate_from_end(self.log_end_offset)
+        # The next append writes the file, or is refused.
+        self._noted_epoch = UNDEFINED_EPOCH
 
     def take_over_from(self, source: "Log") -> None:
         """Know what the files do not tell of `source`, whose copy this is.
@@ -259,5 +277,3 @@ class Log(LogUpkeep):
         self.producers.add_ended(source.producers.ended_below(self.log_end_offset))
         for entry in source.leader_epochs.entries:
             self.leader_epochs.assign(*entry)
-        with self._io():
-            self._note_epochs()

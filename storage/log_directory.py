@@ -7,6 +7,7 @@ Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, the checkpoin
 import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -68,12 +69,17 @@ class LogDirectory(DirectoryCheckpoints):
         self._strays: dict[TopicPartition, list[Path]] = {}
         with self._io():
             self._lock = None if is_locked else lock_directory(path)
-            if not self._reserve.hold():
-                # There may be much to recover.
-                self._reserve.release()
-            self.meta = read_meta_properties(path / META_PROPERTIES)
-            self.last_shutdown = take_marker(path / CLEAN_SHUTDOWN)
-            self._read_checkpoints()
+        try:
+            with self._io():
+                if not self._reserve.hold():
+                    # There may be much to recover.
+                    self._reserve.release()
+                self.meta = read_meta_properties(path / META_PROPERTIES)
+                self.last_shutdown = take_marker(path / CLEAN_SHUTDOWN)
+                self._read_checkpoints()
+        except BaseException:
+            self.unlock()
+            raise
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Say that the log dir belongs to this broker; durable when this returns.
@@ -231,6 +237,9 @@ class LogDirectory(DirectoryCheckpoints):
         """Give the directory of `closed`, a log in here, its partition's name, and open it.
 
         What else has that name in another log dir is out of date from then on.
+
+        Raises:
+            StorageError: the directory waits for its deletion, and nothing is out of date.
         """
         partition = closed.topic_partition
         name = partition_directory(partition)
@@ -238,16 +247,22 @@ class LogDirectory(DirectoryCheckpoints):
             (closed.directory / MOVED_HERE).touch()
             sync_directory(closed.directory)
             closed.directory.rename(self.path / name)
-        self.sync()
-        return self._open_log(
-            partition,
-            name,
-            closed.config,
-            now_ms,
-            recovery_point=closed.recovery_point,
-            log_start_offset=closed.log_start_offset,
-            was_clean=True,
-        )
+        try:
+            self.sync()
+            return self._open_log(
+                partition,
+                name,
+                closed.config,
+                now_ms,
+                recovery_point=closed.recovery_point,
+                log_start_offset=closed.log_start_offset,
+                was_clean=True,
+            )
+        except StorageError:
+            # Else the next start would take it for what is newer, and drop what goes on.
+            with suppress(OSError):
+                self.remove_later(self._rename_unopened(partition, DirectoryState.DELETED))
+            raise
 
     def has_moved_here(self, partition: TopicPartition) -> bool:
         """Whether the partition's directory here took the place of one in another log dir."""

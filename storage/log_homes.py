@@ -94,7 +94,7 @@ class LogHomes(LogCheckpoints):
         """Let the copy, which holds all that the log holds, take its place; return it.
 
         Raises:
-            LogDirOfflineError, LogDirFullError: the copy's disk failed; the log goes on as it was.
+            StorageError: the copy's disk failed; the copy is given up, the log goes on as it was.
         """
         original, old_home = self._logs[partition], self._home[partition]
         # What is being cleaned of the original comes too late.
@@ -104,9 +104,10 @@ class LogHomes(LogCheckpoints):
         self._logs[partition], self._home[partition] = moved, home
         if (mark := old_home.high_watermarks.pop(partition, None)) is not None:
             home.high_watermarks[partition] = mark
-        self._write_checkpoints(home)
         log.info("move.ended", partition=str(partition), path=str(home.path))
+        # From here on the records go to the copy, whatever else fails.
         try:
+            self._write_checkpoints(home)
             self._write_checkpoints(old_home)
             # The copy counts as never cleaned: parts may be older than what was cleaned since.
             if old_home.cleaner_offsets.pop(partition, None) is not None:

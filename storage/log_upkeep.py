@@ -66,12 +66,14 @@ class LogUpkeep(LogReader):
     def _note_epochs(self) -> None:
         """Write down that a leadership begins, before its first batch; not synced.
 
-        Without space, or a descriptor, the file follows with the next flush.
+        Without space, or a descriptor, the file follows with the next flush, unless it tells what
+        is not so.
         """
         try:
             self._epoch_checkpoint.store(self.directory, self.leader_epochs, is_durable=False)
         except OSError as error:
-            if error.errno not in PASSING_ERRORS:
+            is_wrong = self._epoch_checkpoint.holds_more_than(self.leader_epochs)
+            if is_wrong or error.errno not in PASSING_ERRORS:
                 raise
         self._noted_epoch = self.leader_epochs.latest
 

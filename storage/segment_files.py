@@ -1,6 +1,8 @@
 """The files of one segment as a whole: made, removed, set aside, synced (edge)."""
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from kafkawire.ids import Offset
@@ -14,6 +16,16 @@ from storage.layout import (
     segment_file,
 )
 from storage.log_file import LogFile
+
+
+def rename_back(renamed: Mapping[Path, Path]) -> None:
+    """Undo renames, source to target, of which the next one failed, as far as that is possible.
+
+    Half of a segment under its name would be met by readers, and by the next try.
+    """
+    for source, target in renamed.items():
+        with suppress(OSError):
+            target.rename(source)
 
 
 class SegmentFiles:
@@ -42,6 +54,9 @@ class SegmentFiles:
         """Rename all files so that no start takes them for a segment; return their new names.
 
         Readers that hold a region of the log finish.
+
+        Raises:
+            OSError: nothing has changed.
         """
         return self._rename([*self._paths(), self._snapshot_path()], "", DELETED_SUFFIX)
 
@@ -54,14 +69,16 @@ class SegmentFiles:
         return self._rename(self._paths(), old, new)
 
     def _rename(self, paths: list[Path], old: str, new: str) -> list[Path]:
-        renamed = []
-        for path in paths:
-            target = path.with_name(path.name + new)
-            try:
-                renamed.append(Path(f"{path}{old}").rename(target))
-            except FileNotFoundError:
-                continue
-        return renamed
+        renamed: dict[Path, Path] = {}
+        try:
+            for path in paths:
+                source = Path(f"{path}{old}")
+                with suppress(FileNotFoundError):
+                    renamed[source] = source.rename(path.with_name(path.name + new))
+        except OSError:
+            rename_back(renamed)
+            raise
+        return list(renamed.values())
 
     def modified_ms(self) -> int:
         """When the log file was last written."""

@@ -59,18 +59,19 @@ class SegmentList:
         slot = bisect_right(self._segments, offset, key=_base_offset) - 1
         return self._segments[max(slot, 0) :]
 
-    def remove_above(self, offset: int) -> list[Segment]:
-        """Take out and return the segments that begin above `offset`."""
-        slot = bisect_right(self._segments, offset, key=_base_offset)
-        removed, self._segments = self._segments[slot:], self._segments[:slot]
-        return removed
+    def remove(self, segment: Segment) -> None:
+        """Take out a segment; never the last one that is left, for other threads look here."""
+        assert len(self._segments) > 1, "a log has a segment"
+        self._segments = [each for each in self._segments if each is not segment]
 
-    def remove_below(self, offset: int) -> list[Segment]:
-        """Take out and return the segments that end at or below `offset`, never the last one."""
+    def above(self, offset: int) -> list[Segment]:
+        """Return the segments that begin above `offset`."""
+        return self._segments[bisect_right(self._segments, offset, key=_base_offset) :]
+
+    def below(self, offset: int) -> list[Segment]:
+        """Return the segments that end at or below `offset`, never the last one."""
         starts_of_next = [segment.base_offset for segment in self._segments[1:]]
-        slot = bisect_right(starts_of_next, offset)
-        removed, self._segments = self._segments[:slot], self._segments[slot:]
-        return removed
+        return self._segments[: bisect_right(starts_of_next, offset)]
 
     def end_of(self, segment: Segment) -> Offset:
         """Return where the range of `segment`, not the last one, ends (exclusive)."""

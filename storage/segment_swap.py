@@ -15,10 +15,11 @@ from pathlib import Path
 
 from kafkawire.ids import Offset
 from storage.checkpoint import sync_directory
+from storage.compaction.cleaned_segment import remove_cleaned
 from storage.config import LogConfig
 from storage.layout import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from storage.segment import Segment
-from storage.segment_files import SegmentFiles
+from storage.segment_files import SegmentFiles, rename_back
 
 
 class SegmentSwap:
@@ -43,17 +44,25 @@ class SegmentSwap:
         return True
 
     def finish(self, config: LogConfig, now_ms: int) -> tuple[Segment, list[Path]]:
-        """Put the new segment in place; return it, and the files that are out of use now."""
+        """Put the new segment in place; return it, and the files that are out of use now.
+
+        Raises:
+            OSError: the old segments are in place.
+        """
         deleted: list[Path] = []
-        for segment in self.old:
-            deleted += segment.files.change_state("", DELETED_SUFFIX)
-        self._files.change_state(SWAP_SUFFIX, "")
+        try:
+            for segment in self.old:
+                deleted += segment.files.change_state("", DELETED_SUFFIX)
+            self._files.change_state(SWAP_SUFFIX, "")
+        except OSError:
+            rename_back({path.with_suffix(""): path for path in deleted})
+            raise
         new = Segment(self._directory, self.base_offset, self.size_bytes, config, now_ms)
         new.transactions.open()
         return new, deleted
 
     def cancel(self) -> None:
         """Give the new segment up; that holds across a power loss when this returns."""
-        for path in self._files.change_state(SWAP_SUFFIX, CLEANED_SUFFIX):
-            path.unlink()
+        self._files.change_state(SWAP_SUFFIX, CLEANED_SUFFIX)
+        remove_cleaned(self._directory, self.base_offset)
         sync_directory(self._directory)

@@ -238,13 +238,13 @@ class LogCleaner:
         # In a thread, as the disk may take its time; whoever cuts the log cancels the swap.
         try:
             await self._in_thread(local.sync_names)
-        except asyncio.CancelledError:
+            if cleaning.is_aborted:
+                local.cancel_swap()
+                return False
+            return local.finish_swap(self._now_ms())
+        except (asyncio.CancelledError, StorageError):
             local.cancel_swap()
             raise
-        if cleaning.is_aborted:
-            local.cancel_swap()
-            return False
-        return local.finish_swap(self._now_ms())
 
     async def _write_end(self, cleaning: Cleaning) -> None:
         """Make what was renamed durable, and then that the log is clean up to there."""

@@ -15,6 +15,7 @@ from storage.compaction.cleaning_state import IDLE, CleaningStates, Event, Phase
 from storage.compaction.job import CleaningDone, CleaningFailed, CleaningJob
 from storage.compaction.job_maker import CleanerSettings, cleaning_job, log_facts
 from storage.directory import Logs
+from storage.errors import StorageError
 from storage.log import Log
 
 log = structlog.get_logger()
@@ -93,6 +94,12 @@ class CleanerManager:
         partition = candidate.partition
         local = self._logs.get(partition)
         if local is None or local.is_closed or self._states[partition] != IDLE:
+            return None
+        try:
+            # One that failed, and could not be given up then.
+            local.cancel_swap()
+        except StorageError as error:
+            log.warning("cleaning.failed", partition=str(partition), error=str(error))
             return None
         self._states.on(Event.START, partition)
         cleaning = Cleaning(local, cleaning_job(local, candidate, self._settings, now_ms))

@@ -59,7 +59,7 @@ coverage: $(READY)  ## How much of the code `make test COUNTED=1` ran: 90 %, and
 	@$(BIN)/coverage report --fail-under=90
 	@$(BIN)/coverage report --fail-under=100 --include="$$($(BIN)/python -m scripts.decision_modules)"
 
-fuzz: $(READY)  ## Hostile requests of every API and version against a compiled broker: half a minute.
+fuzz: $(READY)  ## Hostile requests against a compiled broker and a coordinator, hostile servers: a minute.
 	$(PYTEST) tests/fuzz
 
 interop: $(READY)  ## Programs that we did not write, against ours: kcat, clients, kazoo, Kafka. Minutes.

@@ -71,7 +71,6 @@ from storage.errors import StorageError
 
 DRAIN_TIMEOUT_S: Final = 10.0
 """How long clients may take to read their last responses when the broker stops."""
-FIRST_PROTOCOL_WITH_BROKER_EPOCHS: Final = (2, 2)
 FIRST_METADATA_TIMEOUT_MS: Final = 5000
 """How long a start waits for the controller; without it, clients are told that nobody leads."""
 
@@ -325,7 +324,6 @@ class Node:
             lambda: member.session.run(read_evidence(member.identity.broker_id)),
             replicas.roles.fence,
             peers,
-            has_broker_epochs=config.inter_broker_version >= FIRST_PROTOCOL_WITH_BROKER_EPOCHS,
         )
         self._running.push_async_callback(proof.stop)
         producer_ids = self._producer_ids = ProducerIds(

@@ -88,12 +88,10 @@ def check_endpoints(registration: Registration) -> Plan[None]:
     others = [each for each in ids if each != registration.broker_id]
     nodes = yield from read([paths.broker(other) for other in others])
     for other, node in zip(others, nodes, strict=True):
-        if node is None:
-            continue
         try:
-            known = decode_registration(BrokerId(other), node.data)
+            known = decode_registration(BrokerId(other), node.data if node else None)
         except MalformedZnodeError:
-            # Nobody reaches a broker there.
+            # It has just gone, or nobody reaches a broker there.
             continue
         taken = {(each.host, each.port) for each in known.endpoints}
         if wanted & taken:

@@ -59,10 +59,10 @@ def read_evidence(broker_id: BrokerId) -> Plan[Evidence]:
 def refuse(claim: Claim, evidence: Evidence) -> ErrorCode | None:
     """Return why a claim is not true; None if it is.
 
-    A request of a controller that does not know the broker's epoch says -1, and is not refused for
-    that here. While `/controller` is gone its last holder may still speak.
+    All controllers that a cluster of Kafka 2.4 or newer has know the epochs of brokers. While
+    `/controller` is gone its last holder may still speak.
     """
-    if claim.broker_epoch not in (NO_EPOCH, evidence.broker_epoch):
+    if claim.broker_epoch == NO_EPOCH or claim.broker_epoch != evidence.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
     if claim.controller_epoch != evidence.controller_epoch:
         return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -73,7 +73,7 @@ def refuse(claim: Claim, evidence: Evidence) -> ErrorCode | None:
 
 def is_ahead(claim: Claim, evidence: Evidence) -> bool:
     """Whether the nodes may only be late: our server of the ensemble, or our own registration."""
-    return (
+    return claim.broker_epoch != NO_EPOCH and (
         claim.controller_epoch > evidence.controller_epoch
         or claim.broker_epoch > evidence.broker_epoch
     )

@@ -13,8 +13,6 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
 
-UNKNOWN_EPOCH = -1
-
 
 def on_request(
     cluster: Cluster, broker_id: BrokerId, broker_epoch: int
@@ -23,7 +21,7 @@ def on_request(
     broker = cluster.brokers.get(broker_id)
     if broker is None:
         return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
-    if broker_epoch not in (UNKNOWN_EPOCH, broker.epoch):
+    if broker_epoch != broker.epoch:
         return ControlledShutdownResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     cluster.shutting_down.add(broker_id)
     partitions = [one for one in cluster.partitions_on((broker_id,)) if _may_move(cluster, one)]

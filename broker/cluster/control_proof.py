@@ -61,15 +61,11 @@ class ControlProof:
         look: Callable[[], Awaitable[Evidence]],
         fence: ControlFence,
         addresses: PeerAddresses,
-        *,
-        has_broker_epochs: bool,
     ) -> None:
-        """`look` reads the nodes. With `has_broker_epochs` all controllers know those of brokers,
-        so that a request without one is refused."""
+        """`look` reads the nodes."""
         self._look = look
         self._fence = fence
         self._addresses = addresses
-        self._has_broker_epochs = has_broker_epochs
         self._confirmed: _Known | None = None
         self._looking: asyncio.Task[Evidence] | None = None
 
@@ -85,8 +81,6 @@ class ControlProof:
     async def check(self, message: ControlRequest, sender: Sender) -> ErrorCode | None:
         """Confirm the claim of a request: NONE. Any other code refuses it, None cannot tell."""
         claim = _claim_of(message)
-        if self._has_broker_epochs and claim.broker_epoch == UNKNOWN_BROKER_EPOCH:
-            return ErrorCode.STALE_BROKER_EPOCH
         for _ in range(LOOK_COUNT):
             try:
                 evidence = await self._look_together()

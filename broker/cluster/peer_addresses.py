@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, Protocol
 
 from broker.cluster.metadata_cache import MetadataCache
@@ -20,6 +20,8 @@ from kafkawire.ids import BrokerId
 RESOLVE_TIMEOUT_S: Final = 2.0
 RESOLVE_AGAIN_S: Final = 5.0
 """How long the addresses of a name are believed when a sender has another one."""
+
+KNOWN_HOSTS: Final = 1024
 
 Resolve = Callable[[str], Awaitable[frozenset[str]]]
 
@@ -81,13 +83,7 @@ class PeerAddresses:
             await asyncio.wait(running)
 
     def _is_local(self, sender: Sender) -> bool:
-        if sender.listener_name in self._trusted:
-            return True
-        try:
-            return ipaddress.ip_address(_plain(sender.client_host)).is_loopback
-        except ValueError:
-            # Not an address: a socket of this machine.
-            return True
+        return sender.listener_name in self._trusted or _is_this_machine(sender.client_host)
 
     def _is_at(self, sender: Sender, hosts: list[str]) -> bool:
         if self._is_local(sender) or not hosts or self._matches(sender, hosts):
@@ -125,6 +121,16 @@ class PeerAddresses:
     async def _ask_resolver(self, host: str) -> frozenset[str]:
         found = await self._loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         return frozenset(_plain(str(address[0])) for _, _, _, _, address in found)
+
+
+@lru_cache(maxsize=KNOWN_HOSTS)
+def _is_this_machine(host: str) -> bool:
+    """Whether an address is local. Remembered: each fetch of a follower asks."""
+    try:
+        return ipaddress.ip_address(_plain(host)).is_loopback
+    except ValueError:
+        # Not an address: a socket of this machine.
+        return True
 
 
 def _plain(address: str) -> str:

@@ -20,6 +20,10 @@ from kafkawire.messages.alter_configs import (
     AlterConfigsResource,
     AlterConfigsResponse,
 )
+from kafkawire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from kafkawire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -299,6 +303,16 @@ def test_who_claims_to_be_the_controller_must_be_it(cluster: BrokerCluster, vers
         assert wire.is_closed(), "it may be a controller that is not known yet"
     # The real one is still heard.
     cluster.create_topic(next(names), [(1, 2)])
+
+
+def test_a_broker_is_not_relieved_for_a_stranger(cluster: BrokerCluster) -> None:
+    order = ControlledShutdownRequest(broker_id=1, broker_epoch=-1)
+    with cluster.wire(cluster.controller(1)) as wire:
+        for version in (2, 3):
+            answer = wire.ask(
+                ApiKey.CONTROLLED_SHUTDOWN, version, order, ControlledShutdownResponse
+            )
+            assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_producer_ids_of_two_brokers_differ(cluster: BrokerCluster) -> None:

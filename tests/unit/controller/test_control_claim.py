@@ -44,7 +44,7 @@ def test_what_is_missing_or_unreadable_says_nothing(damage: bytes | None) -> Non
     ("claim", "code", "may_be_early"),
     [
         pytest.param(Claim(2, 7, 50), None, False, id="true"),
-        pytest.param(Claim(2, 7, -1), None, False, id="does not know the broker's epoch"),
+        pytest.param(Claim(2, 9, -1), ErrorCode.STALE_BROKER_EPOCH, False, id="knows no broker"),
         pytest.param(Claim(3, 7, 50), ErrorCode.STALE_CONTROLLER_EPOCH, False, id="another"),
         pytest.param(Claim(2, 6, 50), ErrorCode.STALE_CONTROLLER_EPOCH, False, id="former"),
         pytest.param(Claim(2, 2**31 - 1, 50), ErrorCode.STALE_CONTROLLER_EPOCH, True, id="next"),

@@ -63,6 +63,7 @@ from tests.simulation.cluster.driver import ORDERS_ID, Driver, empty_cluster, jo
 B1, B2, B3 = map(BrokerId, (1, 2, 3))
 T0 = TopicPartition("orders", 0)
 NEW_ID = TopicId(int=99)
+STALE = ErrorCode.STALE_BROKER_EPOCH
 
 
 class Reign:
@@ -369,14 +370,14 @@ def test_a_broker_whose_partition_nobody_can_take_is_told_so() -> None:
     reign = Reign((2, 3))
     reign.end(B3)
     reign.do(e.BrokerChange())
-    response = reign.do(e.ControlledShutdownAsked(B2, -1))
+    response = reign.do(e.ControlledShutdownAsked(B2, reign.epoch(B2)))
     assert isinstance(response, ControlledShutdownResponse)
     assert [one.topic_name for one in response.remaining_partitions] == ["orders"]
 
 
 @pytest.mark.parametrize(
     ("broker", "epoch", "code"),
-    [(9, 1, ErrorCode.BROKER_NOT_AVAILABLE), (2, 0, ErrorCode.STALE_BROKER_EPOCH)],
+    [(9, 1, ErrorCode.BROKER_NOT_AVAILABLE), (2, 0, STALE), (2, -1, STALE)],
 )
 def test_a_shutdown_that_is_refused(broker: int, epoch: int, code: ErrorCode) -> None:
     response = Reign().do(e.ControlledShutdownAsked(BrokerId(broker), epoch))
@@ -551,7 +552,7 @@ def test_elections_that_are_asked_for() -> None:
 
 def test_an_unclean_election_is_an_operators_wish() -> None:
     reign = Reign((2, 1))
-    assert reign.do(e.ControlledShutdownAsked(B2, -1)) is not None
+    assert reign.do(e.ControlledShutdownAsked(B2, reign.epoch(B2))) is not None
     reign = Reign((2, 3))
     path = paths.partition_state(T0)
     alone = LeaderAndIsr(leader=B2, isr=(B2,), controller_epoch=1)

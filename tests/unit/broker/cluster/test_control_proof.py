@@ -39,15 +39,13 @@ def claim(controller_id: int = 2, epoch: int = 7, broker_epoch: int = 50) -> Upd
 
 
 class World:
-    def __init__(self, *, has_broker_epochs: bool = True) -> None:
+    def __init__(self) -> None:
         self.nodes = NODES
         self.look_count = 0
         self.before_answer: Callable[[], None] = lambda: None
         self.fence = ControlFence(50)
         addresses = PeerAddresses(MetadataCache(), (), loop=asyncio.get_running_loop())
-        self.proof = ControlProof(
-            self.look, self.fence, addresses, has_broker_epochs=has_broker_epochs
-        )
+        self.proof = ControlProof(self.look, self.fence, addresses)
 
     async def look(self) -> Evidence:
         self.look_count += 1
@@ -74,18 +72,10 @@ async def test_what_the_fence_refuses_need_not_be_looked_at() -> None:
     assert not world.proof.is_known(claim(broker_epoch=-1), From())
 
 
-@pytest.mark.parametrize(
-    ("has_broker_epochs", "code"), [(True, ErrorCode.STALE_BROKER_EPOCH), (False, ErrorCode.NONE)]
-)
-async def test_a_claim_without_a_broker_epoch_is_of_an_older_protocol(
-    has_broker_epochs: bool, code: ErrorCode
-) -> None:
-    world = World(has_broker_epochs=has_broker_epochs)
-    assert await world.proof.check(claim(broker_epoch=-1), From()) is code
-
-
 async def test_a_claim_of_the_past_is_refused() -> None:
     assert await World().proof.check(claim(epoch=6), From()) is ErrorCode.STALE_CONTROLLER_EPOCH
+    nobody = claim(epoch=2**31 - 1, broker_epoch=-1)
+    assert await World().proof.check(nobody, From()) is ErrorCode.STALE_BROKER_EPOCH
 
 
 async def test_a_claim_that_is_ahead_of_the_nodes_waits_for_them(

@@ -5,6 +5,7 @@ import pytest
 from broker.replication.control_orders import (
     RoleOrder,
     StopOrder,
+    is_legal,
     role_orders,
     roles_answer,
     stop_answer,
@@ -103,3 +104,18 @@ def test_a_stop_is_answered_by_name() -> None:
     [error] = stop_answer({T0: ErrorCode.FENCED_LEADER_EPOCH}).partition_errors
     assert (error.topic_name, error.partition_index) == T0
     assert error.error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("partition", "expected"),
+    [
+        (T0, True),
+        (TopicPartition("t", -1), False),
+        (TopicPartition("../t", 0), False),
+        (TopicPartition("t" * 250, 0), False),
+    ],
+)
+def test_what_has_no_directory_of_its_own_in_a_log_dir_is_not_legal(
+    partition: TopicPartition, expected: bool
+) -> None:
+    assert is_legal(partition) is expected

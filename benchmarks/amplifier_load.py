@@ -28,6 +28,8 @@ from kafkawire.apis import APIS, ApiKey
 from kafkawire.declaration import Kind, Layout, WireType, layout_of
 from kafkawire.headers import encode_request
 from kafkawire.messages.api_versions import ApiVersionsRequest
+from kafkawire.messages.create_partitions import CreatePartitionsRequest
+from kafkawire.messages.create_topics import CreateTopicsRequest
 from kafkawire.messages.produce import ProduceRequest
 
 GOAL_MS: Final = 250
@@ -86,6 +88,9 @@ def _fill(key: ApiKey, version: int, path: Sequence[str], *, is_named: bool) -> 
         message = APIS[key].request()
         if isinstance(message, ProduceRequest):
             message.acks = 1
+        elif isinstance(message, CreateTopicsRequest | CreatePartitionsRequest):
+            # It is the request that is measured, not thousands of topics in the coordinator.
+            message.validate_only = True
         _set(message, path, count, is_named=is_named)
         try:
             frame = encode_request(key, version, 1, "amplifier", message)

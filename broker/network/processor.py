@@ -77,7 +77,7 @@ class Processor(asyncio.BufferedProtocol):
         "is_ready",
         "last_active_s",
         "listener_name",
-        "long_count",
+        "long_requests",
         "number",
         "user_name",
     )
@@ -92,7 +92,7 @@ class Processor(asyncio.BufferedProtocol):
         self.user_name = ANONYMOUS
         self.number = 0
         self.is_ready = False
-        self.long_count = 0
+        self.long_requests: list[Request] = []
         self.last_active_s = network.clock()
         self._network = network
         self._channel = network.channel

@@ -41,8 +41,8 @@ class ServedConnection(Connection, Protocol):
     """What the channel needs from a connection."""
 
     is_control_plane: bool
-    long_count: int
-    """Its requests among the long ones; of the channel only."""
+    long_requests: list[Request]
+    """Those that wait because they, or one before them, are long; of the channel only."""
     is_ready: bool
     """Whether it waits for its turn to send: set and cleared by the channel only."""
 

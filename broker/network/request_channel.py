@@ -1,11 +1,12 @@
 """The queue between the connections and the handlers, and the pump that empties it (edge).
 
 Connections submit whole requests; the pump hands a batch of them to the router in each turn of
-the loop: control-plane requests first, then the short ones, then the long ones as far as time
-allows. Then it lets every connection that has something to send write once. Invariants: requests
-of one connection are handled in their order, but for those of the control plane; at most
-`queued_max_requests` wait, besides those of the control plane, which their connections bound; a
-handler that fails costs its own connection only; no connection's output runs inside a handler.
+the loop: control-plane requests first, then the short ones, then the long ones, of each connection
+in turn, as far as time allows. Then it lets every connection that has something to send write
+once. Invariants: requests of one connection are handled in their order, but for those of the
+control plane; at most `queued_max_requests` wait, besides those of the control plane, which their
+connections bound; a handler that fails costs its own connection only; no connection's output runs
+inside a handler.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ EARLY_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.API_VERSIONS}
 BATCH_BYTES: Final = 8 * MIB
 SEND_BYTES: Final = 32 * MIB
 # A request of more bytes is long: all short ones go before it, so that they wait for one long
-# request at most, however many there are. For so long a turn goes on to a next long one.
+# request at most, however many there are, and a long one for one of each other connection. For so
+# long a turn goes on to a next long one.
 LONG_REQUEST_BYTES: Final = 4 * KIB
 LONG_REQUESTS_S: Final = 0.01
 
@@ -62,10 +64,12 @@ class RequestChannel:
         self.loop = loop
         self.clock = clock or loop.time
         self._handle = handle
+        self._max_count = limits.queued_max_requests
         # How many requests may be submitted before the limit is reached.
-        self.free_count = limits.queued_max_requests
+        self.free_count = self._max_count
         self._requests: deque[Request] = deque()
-        self._long_requests: deque[Request] = deque()
+        # Connections that have long requests.
+        self._long_line: deque[ServedConnection] = deque()
         self._control_requests: deque[Request] = deque()
         self._ready: deque[ServedConnection] = deque()
         self._waiting: deque[ServedConnection] = deque()
@@ -92,7 +96,7 @@ class RequestChannel:
     @property
     def is_empty(self) -> bool:
         """Whether no request waits."""
-        return not self._requests and not self._control_requests and not self._long_requests
+        return not self._requests and not self._control_requests and not self._long_line
 
     def submit(self, requests: Iterable[Request]) -> None:
         """Queue requests; their buffers stay untouched until their handlers have returned."""
@@ -105,10 +109,12 @@ class RequestChannel:
                 self._control_requests.append(request)
                 continue
             self.free_count -= 1
-            if len(request.body) > LONG_REQUEST_BYTES or connection.long_count:
+            if connection.long_requests:
                 # Those behind a long one stay behind it.
-                connection.long_count += 1
-                self._long_requests.append(request)
+                connection.long_requests.append(request)
+            elif len(request.body) > LONG_REQUEST_BYTES:
+                connection.long_requests.append(request)
+                self._long_line.append(connection)
             else:
                 queue.append(request)
         if not self._is_scheduled:
@@ -164,7 +170,7 @@ class RequestChannel:
         self._batch_bytes_left = BATCH_BYTES
         self._had_long = False
         self._run(self._do_turn)
-        self.metrics.queue_length = len(self._requests) + len(self._long_requests)
+        self.metrics.queue_length = self._max_count - self.free_count
         self._current = None
         self._is_scheduled = bool(self._ready) or not self.is_empty
         if self._is_scheduled:
@@ -201,17 +207,19 @@ class RequestChannel:
                 self._handle_one(requests.popleft())
             else:
                 break
-        if self._long_requests and not self._had_long:
+        if self._long_line and not self._had_long:
             self._had_long = True
             self._handle_long()
 
     def _handle_long(self) -> None:
         """Handle one long request, and more while this turn has time."""
-        long_requests, clock = self._long_requests, self.clock
+        line, clock = self._long_line, self.clock
         end_s = clock() + LONG_REQUESTS_S
-        while long_requests:
-            request = long_requests.popleft()
-            request.connection.long_count -= 1
+        while line:
+            connection = line.popleft()
+            request = connection.long_requests.pop(0)
+            if connection.long_requests:
+                line.append(connection)
             self.free_count += 1
             self._handle_one(request)
             if self._batch_bytes_left <= 0 or clock() >= end_s:

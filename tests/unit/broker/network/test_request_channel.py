@@ -33,7 +33,7 @@ class FakeConnection:
         self.is_control_plane = is_control_plane
         self.number = 1
         self.is_ready = False
-        self.long_count = 0
+        self.long_requests: list[Request] = []
         self.pending: list[Reply] = []
         self.send_count = 0
         self.room_count = 0
@@ -161,6 +161,14 @@ def test_short_requests_wait_for_one_long_one_at_most(world: World) -> None:
     assert world.channel.free_count == NetworkLimits().queued_max_requests
 
 
+def test_long_requests_of_each_connection_have_their_turn(world: World) -> None:
+    greedy, modest = FakeConnection(world.channel), FakeConnection(world.channel)
+    world.channel.submit([long_request(greedy, number) for number in range(4)])
+    world.channel.submit([long_request(modest, 10), make_request(modest, 11)])
+    world.loop.run()
+    assert world.handled == [0, 10, 1, 11, 2, 3]
+
+
 def test_long_requests_are_handled_together_while_there_is_time(world: World) -> None:
     client = FakeConnection(world.channel)
     world.channel.submit([long_request(client, number) for number in range(5)])
@@ -193,7 +201,7 @@ def test_a_long_request_that_fails_leaves_the_next_one_to_the_next_turn(world: W
     world.channel.submit([long_request(good, 2)])
     with capture_logs():
         world.loop.run()
-    assert (len(bad.dropped), good.send_count, bad.long_count) == (1, 1, 0)
+    assert (len(bad.dropped), good.send_count, bad.long_requests) == (1, 1, [])
 
 
 def test_buffers_are_recycled_only_when_no_request_waits(world: World) -> None:

@@ -29,13 +29,13 @@ demo: $(READY)  ## Send a real file through a broker and back, and compare. FILE
 test: $(READY)  ## All quick tests: unit, property, simulation, processes, audits.
 	@sh scripts/test.sh $(BIN) $(WORKERS) $(COUNTED)
 
-check: $(READY)  ## Everything that a change must pass: about eight minutes.
+check: built  ## Everything that a change must pass: about eight minutes.
 	@$(MAKE) --no-print-directory test COUNTED=1
 	@$(MAKE) --no-print-directory checks
 
 # What one core can do stands beside the rest, and what each of them says comes in one piece.
 checks: $(READY)  ## What `make check` does after the tests: no test runs again.
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo static coverage
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo compiled static coverage
 
 static: $(READY)
 	@for target in lint types layers; do $(MAKE) --no-print-directory $$target || exit 1; done
@@ -76,8 +76,14 @@ soak: $(READY)  ## Crashes, floods and long loads: many minutes.
 compile: $(READY)  ## Compile what is slow in plain Python again, after a change of the sources.
 	@$(BIN)/python setup.py -q build_ext --inplace
 
-compiled: compile  ## The unit tests of storage and broker again, of the compiled modules.
-	OTTLA_TEST_COMPILED=1 $(PYTEST) -n $(WORKERS) tests/unit/storage tests/unit/broker
+# Only what was compiled of the sources as they are is run.
+built: $(READY)
+	@$(BIN)/python -c "import sys, speedups.finder; sys.exit(not speedups.finder.are_built())" \
+	    || $(MAKE) --no-print-directory compile
+
+compiled: built  ## Tests of behaviour again, of the compiled modules.
+	@OTTLA_TEST_COMPILED=1 $(PYTEST) -n 2 tests/unit/storage tests/unit/broker \
+	    tests/integration/broker/test_bad_input.py
 
 bench: compile  ## Loads with a reference in the same run; writes docs/benchmarks.md.
 	$(BIN)/python -m benchmarks

@@ -43,8 +43,9 @@ def halt(cluster: Cluster, topics: Iterable[str]) -> None:
 
 
 def resume(cluster: Cluster, topics: Iterable[str]) -> Plan[None]:
-    """Go on with the deletion of those of `topics` that are queued."""
-    resumed = cluster.deletions.queued & set(topics)
+    """Go on with the deletion of those of `topics` that are queued, and not moved any more."""
+    moving = {partition.topic for partition in cluster.moving}
+    resumed = (cluster.deletions.queued & set(topics)) - moving
     if resumed:
         cluster.deletions.halted -= resumed
         yield from proceed(cluster)

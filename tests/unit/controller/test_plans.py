@@ -22,6 +22,7 @@ from controller.last_told import LastTold, nothing_told
 from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
 from controller.live_brokers import read_brokers
 from controller.partition_moves import MAX_NAMED, REST_MS, Strategy, elect
+from controller.partition_state import PartitionState
 from controller.plan import Planner
 from controller.replica_assignment import ReplicaAssignment
 from controller.request_batch import RequestBatch
@@ -634,6 +635,21 @@ def test_a_deletion_goes_on_when_the_disk_that_halted_it_works_again() -> None:
     state.error_code = ErrorCode.NONE
     reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), answer))
     assert B2 in {broker for broker, _ in reign.sent(StopReplicaRequest)}
+
+
+def test_a_deletion_waits_for_a_move_also_when_a_disk_works_again() -> None:
+    reign = Reign((1, 2))
+    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
+    state = LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    topic = LeaderAndIsrTopicError(topic_id=ORDERS_ID, partition_errors=[state])
+    answer = LeaderAndIsrResponse(topics=[topic])
+    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), answer))
+    delete(reign)
+    state.error_code = ErrorCode.NONE
+    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), answer))
+    assert reign.planner.cluster is not None
+    assert reign.planner.cluster.deletions.halted == {"orders"}
+    assert reign.planner.cluster.partition_state(T0) is PartitionState.ONLINE
 
 
 def notes(reign: Reign) -> list[tuple[str, object]]:

@@ -199,9 +199,8 @@ def _content_bytes(response: tuple[Any, ...] | None) -> int:
     """Return how much the data or the names in an answer count."""
     if isinstance(response, GetDataResponse):
         return len(response.data or b"")
-    if isinstance(response, ChildrenResponse):
-        return sum(map(len, response.children)) + NAME_BYTES * len(response.children)
-    return 0
+    assert isinstance(response, ChildrenResponse), "nothing else stands in a multiRead"
+    return sum(map(len, response.children)) + NAME_BYTES * len(response.children)
 
 
 def _watcher_type(number: int) -> WatcherType:

@@ -393,6 +393,19 @@ def test_no_two_brokers_are_reached_at_one_place() -> None:
         driver.run(check_endpoints(wanting(9094)))
 
 
+def test_a_broker_that_leaves_while_endpoints_are_checked_is_in_nobodys_way() -> None:
+    driver = empty_cluster(1, 2)
+    wanting = Registration(broker_id=B1, endpoints=(Endpoint("OTHER", "h", 9094),))
+    plan = check_endpoints(wanting)
+    listing = plan.send(None)
+    assert isinstance(listing, ListChildren)
+    reading = plan.send(driver.coordinator.perform(driver.session, listing))
+    assert isinstance(reading, Read)
+    driver.coordinator.remove(paths.broker(2))
+    with pytest.raises(StopIteration):
+        plan.send(driver.coordinator.perform(driver.session, reading))
+
+
 def test_features_have_levels_and_an_epoch() -> None:
     found = decode_features(encode_features({"metadata.version": 3}), 5)
     assert (found.levels, found.epoch) == ({"metadata.version": 3}, 5)

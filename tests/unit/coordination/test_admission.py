@@ -19,3 +19,10 @@ def test_all_together_have_a_limit() -> None:
     assert admission.admit("10.0.0.2") == "more than 2 connections"
     admission.leave("10.0.0.1")
     assert admission.admit("10.0.0.2") is None
+
+
+def test_an_address_without_connections_is_forgotten() -> None:
+    admission = Admission(2, UNLIMITED)
+    assert admission.admit("10.0.0.1") is None
+    admission.leave("10.0.0.1")
+    assert not admission._counts

@@ -81,6 +81,11 @@ def test_a_healthy_server_says_so(standing: Standing) -> None:
     assert (standing.ask("ruok"), standing.ask("isro")) == ("imok", "rw")
 
 
+def test_a_word_that_is_not_allowed_is_refused_as_zookeeper_refuses_it() -> None:
+    text = "dump is not executed because it is not in the whitelist.\n"
+    assert four_letter.refusal("dump") == text
+
+
 def test_statistics_are_in_the_lines_that_tools_read(standing: Standing) -> None:
     for elapsed_ms in (2.0, 1.0, 6.0):
         standing.metrics.on_latency(elapsed_ms)

@@ -112,6 +112,13 @@ def test_a_multi_has_a_limited_number_of_operations(op: Op) -> None:
         multi.decode_ops(multi.encode_ops([op] * (multi.MAX_OPS + 1)))
 
 
+def test_results_beyond_the_operations_are_not_read() -> None:
+    body = multi.encode_results([multi.error_result(-1)] * 3)
+    assert len(multi.decode_results(body, max_count=3)) == 3
+    with pytest.raises(JuteError, match="more than 2 results"):
+        multi.decode_results(body, max_count=2)
+
+
 @pytest.mark.parametrize("length", [-1, 4097, 0x7FFFFFFF])
 def test_an_impossible_length_is_refused(length: int) -> None:
     with pytest.raises(JuteError, match="outside"):

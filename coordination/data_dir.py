@@ -51,9 +51,13 @@ class DataDir:
             raise DirectoryLockedError(
                 f"another coordinator runs on {path}: stop it, or choose another directory"
             ) from None
-        for unfinished in path.glob("*.tmp"):
-            unfinished.unlink(missing_ok=True)
-        self.identity = self._load_identity()
+        try:
+            for unfinished in path.glob("*.tmp"):
+                unfinished.unlink(missing_ok=True)
+            self.identity = self._load_identity()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Give the directory back."""

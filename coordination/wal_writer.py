@@ -36,11 +36,15 @@ class WalWriter:
         # Under its name only when the header and the space are on disk.
         temporary = self.path.with_suffix(".tmp")
         self._file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        os.pwrite(self._file, wal.encode_header(header), 0)
-        os.posix_fallocate(self._file, 0, ALLOCATION_STEP_BYTES)
-        os.fsync(self._file)
-        temporary.rename(self.path)
-        sync_directory(self._directory)
+        try:
+            _write_all(self._file, wal.encode_header(header), 0)
+            os.posix_fallocate(self._file, 0, ALLOCATION_STEP_BYTES)
+            os.fsync(self._file)
+            temporary.rename(self.path)
+            sync_directory(self._directory)
+        except OSError:
+            os.close(self._file)
+            raise
         self._position = wal.HEADER_BYTES
         self._allocated_bytes = ALLOCATION_STEP_BYTES
         self._entry_count = 0
@@ -88,8 +92,10 @@ class WalWriter:
 
     def close(self) -> None:
         """Close the segment for good."""
-        close_segment(self._file, self._chain, self._position)
-        os.close(self._file)
+        try:
+            close_segment(self._file, self._chain, self._position)
+        finally:
+            os.close(self._file)
 
 
 def finish_segment(path: Path, store_id: bytes, *, end_offset: int, last_crc: int) -> None:

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.loads.process import HOST, ServerProcess, free_port
-from broker.network.limits import CONTROL_PLANE_APIS, MAX_CLIENT_REQUEST_BYTES
-from broker.network.router import MAX_ITEMS
+from broker.network.limits import BROKER_APIS, MAX_CLIENT_REQUEST_BYTES
+from broker.network.router import max_items
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.declaration import Kind, Layout, WireType, layout_of
 from kafkawire.headers import encode_request
@@ -39,7 +39,7 @@ SETTLE_S: Final = 0.3
 ATTACKERS: Final = 3
 BYSTANDER_PAUSE_S: Final = 0.001
 # Not by chance: they would take the broker out of service.
-LEFT_OUT: Final = CONTROL_PLANE_APIS | {ApiKey.CONTROLLED_SHUTDOWN}
+LEFT_OUT: Final = BROKER_APIS | {ApiKey.CONTROLLED_SHUTDOWN}
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -83,7 +83,7 @@ def _arrays(layout: Layout, version: int) -> Iterator[tuple[str, ...]]:
 
 def _fill(key: ApiKey, version: int, path: Sequence[str], *, is_named: bool) -> bytes | None:
     """Return a request whose array at `path` is as long as may be; None if it cannot be sent."""
-    count = MAX_ITEMS - len(path) + 1
+    count = max_items(key) - len(path) + 1
     while count > 1:
         message = APIS[key].request()
         if isinstance(message, ProduceRequest):

@@ -25,7 +25,8 @@ CONTROL_PLANE_APIS: Final = frozenset(
 )
 # Requests that may be as large as `socket.request.max.bytes` allows: they hold records, or name
 # all partitions of a broker.
-LARGE_REQUEST_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.PRODUCE, ApiKey.ALTER_PARTITION}
+BROKER_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.ALTER_PARTITION}
+LARGE_REQUEST_APIS: Final = BROKER_APIS | {ApiKey.PRODUCE}
 # Any other request; with names of 40 bytes this is room for 100,000 of them.
 MAX_CLIENT_REQUEST_BYTES: Final = 4 * MIB
 

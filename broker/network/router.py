@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from broker.network.limits import CONTROL_PLANE_APIS
+from broker.network.limits import BROKER_APIS
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from kafkawire.apis import APIS, ApiKey
@@ -26,9 +26,10 @@ APIS_WITH_SURPLUS: Final = frozenset({ApiKey.METADATA})
 MAX_SURPLUS_BYTES: Final = 8
 # Elements that all arrays of a request may have together: each costs its handler some
 # microseconds, in which the loop serves nobody else. What brokers tell each other names all
-# partitions of one of them.
+# partitions of one of them, as does the fetch of a follower; a fetch costs less for each.
 MAX_ITEMS: Final = 10_000
-MAX_CONTROL_ITEMS: Final = 1_000_000
+MAX_FETCH_ITEMS: Final = 50_000
+MAX_BROKER_ITEMS: Final = 1_000_000
 
 # Each handler takes its own message type; the table's key is what pairs the two.
 Handler = Callable[[Request, Any], Reply]
@@ -90,7 +91,7 @@ class Router:
         route = Route(
             min_version,
             max_version,
-            MAX_CONTROL_ITEMS if key in CONTROL_PLANE_APIS else MAX_ITEMS,
+            max_items(key),
             _decoder(key, APIS[key].request),
             make(),
         )
@@ -109,6 +110,13 @@ class Router:
         # The client cannot read a newer layout than it asked for, but every one reads version 0.
         request.header = replace(header, api_version=FALLBACK_VERSION)
         return Reply(describe_apis(self.served, ErrorCode.UNSUPPORTED_VERSION))
+
+
+def max_items(key: ApiKey) -> int:
+    """Return how many elements a request of an API may have."""
+    if key == ApiKey.FETCH:
+        return MAX_FETCH_ITEMS
+    return MAX_BROKER_ITEMS if key in BROKER_APIS else MAX_ITEMS
 
 
 def _decoder(key: ApiKey, message_type: type) -> Decoder:

@@ -6,9 +6,17 @@ import pytest
 
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.network import router as router_module
+from broker.network.limits import BROKER_APIS
 from broker.network.reply import Reply, ReplyState
 from broker.network.request_channel import Request
-from broker.network.router import MAX_ITEMS, MAX_SURPLUS_BYTES, Handler, Router
+from broker.network.router import (
+    MAX_BROKER_ITEMS,
+    MAX_ITEMS,
+    MAX_SURPLUS_BYTES,
+    Handler,
+    Router,
+    max_items,
+)
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -120,6 +128,12 @@ def test_a_request_has_only_so_many_elements() -> None:
         reply = tested.handle(request(ApiKey.METADATA, 0, body))
     assert asked == [MAX_ITEMS]
     assert "more elements than one request may have" in reply.close_reason
+
+
+def test_requests_that_name_all_partitions_of_a_broker_have_more_elements() -> None:
+    assert max_items(ApiKey.METADATA) == MAX_ITEMS
+    assert max_items(ApiKey.FETCH) > 4 * MAX_ITEMS
+    assert {max_items(key) for key in BROKER_APIS} == {MAX_BROKER_ITEMS}
 
 
 def test_api_versions_lists_what_has_a_handler_in_the_advertised_versions() -> None:

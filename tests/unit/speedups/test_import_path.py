@@ -1,6 +1,8 @@
 """Which packages a daemon imports where a project has some of the same names."""
 
 import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,23 @@ def test_children_search_our_packages_first(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/app", ROOT]))
     import_path.prefer_our_packages()
     assert os.environ["PYTHONPATH"] == os.pathsep.join([ROOT, "/app"])
+
+
+def test_the_working_directory_is_searched_last(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lib").mkdir()
+    here, lib = str(tmp_path), str(tmp_path / "lib")
+    monkeypatch.setattr("sys.path", [here, lib, "/python", ROOT])
+    monkeypatch.setenv("PYTHONPATH", "lib/")
+    import_path.prefer_our_packages()
+    import_path.prefer_our_packages()
+    assert sys.path == ["/python", ROOT, here, lib]
+    tmp_path.joinpath("lib").rmdir()
+    tmp_path.rmdir()
+    import_path.prefer_our_packages()
+    assert sys.path == ["/python", ROOT, here, lib], "nothing is found there"
 
 
 def test_without_such_directories_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:

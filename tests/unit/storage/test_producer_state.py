@@ -11,7 +11,7 @@ from storage.errors import (
     StorageError,
 )
 from storage.producer_entry import RETAINED_BATCHES, ProducerEntry, WrittenBatch
-from storage.producer_state import LastRecord, ProducerState
+from storage.producer_state import EndedTransaction, LastRecord, ProducerState
 from tests.unit.storage.logs import NOW_MS
 from tests.unit.storage.producers import MAX_SEQUENCE, header_of, marker, produced
 
@@ -150,6 +150,25 @@ def test_a_truncation_after_transactions_asks_for_the_log(is_over: bool) -> None
     if is_over:
         end(state, 8, 5)
     assert not state.truncate(Offset(3))
+
+
+def test_a_truncation_forgets_ends_of_producers_that_have_expired() -> None:
+    state = ProducerState()
+    for offset in (0, 2):
+        transactional(state, 8, offset)
+        end(state, 8, offset + 1)
+    state.expire(NOW_MS * 2, 1)
+    assert state.truncate(Offset(2))
+    assert state.ended_below(Offset(9)) == [EndedTransaction(Offset(0), Offset(1))]
+    assert state.last_stable_offset(Offset(2)) == 2
+
+
+def test_an_end_of_a_transaction_may_be_learned_of_twice() -> None:
+    state = ProducerState()
+    transactional(state, 8, 3)
+    end(state, 8, 5)
+    state.add_ended([EndedTransaction(Offset(1), Offset(4)), *state.ended_below(Offset(6))])
+    assert [state.last_stable_offset(Offset(mark)) for mark in (4, 5, 6)] == [1, 3, 6]
 
 
 def test_compaction_is_told_the_last_record_of_each() -> None:

@@ -175,7 +175,11 @@ def _record(
     current = cluster.assignment(partition)
     if current != assignment:
         cluster.assign(partition, assignment)
-        yield from _write_assignment(cluster, partition)
+        try:
+            yield from _write_assignment(cluster, partition)
+        except StateChangeFailedError:
+            cluster.assign(partition, current)
+            raise
         fields = {"partition": str(partition), "to": assignment.target}
         yield Note("reassignment.began", {**fields, "origin": assignment.origin})
         dropped = [one for one in current.replicas if one not in assignment.replicas]

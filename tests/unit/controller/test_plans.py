@@ -938,6 +938,8 @@ def test_a_move_of_a_broken_topic_fails() -> None:
     good = reign.driver.coordinator.nodes[paths.topic("orders")].data
     reign.driver.coordinator.put(paths.topic("orders"), b"nonsense")
     assert reign.move(wish) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert reign.planner.cluster is not None
+    assert not reign.planner.cluster.assignment(T0).is_moving, "it is not written"
     reign.driver.coordinator.put(paths.topic("orders"), good)
     wishes = {TopicPartition("orders", 1): (B2, B1)}
     reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wishes))

@@ -61,6 +61,8 @@ _NOT_A_CLIENTS: Final = CONTROL_BIT | LOG_APPEND_TIME_BIT
 RECORD_COST_BYTES: Final = 16 if HAS_COMPILED_SCANNER else 1024
 
 
+# A codec's parts may be as short as three bytes, and hold nothing.
+_PACKED_COST: Final = 16
 # Few codecs reach it, and only with data that says next to nothing.
 _LIKELY_RATIO: Final = 1024
 
@@ -77,16 +79,16 @@ class BudgetSpentError(Exception):
 class Budget:
     """How much work may be spent on looking at batches, in bytes decompressed.
 
-    A record costs `record_bytes` besides. A plain batch that compiled code reads costs nothing.
+    If that stands for time, a record costs `record_bytes` besides, and what is compressed may
+    consist of so many parts that to count them takes longer than to read them. A plain batch that
+    compiled code reads costs nothing.
     """
 
-    __slots__ = ("decompressed_bytes", "left_bytes", "record_bytes")
+    __slots__ = ("left_bytes", "record_bytes")
 
     def __init__(self, left_bytes: int, record_bytes: int = RECORD_COST_BYTES) -> None:
         self.left_bytes = left_bytes
         self.record_bytes = record_bytes
-        self.decompressed_bytes = 0
-        """How much has been decompressed so far."""
 
     def section(self, batch: memoryview, header: BatchHeader) -> BytesLike:
         """Return the records of `batch`, decompressed, and pay for looking at them.
@@ -95,7 +97,14 @@ class Budget:
             BudgetSpentError: they cost more than is left; then nothing is left.
             CorruptBatchError: as `record_section`.
         """
-        left_bytes, self.left_bytes = max(0, self.left_bytes), 0
+        left_bytes = max(0, self.left_bytes)
+        packed_bytes = 0 if header.codec is Codec.NONE else len(batch)
+        if packed_bytes and self.record_bytes:
+            parts_bytes = packed_bytes * _PACKED_COST
+            if parts_bytes > left_bytes:
+                raise BudgetSpentError(parts_bytes)
+            left_bytes -= parts_bytes
+        self.left_bytes = 0
         limit_bytes = min(left_bytes, MAX_DECOMPRESSED_BYTES)
         try:
             section = record_section(batch, header, limit_bytes)
@@ -110,9 +119,8 @@ class Budget:
             raise
         # A count that the bytes cannot hold costs nothing: no record is looked at.
         cost_bytes = min(header.record_count, len(section) // MIN_RECORD_BYTES) * self.record_bytes
-        if header.codec is not Codec.NONE:
+        if packed_bytes:
             cost_bytes += len(section)
-            self.decompressed_bytes += len(section)
         if cost_bytes > left_bytes:
             raise BudgetSpentError(cost_bytes)
         self.left_bytes = left_bytes - cost_bytes

@@ -233,30 +233,44 @@ COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_a_batch_costs_what_it_decompresses_to(codec: Codec) -> None:
-    budget = Budget(10_000, record_bytes=100)
-    assert validate(zeros(5000, codec), budget=budget)
-    assert 4800 <= budget.left_bytes < 4900
-    assert 5000 < budget.decompressed_bytes < 5100
+    batch = zeros(5000, codec)
+    budget = Budget(20_000, record_bytes=100)
+    assert validate(batch, budget=budget)
+    assert 5100 < 20_000 - budget.left_bytes - 16 * len(batch) < 5200
+    budget = Budget(20_000, record_bytes=0)
+    assert validate(batch, budget=budget)
+    assert 5000 < 20_000 - budget.left_bytes < 5100
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_a_batch_beyond_the_budget_is_neither_good_nor_bad(codec: Codec) -> None:
     batch = zeros(5000, codec)
+    parts_bytes = 16 * len(batch)
+    budget = Budget(parts_bytes + 4000)
     with pytest.raises(BudgetSpentError):
-        validate(batch, budget=Budget(4000))
-    with pytest.raises(BudgetSpentError):
-        validate(batch, budget=Budget(-1))
-    budget = Budget(5100, record_bytes=100)
+        validate(batch, budget=budget)
+    assert budget.left_bytes == 0
+    budget = Budget(parts_bytes + 5100, record_bytes=100)
     with pytest.raises(BudgetSpentError):
         validate(batch, budget=budget)
     assert budget.left_bytes == 0
     assert validate(batch, budget=Budget(5100, record_bytes=0))
 
 
+def test_what_is_left_is_not_spent_on_a_batch_that_is_too_large_anyway() -> None:
+    batch = zeros(5000, Codec.ZSTD)
+    budget = Budget(16 * len(batch) - 1)
+    with pytest.raises(BudgetSpentError) as caught:
+        validate(batch, budget=budget)
+    assert (caught.value.cost_bytes, budget.left_bytes) == (16 * len(batch), 16 * len(batch) - 1)
+    with pytest.raises(BudgetSpentError):
+        validate(batch, budget=Budget(-1))
+
+
 def test_records_that_are_not_compressed_cost_by_their_number() -> None:
     budget = Budget(1000, record_bytes=300)
     assert validate(batch_of(), budget=budget)
-    assert (budget.left_bytes, budget.decompressed_bytes) == (100, 0)
+    assert budget.left_bytes == 100
     with pytest.raises(BudgetSpentError):
         validate(batch_of(), budget=budget)
 
@@ -273,7 +287,7 @@ def test_damage_costs_the_neighbours_little(monkeypatch: pytest.MonkeyPatch) -> 
     assert refusal(damaged, budget=budget) is ErrorCode.INVALID_RECORD
     assert (1 << 30) - 1_000_000 < budget.left_bytes < 1 << 30
     monkeypatch.setattr(records_validate, "MAX_DECOMPRESSED_BYTES", 4000)
-    budget = Budget(10_000)
+    budget = Budget(10_000, record_bytes=0)
     assert refusal(zeros(5000, Codec.ZSTD), budget=budget) is ErrorCode.INVALID_RECORD
     assert budget.left_bytes == 6000
 

@@ -258,8 +258,10 @@ def _log_refused(message: ProduceRequest, refused: Refused) -> None:
     counts = Counter(error.code for faults in refused.values() for _, error in faults)
     if not counts:
         return
-    place, faults = next(iter(refused.items()))
-    partition, error = faults[0]
+    # A topic may have come without partitions.
+    place, (partition, error) = next(
+        (place, faults[0]) for place, faults in refused.items() if faults
+    )
     log.info(
         "produce.rejected",
         partition_count=counts.total(),

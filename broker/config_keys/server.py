@@ -22,7 +22,8 @@ class ServerKeys:
         at_least(0),
     )  # fmt: skip
     broker_rack: str | None = optional_string(
-        "Rack of this broker; replicas of a partition are spread over racks."
+        "Rack of this broker; replicas of a partition are spread over racks. All brokers have one, "
+        "or none."
     )
     background_threads: int = integer(
         10, "Threads for work that blocks: flushing, deleting, checkpoints.", at_least(1)

@@ -3,9 +3,9 @@
 Frames are parsed where they were read and submitted to the request channel, several at a time;
 responses leave in request order, all that are complete in one write per turn of the loop.
 Invariants: at most `max_in_flight_requests_per_connection` are not answered; nothing more is read
-while that many are, while the channel or the receive memory is full, or while the client does not
-read its responses; after `connection_lost` nothing of the connection is held, and those who still
-work on an answer that can be abandoned have been told.
+while that many are, or large ones, while the channel or the receive memory is full, or while the
+client does not read its responses; after `connection_lost` nothing of the connection is held, and
+those who still work on an answer that can be abandoned have been told.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import structlog
 
 from broker.network.file_range import TruncatedRegionError
 from broker.network.frame_receiver import FrameReceiver
-from broker.network.limits import KIB
+from broker.network.limits import KIB, MIB
 from broker.network.network import Network
 from broker.network.reply import Reply
 from broker.network.request import ANONYMOUS, NOT_HANDLED, Request
@@ -30,6 +30,10 @@ from broker.network.response_sender import ResponseSender
 from kafkawire.errors import DecodeError
 from kafkawire.frames_scanner import decode_request_header
 
+# Beyond so many requests in flight no more are read while they are larger than this together: what
+# they are decoded to, and their answers, take some times as much until they can be sent.
+MAX_LARGE_IN_FLIGHT: Final = 8
+MAX_IN_FLIGHT_BYTES: Final = 4 * MIB
 # While others wait for memory, a large request must grow by so much in so long a time, and half of
 # a small one be over after the other.
 MIN_PROGRESS_BYTES: Final = 16 * KIB
@@ -330,7 +334,14 @@ class Processor(asyncio.BufferedProtocol):
         if self._is_finishing or self._is_muted or self._sender.is_blocked:
             return 0
         own = self._max_in_flight - len(self._in_flight)
+        if own < self._max_in_flight - MAX_LARGE_IN_FLIGHT and self._is_large:
+            return 0
         return own if self.is_control_plane else min(own, self._channel.free_count)
+
+    @property
+    def _is_large(self) -> bool:
+        """Whether the requests in flight are, together."""
+        return sum([each.size_bytes for each in self._in_flight]) > MAX_IN_FLIGHT_BYTES
 
     def _refuse_input(self, reason: str) -> None:
         """Close after the replies to what came before; nothing that follows is looked at."""

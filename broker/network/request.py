@@ -66,7 +66,7 @@ class Request:
     handler returns.
     """
 
-    __slots__ = ("body", "connection", "header", "received_at_s", "release", "reply")
+    __slots__ = ("body", "connection", "header", "received_at_s", "release", "reply", "size_bytes")
 
     def __init__(
         self,
@@ -79,6 +79,8 @@ class Request:
         self.connection = connection
         self.header = header
         self.body = body
+        # Also when the body is gone.
+        self.size_bytes = len(body)
         self.received_at_s = received_at_s
         # Of the network layer: its reply, and who gets the buffer back.
         self.reply = NOT_HANDLED

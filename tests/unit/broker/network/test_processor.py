@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from broker.network.frame_receiver import LARGE_FRAME_BYTES
 from broker.network.limits import NetworkLimits
-from broker.network.processor import MAX_KEPT_S, MIN_PROGRESS_BYTES
+from broker.network.processor import MAX_IN_FLIGHT_BYTES, MAX_KEPT_S, MIN_PROGRESS_BYTES
 from broker.network.receive_memory import SMALL_FRAME_BYTES
 from broker.network.reply import EncodedMessage, Reply
 from broker.network.request_channel import Request
@@ -371,6 +371,24 @@ def test_only_so_many_requests_are_in_flight() -> None:
         world.loop.run()
     assert ids(client) == list(range(10))
     assert is_read(client)
+
+
+def test_of_large_requests_fewer_are_in_flight() -> None:
+    world = Parking()
+    client = world.connect()
+    size = MAX_IN_FLIGHT_BYTES // 20
+    data = b"".join(request_frame(number, bytes(size)) for number in range(40))
+    taken = client.send(data)
+    world.loop.run()
+    count = len(world.parked)
+    assert 20 <= count < 30
+    for number in range(count):
+        world.parked[number].complete(answer())
+    world.loop.run()
+    client.send(data[taken:])
+    world.loop.run()
+    assert len(world.parked) == 40
+    assert ids(client) == list(range(count))
 
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:

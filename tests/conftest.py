@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import hypothesis
 import pytest
@@ -67,6 +67,7 @@ LONGEST = (
     "tests/integration/scripts/test_demo.py",
     "tests/simulation/coordination/test_cluster.py",
 )
+SEED = "hypothesis_seed"
 READY_EVENT = "broker.started"
 # Far more than it takes: other tests and their processes share the machine.
 READY_TIMEOUT_S = 60.0
@@ -90,11 +91,18 @@ hypothesis.settings.load_profile("fresh")
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
-        # One number for everything that is drawn; workers get it with the other options.
-        config.option.hypothesis_seed = str(secrets.randbits(32))
+        # One number for everything that is drawn, the same in all workers.
+        told = getattr(config, "workerinput", {})
+        config.option.hypothesis_seed = told.get(SEED) or str(secrets.randbits(32))
     # A shell starts what runs in the background with Ctrl-C ignored, which children inherit.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    # A worker gets the arguments of the command, and no options that were set later.
+    node.workerinput[SEED] = node.config.option.hypothesis_seed
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

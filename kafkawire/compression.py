@@ -36,6 +36,7 @@ _MAPPED_BYTES: Final = 1 * MIB
 
 _GZIP_WINDOW_BITS: Final = 31
 _GZIP_MEMBERS_LIMIT: Final = 16
+_GZIP_PART_BYTES: Final = 4 * MIB
 
 _XERIAL_HEADER: Final = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_MAGIC: Final = _XERIAL_HEADER[:8]
@@ -119,23 +120,39 @@ def _truncated(codec: Codec) -> CorruptBatchError:
     return CorruptBatchError(f"{codec.name.lower()} data ends too early")
 
 
-def _decompress_gzip(data: memoryview, max_bytes: int) -> bytes:
-    members: list[bytes] = []
+def _decompress_gzip(data: memoryview, max_bytes: int) -> bytes | memoryview:
+    parts: list[bytes] = []
     rest: bytes | memoryview = data
     budget = max_bytes
     for _ in range(_GZIP_MEMBERS_LIMIT):
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        # One byte more than allowed tells "too large" from "just fits"; 0 would mean no limit.
-        members.append(member.decompress(rest, budget + 1))
-        budget -= len(members[-1])
-        if budget < 0:
-            raise _too_large(Codec.GZIP, max_bytes)
-        if not member.eof:
-            raise _truncated(Codec.GZIP)
+        is_whole = False
+        while not is_whole:
+            # One byte more than allowed tells "too large" from "just fits"; 0 would mean no limit.
+            parts.append(member.decompress(rest, min(budget + 1, _GZIP_PART_BYTES)))
+            budget -= len(parts[-1])
+            if budget < 0:
+                raise _too_large(Codec.GZIP, max_bytes)
+            rest, is_whole = member.unconsumed_tail, member.eof
+            if not (is_whole or parts[-1]):
+                raise _truncated(Codec.GZIP)
         rest = member.unused_data
         if not rest:
-            return members[0] if len(members) == 1 else b"".join(members)
+            return _joined(parts, max_bytes - budget)
     raise CorruptBatchError(f"gzip data has more than {_GZIP_MEMBERS_LIMIT} members")
+
+
+def _joined(parts: list[bytes], size_bytes: int) -> bytes | memoryview:
+    if len(parts) == 1:
+        return parts[0]
+    if size_bytes < _MAPPED_BYTES:
+        return b"".join(parts)
+    output, end = memoryview(mmap.mmap(-1, size_bytes)), size_bytes
+    while parts:
+        part = parts.pop()
+        output[end - len(part) : end] = part
+        end -= len(part)
+    return output
 
 
 def _compress_snappy(data: memoryview) -> bytes:

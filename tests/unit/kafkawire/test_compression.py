@@ -201,3 +201,19 @@ def test_a_level_changes_the_size(codec: Codec, low: int, high: int) -> None:
 
 def test_snappy_has_no_levels() -> None:
     assert compress(Codec.SNAPPY, WORDS, 9) == compress(Codec.SNAPPY, WORDS)
+
+
+@pytest.mark.parametrize("size", [4 * MIB - 1, 4 * MIB, 4 * MIB + 1, 9 * MIB])
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_what_is_large_comes_back(codec: Codec, size: int) -> None:
+    data = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    assert decompress(codec, compress(codec, data), size) == data
+    with pytest.raises(CorruptBatchError, match="expands beyond"):
+        decompress(codec, compress(codec, data), size - 1)
+
+
+def test_members_of_gzip_are_joined_whatever_their_size() -> None:
+    sizes = [5 * MIB, 0, 100, 4 * MIB]
+    data = b"".join(gzip.compress(bytes([size % 251]) * size) for size in sizes)
+    joined = decompress(Codec.GZIP, data, 10 * MIB)
+    assert bytes(joined) == b"".join(bytes([size % 251]) * size for size in sizes)

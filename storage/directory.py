@@ -235,7 +235,12 @@ class Logs(LogHomes):
             if partition in self._logs and self._truncate(self._logs[partition], offset)
         }
         for directory in touched:
-            directory.write_recovery_points(self._logs_in(directory))
+            self._lower_checkpoints(directory)
+
+    def _lower_checkpoints(self, directory: LogDirectory) -> None:
+        """Forget what was known of records that are gone: others may take their offsets."""
+        directory.write_recovery_points(self._logs_in(directory))
+        directory.write_log_starts(self._logs_in(directory))
 
     def _truncate(self, local: Log, offset: Offset) -> bool:
         if offset >= local.segments[-1].base_offset:
@@ -248,8 +253,7 @@ class Logs(LogHomes):
         """Empty a log, and lower its checkpoints on disk before anything is appended."""
         with self._uncleaned(partition, Offset(0)):
             self._logs[partition].truncate_fully_and_start_at(offset)
-        directory = self._home[partition]
-        directory.write_recovery_points(self._logs_in(directory))
+        self._lower_checkpoints(self._home[partition])
 
     @contextmanager
     def _uncleaned(self, partition: TopicPartition, end_offset: Offset) -> Iterator[None]:

@@ -370,6 +370,26 @@ def test_truncation_lowers_the_recovery_point_on_disk(one: Path) -> None:
     logs.close()
 
 
+def test_what_takes_the_place_of_cut_records_is_there_after_a_crash(one: Path) -> None:
+    logs = open_logs(one)
+    create(logs)
+    log = logs.get(ORDERS)
+    assert log is not None
+    fill(log, 5)
+    log.advance_log_start(Offset(3))
+    logs.write_checkpoints()
+    logs.truncate_to({ORDERS: Offset(0)})
+    fill(log, 5)
+    kept = read_all(log)
+    for directory in logs.directories:
+        directory.unlock()
+    logs = open_logs(one)
+    again = logs.get(ORDERS)
+    assert again is not None
+    assert (again.log_start_offset, read_all(again)) == (0, kept)
+    logs.close()
+
+
 def test_a_deleted_partition_leaves_checkpoints_first_and_its_files_later(one: Path) -> None:
     logs = open_logs(one)
     create(logs)

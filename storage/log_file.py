@@ -83,9 +83,13 @@ class LogFile:
 
     def truncate(self, size_bytes: int) -> None:
         """End the file at `size_bytes`, giving back reserved space."""
-        # First, so that a reader on this thread never believes in bytes that are gone.
-        self.size_bytes = size_bytes
-        os.ftruncate(self._descriptor, size_bytes)
+        # First, so that a reader never believes in bytes that are gone.
+        before, self.size_bytes = self.size_bytes, size_bytes
+        try:
+            os.ftruncate(self._descriptor, size_bytes)
+        except OSError:
+            self.size_bytes = before
+            raise
 
     def sync(self) -> None:
         """Return when every byte is on disk."""

@@ -294,8 +294,9 @@ class Segment:
             return offset
         # First: an entry that stays would name a later transaction at these offsets.
         self.transactions.truncate_to(Offset(found.base_offset))
-        self.file.truncate(found.position)
+        # Before the log, as it may find no space: then all batches are still there.
         self.index.truncate_to(Offset(found.base_offset))
+        self.file.truncate(found.position)
         self._forget_batches()
         for place in walk_headers(self.file, self.index.rewind(), found.position):
             self.add_batch(*place)

@@ -17,6 +17,7 @@ from kafkawire.ids import Offset
 from storage.checkpoint import sync_directory
 from storage.compaction.cleaned_segment import remove_cleaned
 from storage.config import LogConfig
+from storage.errors import CorruptLogError
 from storage.layout import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file
 from storage.segment import Segment
 from storage.segment_files import SegmentFiles, rename_back
@@ -47,18 +48,20 @@ class SegmentSwap:
         """Put the new segment in place; return it, and the files that are out of use now.
 
         Raises:
-            OSError: the old segments are in place.
+            OSError, CorruptLogError: the old segments are in place.
         """
+        new = Segment(self._directory, self.base_offset, self.size_bytes, config, now_ms)
         deleted: list[Path] = []
+        live: list[Path] = []
         try:
             for segment in self.old:
                 deleted += segment.files.change_state("", DELETED_SUFFIX)
-            self._files.change_state(SWAP_SUFFIX, "")
-        except OSError:
+            live = self._files.change_state(SWAP_SUFFIX, "")
+            new.transactions.open()
+        except (OSError, CorruptLogError):
+            rename_back({path.with_name(path.name + SWAP_SUFFIX): path for path in live})
             rename_back({path.with_suffix(""): path for path in deleted})
             raise
-        new = Segment(self._directory, self.base_offset, self.size_bytes, config, now_ms)
-        new.transactions.open()
         return new, deleted
 
     def cancel(self) -> None:

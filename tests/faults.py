@@ -35,7 +35,7 @@ WRITING: Final = ("write", "pwrite")
 SYNCING: Final = ("fsync", "fdatasync")
 GROWING: Final = ("posix_fallocate", "ftruncate", "rename", "replace", "mkdir", "link")
 READING: Final = ("read", "pread", "stat", "fstat", "lstat")
-REMOVING: Final = ("unlink", "rmdir", "utime")
+REMOVING: Final = ("unlink", "rmdir", "truncate", "utime")
 CALLS: Final = {
     Fault.NO_DESCRIPTOR: frozenset(OPENING),
     Fault.NO_SPACE: frozenset((*WRITING, "fsync", *GROWING)),

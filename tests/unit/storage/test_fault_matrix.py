@@ -22,6 +22,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkawire.ids import Offset, TopicId, TopicPartition
+from kafkawire.records import ControlType, assign_offsets, read_header
 from storage import log_directory, opening
 from storage.compaction.cleaned_segment import CleanedSegment, remove_all_cleaned
 from storage.directory import Logs
@@ -39,6 +40,7 @@ from tests.unit.storage.logs import (
     replicated,
     split,
 )
+from tests.unit.storage.producers import marker, produced
 
 CONFIG = replace(SMALL, index_interval_bytes=600, segment_index_bytes=400)
 A, SAME_DIR, OTHER_DIR = (TopicPartition(name, 0) for name in ("a", "b", "c"))
@@ -161,6 +163,21 @@ def follow(world: World) -> None:
     world.log.append_as_follower(memoryview(bytearray(data)), NOW_MS)
 
 
+def follow_aborts(world: World) -> None:
+    """Transactions that are given up, in several segments."""
+    data = bytearray()
+    end = world.log.log_end_offset
+    for number in range(10):
+        for batch in (
+            produced(number, 0, 2, is_transactional=True),
+            marker(number, 0, ControlType.ABORT),
+        ):
+            assign_offsets(memoryview(batch), end, 2)
+            end += read_header(batch).last_offset_delta + 1
+            data += batch
+    world.log.append_as_follower(memoryview(data), NOW_MS)
+
+
 def roll(world: World) -> None:
     world.log.roll(NOW_MS)
     append(world.log, epoch=2)
@@ -248,6 +265,7 @@ OPERATIONS = {
     "append in a new epoch": Operation(lambda world: append(world.log, epoch=3), grown),
     "append many": Operation(lambda world: fill(world.log, 40, epoch=2), grown),
     "append as follower": Operation(follow, grown),
+    "append aborts": Operation(follow_aborts, grown),
     "roll": Operation(roll, grown),
     "read": Operation(read_closed),
     "flush": Operation(flush, grown),
@@ -323,6 +341,33 @@ def check(world: World, operation: Operation, old: bytes, is_done: bool) -> None
     )
     if found:
         check_epochs(world.log, found)
+        assert aborted_in(world.log) == aborts_of(found)
+
+
+def aborts_of(content: bytes) -> set[tuple[int, int, int]]:
+    """The transactions that markers in the batches give up: producer, first and last offset."""
+    begun: dict[int, int] = {}
+    found = set()
+    for batch in split(content):
+        header = read_header(batch.data)
+        if header.is_control:
+            first = begun.pop(header.producer_id)
+            found.add((header.producer_id, first, batch.base_offset))
+        elif header.is_transactional:
+            begun.setdefault(header.producer_id, batch.base_offset)
+    return found
+
+
+def aborted_in(log: Log) -> set[tuple[int, int, int]]:
+    """What the log tells a reader of all of it."""
+    found = set()
+    offset, end = log.log_start_offset, log.log_end_offset
+    while offset < end:
+        region = log.read(offset, 2**31 - 1, end_offset=end, min_one_batch=True)
+        for each in log.aborted_in(region, offset, end):
+            found.add((each.producer_id, int(each.first_offset), int(each.last_offset)))
+        offset = Offset(split(region.read())[-1].next_offset)
+    return found
 
 
 def check_epochs(log: Log, content: bytes) -> None:

@@ -116,7 +116,10 @@ def prepare(work_dir: Path) -> Path:
         )
     if not (work_dir / KAZOO).exists():
         with tarfile.open(archive) as file:
-            file.extractall(work_dir, filter="data")
+            if hasattr(tarfile, "data_filter"):
+                file.extraction_filter = tarfile.data_filter
+            # Older ones, such as Debian's 3.11.2, know of no filter and need none here.
+            file.extractall(work_dir)
     python = work_dir / "venv" / "bin" / "python"
     is_installed = work_dir / "venv" / ".installed"
     if not is_installed.exists():

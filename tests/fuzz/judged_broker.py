@@ -21,6 +21,9 @@ from tests.conftest import BrokerProcess
 MIB: Final = 1 << 20
 BLOCKED_MS_PER_MIB: Final = 50.0
 """Of requests below 1 MiB each may take this, too."""
+ORDERS: Final = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
+ORDER_FACTOR: Final = 3
+"""What a controller orders changes the state of every partition that it names."""
 BYTES_PER_BYTE: Final = 8
 MEMORY_NOISE_BYTES: Final = 24 * MIB
 """What garbage, caches and the buffers of a connection may come to beside a request."""
@@ -88,7 +91,10 @@ class JudgedBroker:
         grown = self._status("VmHWM") - before
         if trouble := self._trouble(what):
             return trouble
-        if blocked_ms > BLOCKED_MS_PER_MIB * max(1.0, len(frame) / MIB):
+        limit_ms = BLOCKED_MS_PER_MIB * max(1.0, len(frame) / MIB)
+        if what.startswith(ORDERS):
+            limit_ms *= ORDER_FACTOR
+        if blocked_ms > limit_ms:
             return Harm("block", f"{what}: the loop was blocked for {blocked_ms:.0f} ms", False)
         if grown > BYTES_PER_BYTE * len(frame) + MEMORY_NOISE_BYTES:
             return Harm("memory", f"{what}: {grown / MIB:.0f} MiB more memory", False)

@@ -158,7 +158,7 @@ class Operation:
 
 
 def follow(world: World) -> None:
-    end = world.log.log_end_offset
+    end = int(world.log.log_end_offset)
     data = b"".join(bytes(replicated(end + n, epoch=2 + n // 20)) for n in range(40))
     world.log.append_as_follower(memoryview(bytearray(data)), NOW_MS)
 
@@ -166,7 +166,7 @@ def follow(world: World) -> None:
 def follow_aborts(world: World) -> None:
     """Transactions that are given up, in several segments."""
     data = bytearray()
-    end = world.log.log_end_offset
+    end = int(world.log.log_end_offset)
     for number in range(10):
         for batch in (
             produced(number, 0, 2, is_transactional=True),

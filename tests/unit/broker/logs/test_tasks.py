@@ -1,0 +1,41 @@
+"""What the periodic work on logs goes by."""
+
+from pathlib import Path
+from typing import cast
+
+from broker.config import BrokerConfig
+from broker.dynamic_config import DynamicConfig
+from broker.logs.tasks import log_tasks
+from broker.replication.replica_manager import ReplicaManager
+from kafkawire.ids import TopicPartition
+from storage.directory import Logs
+from tests.unit.storage.logs import NOW_MS, SMALL
+
+PARTITION = TopicPartition("orders", 0)
+DAY_MS = 86_400_000
+
+
+def test_deleted_partitions_wait_by_a_clock_that_is_never_set(tmp_path: Path) -> None:
+    config = BrokerConfig.from_properties({"log.dirs": str(tmp_path)})
+    logs = Logs.open([tmp_path], config_of=lambda _topic: SMALL, now_ms=NOW_MS)
+    wall_ms, clock_ms = NOW_MS + DAY_MS, 0
+    tasks = log_tasks(
+        DynamicConfig(config),
+        logs,
+        cast("ReplicaManager", None),
+        now_ms=lambda: wall_ms,
+        clock_ms=lambda: clock_ms,
+    )
+    remove = next(task.run for task in tasks if task.name == "kafka-delete-logs")
+    logs.create(PARTITION, SMALL, None, now_ms=NOW_MS)
+    logs.delete(PARTITION)
+    remove()
+    # Somebody sets the clock right, which was a day ahead.
+    wall_ms = NOW_MS
+    clock_ms = config.topic_defaults.file_delete_delay_ms - 1
+    remove()
+    assert len(list(tmp_path.glob("*-delete"))) == 1
+    clock_ms += 1
+    remove()
+    assert list(tmp_path.glob("*-delete")) == []
+    logs.close()

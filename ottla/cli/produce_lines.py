@@ -1,6 +1,7 @@
 """Sends parsed lines with our producer. Composition of input, client and the count of what went."""
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,9 +45,11 @@ async def produce_lines(
     ) as producer:
         sending = _Sending(producer, parse, options, transfer)
         splitter = LineSplitter()
-        async for chunk in read_chunks(path):
-            await sending.send_lines(sending.lines_of(splitter, chunk))
-            transfer.advance(len(chunk))
+        # Closed here and now, also where a line ends the reading.
+        async with aclosing(read_chunks(path)) as chunks:
+            async for chunk in chunks:
+                await sending.send_lines(sending.lines_of(splitter, chunk))
+                transfer.advance(len(chunk))
         await sending.send_lines(list(splitter.finish()))
         await producer.flush()
         sending.raise_failure()

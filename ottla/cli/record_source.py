@@ -9,7 +9,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ import aiofiles
 CHUNK_BYTES: Final = 1024 * 1024
 
 
-async def read_chunks(path: Path | None) -> AsyncIterator[bytes]:
+async def read_chunks(path: Path | None) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of the file, or of standard input, until its end."""
     if path is None:
         while chunk := await _next_of_standard_input():

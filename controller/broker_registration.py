@@ -83,7 +83,7 @@ def check_endpoints(registration: Registration) -> Plan[None]:
     """
     wanted = {(each.host, each.port) for each in registration.endpoints}
     names = yield from list_children(paths.BROKER_IDS)
-    # Kafka's tools may leave nodes of their own here, which are no broker's.
+    # A tool may have left a node here whose name is no broker id.
     ids = [int(name) for name in names if name.isdecimal()]
     others = [each for each in ids if each != registration.broker_id]
     nodes = yield from read([paths.broker(other) for other in others])

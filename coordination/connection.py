@@ -266,8 +266,8 @@ class Connection(asyncio.Protocol):
         if not out or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > self._server.config.max_unsent_bytes:
-            # A client that does not read would fill our memory; its session lives on. Judged by
-            # what was sent before: one answer may be larger than all that may be left unread.
+            # A client that does not read would fill our memory; its session lives on. Only earlier
+            # output counts: a single answer may be larger than the limit for unread bytes.
             self._server.on_garbage(self, "the client does not read what it asked for")
             self.abort()
             return

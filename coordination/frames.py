@@ -19,7 +19,7 @@ from coordination.messages import (
 
 MAX_REQUEST_BYTES: Final = 0xFFFFF
 MAX_HANDSHAKE_BYTES: Final = 1024
-"""A handshake has 45 bytes; nobody who has not shown one may fill memory."""
+"""A handshake has 45 bytes. Before it, a client may not fill memory."""
 _LENGTH = struct.Struct(">i")
 _REPLY = struct.Struct(">iiqi")
 _REQUEST = struct.Struct(">iii")

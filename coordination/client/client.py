@@ -129,7 +129,7 @@ class Client(Operations):
             async with asyncio.timeout(timeout_s):
                 await self._begin(0, NO_PASSWORD)
                 while self.state is SessionState.EXPIRED:
-                    # It ended before its connection was adopted: nobody has used it.
+                    # The session ended before its connection was adopted, so it was never used.
                     await self._begin(0, NO_PASSWORD)
         except TimeoutError:
             await self.close()
@@ -251,7 +251,7 @@ class Client(Operations):
                 self._expire()
             return False
         if self.session_id not in (0, response.session_id):
-            # No server that we asked: ours is still to be had, or runs out.
+            # Not our session: the server is broken or hostile. Ours still lives, or expires.
             return False
         is_news = (response.session_id, response.passwd) != (self.session_id, self.password)
         self.session_id, self.password = response.session_id, response.passwd or NO_PASSWORD

@@ -83,6 +83,6 @@ def test_configs_against_a_rule_are_refused(configs: dict[str, str]) -> None:
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_what_has_another_value_is_named() -> None:
+def test_changed_keys_are_those_with_another_value() -> None:
     before, after = {"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "20", "d": "4"}
     assert changed_keys(before, after) == ["b", "c", "d"]

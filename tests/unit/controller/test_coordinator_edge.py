@@ -47,7 +47,7 @@ def edge_of(client: NarrowClient) -> CoordinatorEdge:
 
 
 @pytest.mark.parametrize("loses", [False, True])
-async def test_what_does_not_fit_an_answer_is_asked_for_again(loses: bool) -> None:
+async def test_reads_that_do_not_fit_into_an_answer_are_sent_again(loses: bool) -> None:
     client = NarrowClient(7, loses=loses)
     async with asyncio.timeout(10):
         found = await edge_of(client).perform(Read(PATHS))

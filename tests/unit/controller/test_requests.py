@@ -172,7 +172,7 @@ def make_narrow(driver: Driver) -> None:
     driver.coordinator.perform = narrow  # type: ignore[method-assign]
 
 
-def test_what_no_node_can_hold_is_refused_for_good() -> None:
+def test_configs_and_partitions_too_large_for_a_node_are_refused() -> None:
     driver = empty_cluster(1, 2)
     make_narrow(driver)
     long = {"retention.ms": "5" * 9_000}

@@ -18,7 +18,7 @@ def test_log_dirs_that_cannot_be_used_are_left_out(tmp_path: Path) -> None:
         lock_usable([bad])
 
 
-def test_one_that_is_locked_leaves_all_others_free(tmp_path: Path) -> None:
+def test_a_locked_log_dir_leaves_all_others_unlocked(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     held = lock_directory(two)
     with pytest.raises(LogDirLockedError, match="two is in use by another broker"):

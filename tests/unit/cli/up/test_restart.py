@@ -43,7 +43,7 @@ def test_who_was_never_seen_may_still_be_starting() -> None:
     assert absence.hung(10 * HUNG_AFTER_S) == []
 
 
-def test_what_a_dead_child_left_is_not_seen_for_its_next_life() -> None:
+def test_the_registration_of_a_dead_child_says_nothing_of_its_next_start() -> None:
     absence = Absence()
     absence.on_death("broker-1", is_listed=True)
     absence.on_seen("broker-1", 0.0)

@@ -160,7 +160,7 @@ async def test_a_session_that_ends_before_it_is_adopted_is_followed_by_another(
             await writer.wait_closed()
 
 
-async def test_who_gives_up_ending_a_dead_session_leaves_no_task_behind(tmp_path: Path) -> None:
+async def test_ending_a_dead_session_leaves_no_task_behind_when_cancelled(tmp_path: Path) -> None:
     async with slow_server() as server:
         saved = SavedSession(f"{HOST}:{server.port}", FIRST, PASSWORD, pid=1)
         await session_file.save(tmp_path / "session", saved)

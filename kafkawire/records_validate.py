@@ -204,12 +204,11 @@ def validator(
         )
         return closely(batch, now_ms=now_ms, budget=budget) if header is None else header
 
-    def validate_closely(
-        batch: memoryview, now_ms: int, budget: Budget | None = None
-    ) -> BatchHeader:
-        return closely(batch, now_ms=now_ms, budget=budget)
-
-    return validate if HAS_COMPILED_SCANNER else validate_closely
+    return (
+        validate
+        if HAS_COMPILED_SCANNER
+        else lambda batch, now_ms, budget=None: closely(batch, now_ms=now_ms, budget=budget)
+    )
 
 
 def _read_frame(batch: memoryview, max_batch_bytes: int) -> BatchHeader:

@@ -28,7 +28,7 @@ MAX_SURPLUS_BYTES: Final = 8
 # microseconds, in which the loop serves nobody else. What brokers tell each other names all
 # partitions of one of them, as does the fetch of a follower; a fetch costs less for each.
 MAX_ITEMS: Final = 10_000
-MAX_FETCH_ITEMS: Final = 50_000
+MAX_FETCH_ITEMS: Final = 20_000
 MAX_BROKER_ITEMS: Final = 1_000_000
 
 # Each handler takes its own message type; the table's key is what pairs the two.

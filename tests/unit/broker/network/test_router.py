@@ -11,6 +11,7 @@ from broker.network.reply import Reply, ReplyState
 from broker.network.request_channel import Request
 from broker.network.router import (
     MAX_BROKER_ITEMS,
+    MAX_FETCH_ITEMS,
     MAX_ITEMS,
     MAX_SURPLUS_BYTES,
     Handler,
@@ -20,7 +21,9 @@ from broker.network.router import (
 from kafkawire.apis import APIS, ApiKey
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkawire.messages.fetch import FetchRequest, FetchTopic
 from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkawire.messages.produce import ProduceRequest, TopicProduceData
 from kafkawire.schema import decode, encode
 from tests.unit.broker.requests import request
 
@@ -132,7 +135,7 @@ def test_a_request_has_only_so_many_elements() -> None:
 
 def test_requests_that_name_all_partitions_of_a_broker_have_more_elements() -> None:
     assert max_items(ApiKey.METADATA) == MAX_ITEMS
-    assert max_items(ApiKey.FETCH) > 4 * MAX_ITEMS
+    assert max_items(ApiKey.FETCH) == MAX_FETCH_ITEMS
     assert {max_items(key) for key in BROKER_APIS} == {MAX_BROKER_ITEMS}
 
 
@@ -172,3 +175,21 @@ def test_before_version_3_a_client_has_no_name() -> None:
     reply = router().handle(request(ApiKey.API_VERSIONS, 2, ApiVersionsRequest()))
     assert isinstance(reply.message, ApiVersionsResponse)
     assert reply.message.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (ApiKey.PRODUCE, ProduceRequest(topic_data=[TopicProduceData(name="t")] * 3)),
+        (ApiKey.FETCH, FetchRequest(topics=[FetchTopic(topic="t")] * 3)),
+    ],
+    ids=["produce", "fetch"],
+)
+def test_what_compiled_code_decodes_has_only_so_many_elements_too(
+    key: ApiKey, message: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("MAX_ITEMS", "MAX_FETCH_ITEMS"):
+        monkeypatch.setattr(router_module, limit, 2)
+    tested = Router({key: lambda: lambda _request, _message: Reply(ANSWER)})
+    reply = tested.handle(request(key, 9, message))
+    assert "more elements than one request may have" in reply.close_reason

@@ -55,6 +55,7 @@ class FetchHandler:
         max_bytes: int,
         followers: FollowerFetchHandler,
         throttle: Throttle | None = None,
+        max_held_partitions: int = MAX_HELD_PARTITIONS,
     ) -> None:
         """Return at most about `max_bytes` per response, whatever a client asks for.
 
@@ -68,6 +69,7 @@ class FetchHandler:
         # How many partitions each request that waits has named.
         self._held: dict[DelayedFetch, int] = {}
         self._held_count = 0
+        self._max_held_partitions = max_held_partitions
 
     def handle(self, request: Request, message: FetchRequest) -> Reply:
         """Return a reply that is complete unless `min_bytes` have to be waited for."""
@@ -87,7 +89,7 @@ class FetchHandler:
         if reader.is_enough or message.max_wait_ms <= 0 or not message.topics:
             return Reply(reader.charged(response, charge))
         partition_count = sum([len(topic.partitions) for topic in message.topics])
-        if self._held_count + partition_count > MAX_HELD_PARTITIONS:
+        if self._held_count + partition_count > self._max_held_partitions:
             return Reply(reader.charged(response, charge))
         delayed = DelayedFetch(reader, charge, self._let_go)
         self._held[delayed] = partition_count

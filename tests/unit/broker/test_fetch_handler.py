@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers import fetch as fetch_module
 from broker.handlers.fetch import DelayedFetch, FetchHandler, FetchReader
 from broker.handlers.follower_fetch import FollowerFetchHandler
 from broker.network.reply import Reply
@@ -90,10 +89,7 @@ async def test_a_follower_of_a_former_topic_gets_nothing(tmp_path: Path) -> None
     assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-async def test_requests_that_wait_hold_only_so_many_partitions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetch_module, "MAX_HELD_PARTITIONS", 3)
+async def test_requests_that_wait_hold_only_so_many_partitions(tmp_path: Path) -> None:
     world = World(tmp_path)
     followers = FollowerFetchHandler(
         world.replicas,
@@ -103,7 +99,9 @@ async def test_requests_that_wait_hold_only_so_many_partitions(
         max_bytes=1 << 20,
         now_ms=lambda: NOW_MS,
     )
-    handler = FetchHandler(world.replicas, world.purgatory, 1 << 20, followers)
+    handler = FetchHandler(
+        world.replicas, world.purgatory, 1 << 20, followers, max_held_partitions=3
+    )
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     message = FetchRequest(
         max_wait_ms=2**31 - 1,

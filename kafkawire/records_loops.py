@@ -18,7 +18,7 @@ Source: org.apache.kafka.common.record.DefaultRecord of Kafka 3.9.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 from kafkawire.errors import CorruptBatchError, EncodeError
 from kafkawire.records_header import (
@@ -56,6 +56,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 _Fields: TypeAlias = tuple[int, int, bytes | None, bytes | None, Headers]
 
 MIN_RECORD_BYTES: Final = 7
+_LARGE_SECTION_BYTES: Final = 1 << 20
 _NOT_PLAIN: Final = 0x2F
 """Attribute bits: a codec, the broker's time, a marker."""
 _NO_TIMESTAMP: Final = -1
@@ -119,7 +120,10 @@ def survey_records(data: BytesLike, count: int, base_timestamp_ms: int) -> Surve
     """
     earliest_ms = latest_ms = _NO_TIMESTAMP
     without_key = out_of_place = -1
-    fields = iterate_fields(bytes(data), count, 0, base_timestamp_ms)
+    # To copy what is large, and then its values, would hold up all other threads.
+    is_large = len(data) >= _LARGE_SECTION_BYTES
+    section = cast(bytes, memoryview(data)) if is_large else bytes(data)
+    fields = iterate_fields(section, count, 0, base_timestamp_ms)
     for index, (offset, timestamp_ms, key, _, _) in enumerate(fields):
         if timestamp_ms != _NO_TIMESTAMP:
             _check_timestamp(timestamp_ms)
@@ -284,7 +288,7 @@ def _read_headers(section: bytes, position: int) -> tuple[Headers, int]:
             raise CorruptBatchError(f"negative length of a header's key {key_bytes}")
         position = start + key_bytes
         # Kafka's readers replace what is not UTF-8 too, rather than losing the record.
-        key = section[start:position].decode(errors="replace")
+        key = bytes(section[start:position]).decode(errors="replace")
         value_bytes, start = _read_length(section, position)
         position = start + max(0, value_bytes)
         headers.append((key, None if value_bytes < 0 else section[start:position]))

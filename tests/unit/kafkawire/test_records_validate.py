@@ -7,9 +7,9 @@ from typing import Any
 import cramjam
 import pytest
 
-from kafkawire import records_validate
+from kafkawire import records_loops, records_validate
 from kafkawire.compression import compress
-from kafkawire.errors import ApiError, ErrorCode
+from kafkawire.errors import ApiError, CorruptBatchError, ErrorCode
 from kafkawire.records import (
     BATCH_HEADER_BYTES,
     BatchHeader,
@@ -395,3 +395,13 @@ def test_the_brokers_own_time_needs_no_correction() -> None:
     assert header.max_timestamp_ms == NOW_MS + 999
     set_log_append_time(memoryview(batch), NOW_MS)
     assert crc_matches(memoryview(batch), read_header(batch))
+
+
+def test_a_large_batch_is_surveyed_as_a_small_one() -> None:
+    headers = (("name", b"\xff"), ("\u20ac", None))
+    batch = batch_of((NOW_MS, b"key", bytes(2 << 20), headers), (NOW_MS + 1, None, b"", ()))
+    section = memoryview(batch)[BATCH_HEADER_BYTES:]
+    survey = records_loops.survey_records(section, 2, NOW_MS)
+    assert survey == (NOW_MS, NOW_MS + 1, 1, -1)
+    with pytest.raises(CorruptBatchError):
+        records_loops.survey_records(section[:-1], 2, NOW_MS)

@@ -119,16 +119,17 @@ class TransactionIndexFile:
             self._write_rest()
             is_new, self._is_new = self._is_new, False
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            self._sync_file()
+            if is_new:
+                sync_directory(self._path.parent)
         except FileNotFoundError:
             # It was cut, or its segment deleted, meanwhile.
             return
-        try:
-            sync_data(descriptor)
-        finally:
-            os.close(descriptor)
-        if is_new:
-            sync_directory(self._path.parent)
+        except OSError:
+            # The next call has to see to the name as well.
+            with self._lock:
+                self._is_new = self._is_new or is_new
+            raise
 
     def close(self) -> None:
         """See that all entries are on file."""
@@ -140,6 +141,13 @@ class TransactionIndexFile:
         with self._lock:
             if self._written_bytes == self.size_bytes and self.size_bytes:
                 self._data = None
+
+    def _sync_file(self) -> None:
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            sync_data(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _load(self) -> bytearray:
         if self._data is None:

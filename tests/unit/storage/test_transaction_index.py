@@ -8,6 +8,7 @@ import pytest
 
 from kafkawire.ids import Offset
 from kafkawire.records import ControlType
+from storage import transaction_index_file
 from storage.config import LogConfig
 from storage.errors import CorruptLogError, LogDirFullError
 from storage.layout import TRANSACTION_INDEX_SUFFIX, segment_file
@@ -21,6 +22,7 @@ from storage.transaction_index import (
     size_below,
     write_aborted,
 )
+from storage.transaction_index_file import TransactionIndexFile
 from tests.unit.storage.logs import EVERYTHING, NOW_MS, PARTITION, open_log
 from tests.unit.storage.producers import follow, marker, produced, write
 
@@ -202,6 +204,26 @@ def test_an_entry_that_found_no_space_is_written_with_the_next_flush(
     assert log.recovery_point == 0
     log.flush()
     assert (log.recovery_point, index_of(log)) == (2, [aborted(7, 0, 1, 2)])
+
+
+def test_the_name_of_a_new_index_is_synced_again_after_a_failure(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory.mkdir()
+    index = TransactionIndexFile(directory, Offset(0))
+    index.append([aborted(7, 0, 1, 2)])
+    synced: list[Path] = []
+
+    def no_descriptor(path: Path) -> None:
+        raise OSError(errno.EMFILE, f"no descriptor for {path}")
+
+    monkeypatch.setattr(transaction_index_file, "sync_directory", no_descriptor)
+    with pytest.raises(OSError, match="no descriptor"):
+        index.sync()
+    monkeypatch.setattr(transaction_index_file, "sync_directory", synced.append)
+    index.sync()
+    index.sync()
+    assert synced == [directory]
 
 
 def test_an_index_goes_with_its_segment(directory: Path) -> None:

@@ -289,11 +289,17 @@ class Process:
             self.channels.pop(broker).close()
 
     def _ask(self, effect: Read | ListChildren | Write, done: Callable[[Answer], None]) -> None:
-        """Ask the coordinator until it answers; the same request may be applied several times."""
+        """Ask the coordinator until it answers; the same request may be applied several times.
+
+        A copy that arrives after the answer is not read: it was sent on a connection that the
+        client has given up, and the coordinator closes that when the session uses another.
+        """
         is_open = True
         network, coordinator, session = self.world.network, self.world.coordinator, self.session
 
         def execute() -> None:
+            if not is_open:
+                return
             try:
                 answer = coordinator.perform(session, effect)
             except SessionExpiredError:

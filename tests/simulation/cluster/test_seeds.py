@@ -1,6 +1,7 @@
 """Whole lives of clusters, from seeds: no acknowledged record is lost, and peace returns.
 
-`OTTLA_SIM_SEEDS=500` runs more of them than `make check` does; a seed that fails fails every time.
+Each run draws fresh seeds. `OTTLA_SIM_SEEDS=500` runs more of them than `make check` does. A seed
+that fails fails every time, until a change of the code alters the order in which dice are thrown.
 """
 
 import os
@@ -17,6 +18,8 @@ from tests.simulation.cluster.world import World
 
 SEED_COUNT = int(os.environ.get("OTTLA_SIM_SEEDS", "20"))
 LIFE_MS = 5_000
+SEEDS_THAT_FAILED = (201, 322, 379)
+"""Each found a fault: late copies of requests (201, 379), a deletion that waited for a move."""
 
 
 def live(world: World, *, is_harsh: bool = False) -> Trouble:
@@ -33,15 +36,24 @@ def live(world: World, *, is_harsh: bool = False) -> Trouble:
     return trouble
 
 
-@pytest.mark.parametrize("seed", range(SEED_COUNT), ids=lambda seed: f"seed{seed}")
-def test_no_committed_record_is_lost(seed: int) -> None:
+def check_committed_records(seed: int) -> None:
     world = World(seed, min_insync_replicas=1 + seed % 2)
     trouble = live(world, is_harsh=seed % 3 == 0)
     assert world.checker.committed, "nothing was committed, so nothing could be lost"
     assert len(trouble.happened) > 5, "too little trouble"
 
 
-@pytest.mark.parametrize("seed", range(SEED_COUNT // 2), ids=lambda seed: f"seed{seed}")
+@pytest.mark.fresh_seeds(SEED_COUNT)
+def test_no_committed_record_is_lost(seed: int) -> None:
+    check_committed_records(seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS_THAT_FAILED)
+def test_no_committed_record_is_lost_with_a_seed_that_failed(seed: int) -> None:
+    check_committed_records(seed)
+
+
+@pytest.mark.fresh_seeds(SEED_COUNT // 2)
 def test_replicas_agree_even_after_unclean_elections(seed: int) -> None:
     world = World(seed, min_insync_replicas=1, unclean_default=True)
     trouble = live(world, is_harsh=seed % 3 == 0)

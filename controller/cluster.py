@@ -166,6 +166,10 @@ class Cluster:
         """Whether a topic is queued for deletion."""
         return topic in self.deletions.queued
 
+    def needs_leader(self, partition: TopicPartition) -> bool:
+        """Whether a partition must be led: its topic stays, or the deletion waits for its move."""
+        return not self.is_being_deleted(partition.topic) or partition in self.moving
+
     # States
 
     def partition_state(self, partition: TopicPartition) -> PartitionState:
@@ -225,10 +229,10 @@ class Cluster:
         ]
 
     def partitions_without_leader(self) -> Iterator[TopicPartition]:
-        """Return the partitions, of topics that stay, that wait for a leader."""
+        """Return the partitions that need a leader and have none."""
         waiting = (PartitionState.NEW, PartitionState.OFFLINE)
         return (
             partition
             for partition, state in list(self._partition_states.items())
-            if state in waiting and not self.is_being_deleted(partition.topic)
+            if state in waiting and self.needs_leader(partition)
         )

@@ -3,6 +3,8 @@
 A topic goes in this order: brokers hear that its partitions have no leader any more, each replica
 is stopped and then deleted, and when all brokers have said so its nodes are deleted, the request
 for the deletion last. A dead replica or a reassignment halts a deletion until it is over.
+Until then a partition that is being reassigned is led and repaired as any other, or its
+reassignment could not end.
 
 Source: kafka.controller.TopicDeletionManager of Kafka 3.9.
 """

@@ -105,7 +105,7 @@ def _start_states(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
 
     A partition whose leader died with the predecessor is written once: elected and shrunk.
     """
-    staying = [one for one in cluster.partitions if not cluster.is_being_deleted(one.topic)]
+    staying = [one for one in cluster.partitions if cluster.needs_leader(one)]
     for partition in cluster.partitions:
         cluster.start_partition(partition, _found_state(cluster, partition))
     yield from elect_first(cluster, batch, staying)

@@ -71,7 +71,7 @@ def on_replicas_lost(cluster: Cluster, lost: Collection[PartitionReplica]) -> Pl
     """Elect others where the leader is lost, and shrink the in-sync sets."""
     batch = RequestBatch(cluster)
     batch.add_update_metadata(cluster.brokers)
-    staying = [one for one in lost if not cluster.is_being_deleted(one.partition.topic)]
+    staying = [one for one in lost if cluster.needs_leader(one.partition)]
     partitions = dict.fromkeys(replica.partition for replica in staying)
     waiting = dict.fromkeys(cluster.partitions_without_leader())
     yield from elect_first(cluster, batch, partitions)
@@ -103,7 +103,7 @@ def on_startup(cluster: Cluster, came: Mapping[BrokerId, LiveBroker]) -> Plan[No
 def on_replicas_found(cluster: Cluster, found: Collection[PartitionReplica]) -> Plan[None]:
     """Give replicas their roles whose brokers, or directories, work now; go on with what waited."""
     batch = RequestBatch(cluster)
-    staying = [one for one in found if not cluster.is_being_deleted(one.partition.topic)]
+    staying = [one for one in found if cluster.needs_leader(one.partition)]
     yield from bring_online(cluster, batch)
     to_online(cluster, batch, staying)
     yield from batch.send()

@@ -1,6 +1,7 @@
 """The known traps of replication and control, each as a scenario (T1 to T16)."""
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 
@@ -9,6 +10,7 @@ from broker.replication.divergence import divergence, truncation
 from broker.replication.leadership import Limits
 from controller import events as e
 from controller.broker_registration import Registered, Sessions, Taken, register
+from controller.cluster import Cluster
 from controller.config import ControllerConfig
 from controller.effects import Send
 from controller.failover import take_over
@@ -350,3 +352,47 @@ def test_brokers_that_join_are_told_everything() -> None:
     }
     assert told == {B1: [], B3: [2]}
     assert B2 not in cluster.brokers
+
+
+def test_a_copy_of_a_request_that_arrives_after_the_answer_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(5)
+    copies: list[Callable[[], None]] = []
+    send = world.network.send
+
+    def keep(source: int, target: int, deliver: Callable[[], None]) -> None:
+        if target == COORDINATOR:
+            copies.append(deliver)
+        send(source, target, deliver)
+
+    monkeypatch.setattr(world.network, "send", keep)
+    world.run(300)
+    world.coordinator.remove(paths.broker(B1))
+    for deliver in copies:
+        deliver()
+    assert paths.broker(B1) not in world.coordinator.nodes
+
+
+def test_a_deletion_that_waits_for_a_move_outlives_the_leader() -> None:
+    world = calm_world(replication_factor=2)
+    leader = leader_of(world)
+    replicas = [one for one, disk in world.disks.items() if T0 in disk.logs]
+    [added] = set(world.brokers) - set(replicas)
+    # It catches up with nobody, so the move stays under way.
+    world.network.cut |= {frozenset((added, one)) for one in replicas}
+    world.reassign(T0, [added])
+    world.run_until(lambda: any(cluster_of(world).moving))
+    world.delete_topic()
+    world.run_until(lambda: TOPIC in cluster_of(world).deletions.halted)
+    world.kill(leader, is_seen=True)
+    world.run(1000)
+    world.start(leader)
+    settle(world)
+    assert paths.topic(TOPIC) not in world.coordinator.nodes
+
+
+def cluster_of(world: World) -> Cluster:
+    [controller] = world.controllers
+    assert controller.planner.cluster is not None
+    return controller.planner.cluster

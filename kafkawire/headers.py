@@ -157,7 +157,10 @@ def _response_head(api_key: ApiKey, version: int, correlation_id: int) -> bytear
 
 
 def _sized(frame: bytearray) -> bytes:
-    _SIZE.pack_into(frame, 0, len(frame) - _SIZE.size)
+    try:
+        _SIZE.pack_into(frame, 0, len(frame) - _SIZE.size)
+    except StructError as error:
+        raise EncodeError(f"a frame of {len(frame)} bytes: its size is an int32") from error
     return bytes(frame)
 
 

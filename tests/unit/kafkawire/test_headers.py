@@ -2,6 +2,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from kafkawire import headers
 from kafkawire.apis import ApiKey
 from kafkawire.errors import DecodeError, EncodeError, ErrorCode
 from kafkawire.headers import (
@@ -187,6 +188,15 @@ def test_a_response_header_that_does_not_fit_is_an_encode_error(correlation_id: 
 @dataclass
 class Region:
     size_bytes: int
+
+
+def test_a_frame_whose_size_is_no_int32_is_an_encode_error() -> None:
+    class Endless(bytearray):
+        def __len__(self) -> int:
+            return 2**31 + 4
+
+    with pytest.raises(EncodeError, match="a frame of 2147483652 bytes"):
+        headers._sized(Endless(4))
 
 
 def test_request_parts_are_the_frame() -> None:

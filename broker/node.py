@@ -397,17 +397,21 @@ class Node:
         )
 
     def _is_told(self, image: ClusterImage) -> bool:
-        """Whether the controller has told of this broker, and of all that it has on its disks.
+        """Whether the controller has sent all partitions, this broker, and all of its disks.
 
         What it does not know, or not yet, is left out once it has named what is this broker's.
         """
         assert self._logs is not None, "opened before"
         assert self._replicas is not None, "made before"
         roles = self._replicas.roles
-        return self._member.identity.broker_id in image.brokers and all(
-            image.partition(each.topic_partition) is not None
-            or roles.is_unclaimed(each.topic_partition)
-            for each in self._logs
+        return (
+            image.is_complete
+            and self._member.identity.broker_id in image.brokers
+            and all(
+                image.partition(each.topic_partition) is not None
+                or roles.is_unclaimed(each.topic_partition)
+                for each in self._logs
+            )
         )
 
     def _schedule(self, logs: Logs, replicas: ReplicaManager) -> None:

@@ -2,7 +2,8 @@
 
 Watches are set by the reads themselves, so that nothing falls between the picture and the first
 notice. Brokers hear who is alive before they hear who leads. Leaders that are missing are elected
-by what this broker remembers (`last_told`), before the states are read. Whatever the predecessor
+by what this broker remembers (`last_told`), before the states are read. Both are INCREMENTAL: a
+broker that is just starting serves no clients until it has all partitions. Whatever the predecessor
 left half done (elections, deletions, moves) is taken up where its nodes say it stands.
 
 Source: kafka.controller.KafkaController.onControllerFailover of Kafka 3.9.
@@ -36,6 +37,7 @@ from controller.topics import NewTopicId, adopt_topics
 from controller.znodes import paths
 from controller.znodes.cluster import encode_features
 from kafkawire.ids import TopicPartition
+from kafkawire.update_type import UpdateType
 
 FIRST_REBALANCE_MS: Final = 5000
 
@@ -52,7 +54,7 @@ def take_over(cluster: Cluster, new_topic_id: NewTopicId, last_told: LastTold) -
         yield Connect(broker.registration, broker.epoch)
     batch = RequestBatch(cluster)
     batch.add_update_metadata(cluster.brokers)
-    yield from batch.send()
+    yield from batch.send(UpdateType.INCREMENTAL)
     yield from _elect_by_memory(cluster, batch, last_told)
     cluster.leaderships = yield from read_states(partitions)
     yield from _start_states(cluster, batch)

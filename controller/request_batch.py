@@ -72,14 +72,14 @@ class RequestBatch:
     def take(self, kind: UpdateType = UpdateType.UNKNOWN) -> tuple[BrokerRequest, ...]:
         """Return the requests to the brokers that are alive, and start anew.
 
-        `kind` says whether a LeaderAndIsr may name all that a broker has; none does while a topic
-        cannot be read.
+        `kind` says whether a LeaderAndIsr may name all that a broker has, and whether a broker that
+        starts may answer clients by an UpdateMetadata. No LeaderAndIsr does while a topic cannot be
+        read; clients of the other topics need not wait for that.
         """
-        if self._cluster.unread_topics:
-            kind = UpdateType.INCREMENTAL
+        of_roles = UpdateType.INCREMENTAL if self._cluster.unread_topics else kind
         requests = [
-            *self._leader_and_isr_requests(kind),
-            *self._update_metadata_requests(),
+            *self._leader_and_isr_requests(of_roles),
+            *self._update_metadata_requests(kind),
             *self._stop_replica_requests(),
         ]
         self._leader_and_isr.clear()
@@ -155,14 +155,15 @@ class RequestBatch:
             broker_id=broker.registration.broker_id, host_name=endpoint.host, port=endpoint.port
         )
 
-    def _update_metadata_requests(self) -> Iterable[BrokerRequest]:
+    def _update_metadata_requests(self, kind: UpdateType) -> Iterable[BrokerRequest]:
         brokers = sorted(self._metadata_brokers & self._cluster.brokers.keys())
         if not brokers:
             return
         # Built once: only the broker epoch differs from broker to broker.
         topics, live = self._metadata_topics(), self._live_brokers()
         for broker in brokers:
-            yield self._to(broker, UpdateMetadataRequest(topic_states=topics, live_brokers=live))
+            message = UpdateMetadataRequest(type=int(kind), topic_states=topics, live_brokers=live)
+            yield self._to(broker, message)
 
     def _metadata_topics(self) -> list[UpdateMetadataTopicState]:
         topics: dict[str, list[UpdateMetadataPartitionState]] = {}

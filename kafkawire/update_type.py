@@ -7,6 +7,7 @@ class UpdateType(IntEnum):
     """The `type` of such a request."""
 
     UNKNOWN = 0
-    """Of a LeaderAndIsr: the first after a registration names all, the others do not."""
+    """Of a LeaderAndIsr: the first after a registration names all, the others do not. Of an
+    UpdateMetadata: it names all, or what has changed since another did."""
     INCREMENTAL = 1
     FULL = 2

@@ -75,6 +75,8 @@ class ClusterImage:
     topics: Mapping[str, TopicState] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
     controller_id: BrokerId = NO_LEADER
+    is_complete: bool = False
+    """Whether a controller has sent all partitions, and not only some of them so far."""
 
     def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
         """Return the state of a partition, None if it is unknown."""

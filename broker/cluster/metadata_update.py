@@ -3,7 +3,8 @@
 The brokers in it are all that are alive. The partitions are some of all, unless the request is of
 the full kind: then topics that it does not name are gone. A partition whose leader is
 `LEADER_DURING_DELETE` goes, and its topic with the last of them. Topics with illegal names are left
-out.
+out. The image is complete from the first request on that is not INCREMENTAL: a controller that
+takes over sends those, with a few partitions, before it has read all of them.
 
 Source: kafka.server.metadata.ZkMetadataCache of Kafka 3.9; KIP-866 for the full kind.
 """
@@ -57,6 +58,7 @@ def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage
         topics=topics,
         topic_names={topic.topic_id: topic.name for topic in topics.values()},
         controller_id=BrokerId(message.controller_id),
+        is_complete=image.is_complete or message.type != UpdateType.INCREMENTAL,
     )
 
 

@@ -223,6 +223,18 @@ def test_a_takeover_elects_for_those_without_a_leader_first() -> None:
     assert reign.state(TopicPartition("orders", 1)).isr == (2, 3)
 
 
+def test_a_takeover_tells_a_broker_that_starts_when_it_has_all_partitions() -> None:
+    reign = Reign((1, 2, 3), (2, 3, 1), (2, 1, 3))
+    sent = [
+        (message.type, sum(len(topic.partition_states) for topic in message.topic_states))
+        for send in reign.succeed().take(Send)
+        for broker, _, message in send.requests
+        if broker == B3 and isinstance(message, UpdateMetadataRequest)
+    ]
+    some = UpdateType.INCREMENTAL
+    assert sent == [(some, 0), (some, 1), (UpdateType.UNKNOWN, 3)]
+
+
 class Memory:
     """What broker 2 was told of the partitions, in order; a change of it is what it missed."""
 

@@ -125,6 +125,15 @@ def test_a_full_update_drops_what_it_does_not_name() -> None:
     assert set(told(image, topic("u", 2, topic_id=OTHER_ID), kind=UpdateType.FULL).topics) == {"u"}
 
 
+def test_an_image_is_complete_once_an_update_was_not_incremental() -> None:
+    image = told(ClusterImage(), topic("t", 1), kind=UpdateType.INCREMENTAL)
+    assert (set(image.topics), image.is_complete) == ({"t"}, False)
+    image = told(image, topic("t", 1, 1))
+    assert image.is_complete
+    assert told(image, topic("t", 2), kind=UpdateType.INCREMENTAL).is_complete
+    assert told(ClusterImage(), kind=UpdateType.FULL).is_complete
+
+
 def test_a_topic_with_an_illegal_name_is_left_out() -> None:
     image = told(ClusterImage(), topic("../t", 1), topic("u", 1, topic_id=OTHER_ID))
     assert set(image.topics) == {"u"}

@@ -20,10 +20,15 @@ from controller.effects import Note, Plan, Refusal, SetData, read
 from controller.errors import MalformedZnodeError, StateChangeFailedError
 from controller.fenced_writes import MAX_ATTEMPTS, change_states, write_fenced
 from controller.leader_and_isr import LeaderAndIsr
-from controller.partition_moves import Strategy, elect, topics_allowing_unclean
+from controller.partition_moves import (
+    Strategy,
+    create_partitions,
+    elect,
+    topics_allowing_unclean,
+)
 from controller.reassignment_node import forget_requests, requests
 from controller.replica_assignment import ReplicaAssignment
-from controller.replica_moves import mark, to_deletion_started, to_new, to_offline, to_online
+from controller.replica_moves import mark, to_deletion_started, to_offline, to_online
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
 from controller.znodes import paths
@@ -148,6 +153,12 @@ def proceed(
     """
     deletion.halt(cluster, (partition.topic,))
     yield from _record(cluster, partition, assignment)
+    mark(cluster, _replicas(partition, assignment.adding), ReplicaState.NEW)
+    if partition not in cluster.leaderships:
+        yield from _create(cluster, partition)
+        if partition not in cluster.leaderships:
+            # It has no online replica. The move goes on when one returns.
+            return
     if not _is_complete(cluster, partition, assignment):
         yield from _start_adding(cluster, partition, assignment)
         return
@@ -187,6 +198,13 @@ def _record(
     cluster.moving.add(partition)
 
 
+def _create(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
+    """Give a partition its first leader that had no online replica before the move."""
+    batch = RequestBatch(cluster)
+    yield from create_partitions(cluster, batch, (partition,))
+    yield from batch.send()
+
+
 def _start_adding(
     cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
 ) -> Plan[None]:
@@ -195,7 +213,6 @@ def _start_adding(
     yield from _raise_epoch(cluster, partition)
     batch.add_leader_and_isr(assignment.origin, partition)
     batch.add_leader_and_isr(assignment.adding, partition, is_new=True)
-    to_new(cluster, batch, _replicas(partition, assignment.adding))
     yield from batch.send()
 
 

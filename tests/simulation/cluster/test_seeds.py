@@ -18,8 +18,11 @@ from tests.simulation.cluster.world import World
 
 SEED_COUNT = int(os.environ.get("OTTLA_SIM_SEEDS", "20"))
 LIFE_MS = 5_000
-SEEDS_THAT_FAILED = (201, 322, 379)
-"""Each found a fault: late copies of requests (201, 379), a deletion that waited for a move."""
+SEEDS_THAT_FAILED = (201, 322, 379, 1481010942)
+"""Late copies of requests (201, 379), a deletion that waited for a move (322), and a move of a
+partition that never had a leader."""
+UNCLEAN_SEEDS_THAT_FAILED = (3776202617,)
+"""The deletion of such a partition after its move."""
 
 
 def live(world: World, *, is_harsh: bool = False) -> Trouble:
@@ -53,11 +56,20 @@ def test_no_committed_record_is_lost_with_a_seed_that_failed(seed: int) -> None:
     check_committed_records(seed)
 
 
-@pytest.mark.fresh_seeds(SEED_COUNT // 2)
-def test_replicas_agree_even_after_unclean_elections(seed: int) -> None:
+def check_agreement(seed: int) -> None:
     world = World(seed, min_insync_replicas=1, unclean_default=True)
     trouble = live(world, is_harsh=seed % 3 == 0)
     assert len(trouble.happened) > 5, "too little trouble"
+
+
+@pytest.mark.fresh_seeds(SEED_COUNT // 2)
+def test_replicas_agree_even_after_unclean_elections(seed: int) -> None:
+    check_agreement(seed)
+
+
+@pytest.mark.parametrize("seed", UNCLEAN_SEEDS_THAT_FAILED)
+def test_replicas_agree_after_unclean_elections_with_a_seed_that_failed(seed: int) -> None:
+    check_agreement(seed)
 
 
 def test_lives_are_not_dull() -> None:

@@ -997,6 +997,29 @@ def test_a_move_out_of_a_leader_elects_one_in_the_target() -> None:
     assert list(left) == [TopicPartition("orders", 9)]
 
 
+def test_a_partition_that_never_had_a_leader_begins_on_the_brokers_that_it_moves_to() -> None:
+    reign = Reign((4,))
+    assert reign.move({T0: [B1]}) == {T0: ErrorCode.NONE}
+    assert (reign.state().leader, reign.state().isr) == (1, (1,))
+    assert reign.planner.cluster is not None
+    assert reign.planner.cluster.moving == set()
+    reign.driver.coordinator.put(paths.topic_deletion("orders"))
+    reign.do(e.TopicDeletion())
+    stopped = [broker for broker, _ in reign.sent(StopReplicaRequest)]
+    assert stopped == [B1, B1], "its deletion knows the replica: stopped, then deleted"
+
+
+def test_a_move_of_a_partition_that_never_had_a_leader_waits_for_an_online_replica() -> None:
+    reign = Reign((4,))
+    assert reign.move({T0: [BrokerId(4)]}) == {T0: ErrorCode.NONE}
+    assert paths.partition_state(T0) not in reign.driver.coordinator.nodes
+    join(reign.driver.coordinator, BrokerId(4))
+    reign.do(e.BrokerChange())
+    assert reign.state().leader == 4
+    assert reign.planner.cluster is not None
+    assert reign.planner.cluster.moving == set()
+
+
 def test_the_next_controller_goes_on_with_a_move() -> None:
     reign = Reign((1, 2))
     reign.do(e.ReassignmentAsked({T0: (B3, B1)}))

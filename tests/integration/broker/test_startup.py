@@ -5,9 +5,25 @@ import json
 import os
 from pathlib import Path
 
+from controller.broker_registration import Sessions, create_top_nodes, register
+from controller.coordinator_edge import CoordinatorEdge
 from controller.znodes import paths
+from controller.znodes.controller_node import encode_controller, encode_controller_epoch
+from controller.znodes.registration import Endpoint, Registration, decode_registration
 from coordination.client import Client
+from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode
+from kafkawire.ids import BrokerId, TopicId
+from kafkawire.messages.metadata import MetadataRequest, MetadataResponse
+from kafkawire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+    UpdateMetadataTopicState,
+)
+from kafkawire.update_type import UpdateType
 from speedups import import_path
 from tests.conftest import READY_EVENT, READY_TIMEOUT_S, BrokerProcess, StartBroker
 from tests.integration.broker.wire import Wire, batch
@@ -96,6 +112,62 @@ async def look(address: str) -> tuple[set[str], dict[str, int]]:
             assert stat is not None, path
             owners[path] = stat.ephemeral_owner
     return created, owners
+
+
+async def test_a_broker_that_starts_answers_clients_once_it_has_all_partitions(
+    tmp_path: Path, coordinator: Coordinator
+) -> None:
+    """Broker 7 is the controller, and the test sends what it has to say."""
+    async with Client(coordinator.address, session_timeout_ms=40_000) as client:
+        edge = CoordinatorEdge(client, lambda _: None)
+        await edge.run(create_top_nodes())
+        here = Registration(broker_id=BrokerId(7), endpoints=(Endpoint("X", "127.0.0.1", 1),))
+        data = here.encode(timestamp_ms=0)
+        await edge.run(register(BrokerId(7), data, Sessions(client.session_id)))
+        await client.create(paths.CONTROLLER, encode_controller(BrokerId(7), 0), ephemeral=True)
+        await client.create(paths.CONTROLLER_EPOCH, encode_controller_epoch(1))
+        overrides = {"zookeeper.connect": coordinator.address, "broker.id": "1"}
+        broker = BrokerProcess(tmp_path / "broker", overrides)
+        try:
+            await asyncio.to_thread(broker.wait_for_event, "broker.registered")
+            found, stat = await client.get_data(paths.broker(1))
+            [endpoint] = decode_registration(BrokerId(1), found).endpoints
+            with Wire(endpoint.port) as controller, Wire(endpoint.port) as asking:
+                asking.send(ApiKey.METADATA, 12, MetadataRequest(topics=None))
+                # So many that the broker has time to answer if it takes one of them for all.
+                some = [(UpdateType.INCREMENTAL, 1)] * 20
+                for kind, count in (*some, (UpdateType.UNKNOWN, 3)):
+                    sent = update_metadata(stat.czxid, kind, endpoint, count)
+                    answer = controller.ask(ApiKey.UPDATE_METADATA, 8, sent, UpdateMetadataResponse)
+                    assert answer.error_code == ErrorCode.NONE
+                _, metadata = asking.receive(ApiKey.METADATA, 12)
+        finally:
+            broker.kill()
+    assert isinstance(metadata, MetadataResponse)
+    assert [len(topic.partitions) for topic in metadata.topics] == [3]
+
+
+def update_metadata(
+    broker_epoch: int, kind: UpdateType, endpoint: Endpoint, partition_count: int
+) -> UpdateMetadataRequest:
+    states = [
+        UpdateMetadataPartitionState(partition_index=number, leader=1, isr=[1], replicas=[1])
+        for number in range(partition_count)
+    ]
+    topic = UpdateMetadataTopicState(
+        topic_name="orders", topic_id=TopicId(int=7), partition_states=states
+    )
+    where = UpdateMetadataEndpoint(
+        port=endpoint.port, host=endpoint.host, listener=endpoint.listener, security_protocol=0
+    )
+    return UpdateMetadataRequest(
+        controller_id=7,
+        controller_epoch=1,
+        broker_epoch=broker_epoch,
+        type=int(kind),
+        topic_states=[topic],
+        live_brokers=[UpdateMetadataBroker(id=1, endpoints=[where])],
+    )
 
 
 def test_a_broker_starts_in_a_project_with_packages_of_these_names(tmp_path: Path) -> None:

@@ -26,13 +26,6 @@ def mark(
     return moved
 
 
-def to_new(cluster: Cluster, batch: RequestBatch, replicas: Iterable[PartitionReplica]) -> None:
-    """Let replicas begin: one whose partition has a leader already is told to follow it."""
-    for replica in mark(cluster, replicas, ReplicaState.NEW):
-        if replica.partition in cluster.leaderships:
-            batch.add_leader_and_isr((replica.broker,), replica.partition, is_new=True)
-
-
 def to_online(cluster: Cluster, batch: RequestBatch, replicas: Iterable[PartitionReplica]) -> None:
     """Let replicas serve; each that is not new is told who leads."""
     listed = list(replicas)

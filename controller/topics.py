@@ -15,7 +15,8 @@ from controller.events import TopicDeletion
 from controller.fenced_writes import write_fenced
 from controller.partition_moves import create_partitions
 from controller.partition_state import PartitionState
-from controller.replica_moves import to_new, to_online
+from controller.replica_moves import mark, to_online
+from controller.replica_state import ReplicaState
 from controller.request_batch import RequestBatch
 from controller.znodes import paths
 from controller.znodes.topic import TopicAssignment, decode_topic
@@ -89,7 +90,7 @@ def begin_partitions(cluster: Cluster, partitions: Iterable[TopicPartition]) -> 
         cluster.move_partition(partition, PartitionState.NEW)
     batch = RequestBatch(cluster)
     replicas = cluster.replicas_of(new)
-    to_new(cluster, batch, replicas)
+    mark(cluster, replicas, ReplicaState.NEW)
     yield from create_partitions(cluster, batch, new)
     to_online(cluster, batch, replicas)
     yield from batch.send()

@@ -68,10 +68,7 @@ class Coordinator:
         if self._server is None or self._data_dir is None:
             return
         await self._server.stop()
-        await self._snapshotter.wait()
-        if takes_snapshot:
-            self._snapshotter.start()
-            await self._snapshotter.wait()
+        await self._snapshotter.finish(takes_snapshot=takes_snapshot)
         self._data_dir.close()
 
     def _make_server(self, data_dir: DataDir) -> Server:

@@ -38,12 +38,19 @@ class Snapshotter:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="snapshot")
 
-    async def wait(self) -> None:
-        """Wait for the snapshot that is being taken."""
-        if self._task is not None:
-            await self._task
+    async def finish(self, *, takes_snapshot: bool) -> None:
+        """Give up the snapshot that is being taken; take a last one if asked to.
 
-    async def _run(self) -> None:
+        A child that yields to all others may need minutes on a busy machine. Now somebody waits,
+        so the last one does not yield.
+        """
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if takes_snapshot:
+            await self._run(niceness=0)
+
+    async def _run(self, niceness: int = NICENESS) -> None:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             # Without the working directory: what a user keeps there is not ours.
@@ -53,9 +60,10 @@ class Snapshotter:
             str(self._directory),
             stdin=asyncio.subprocess.DEVNULL,
         )
-        with contextlib.suppress(ProcessLookupError):
-            # Here, so that starting it takes nothing from those who wait for answers either.
-            os.setpriority(os.PRIO_PROCESS, child.pid, NICENESS)
+        if niceness:
+            with contextlib.suppress(ProcessLookupError):
+                # Here, so that starting it takes nothing from clients that wait for answers either.
+                os.setpriority(os.PRIO_PROCESS, child.pid, niceness)
         try:
             code = await child.wait()
         except asyncio.CancelledError:

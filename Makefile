@@ -35,7 +35,7 @@ check: built  ## Everything that a change must pass: about eight minutes.
 
 # What one core can do stands beside the rest, and what each of them says comes in one piece.
 checks: $(READY)  ## What `make check` does after the tests: no test runs again.
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo compiled static coverage
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo compiled static coverage fuzz
 
 static: $(READY)
 	@for target in lint types layers; do $(MAKE) --no-print-directory $$target || exit 1; done
@@ -59,7 +59,7 @@ coverage: $(READY)  ## How much of the code `make test COUNTED=1` ran: 90 %, and
 	@$(BIN)/coverage report --fail-under=90
 	@$(BIN)/coverage report --fail-under=100 --include="$$($(BIN)/python -m scripts.decision_modules)"
 
-fuzz: $(READY)  ## Hostile requests against a compiled broker and a coordinator, hostile servers: a minute.
+fuzz: built  ## Hostile requests against a compiled broker and a coordinator, hostile servers: a minute.
 	$(PYTEST) tests/fuzz
 
 interop: $(READY)  ## Programs that we did not write, against ours: kcat, clients, kazoo, Kafka. Minutes.

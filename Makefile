@@ -35,7 +35,7 @@ check: built  ## Everything that a change must pass: about eight minutes.
 
 # What one core can do stands beside the rest, and what each of them says comes in one piece.
 checks: $(READY)  ## What `make check` does after the tests: no test runs again.
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo compiled static coverage fuzz
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo compiled static coverage
 
 static: $(READY)
 	@for target in lint types layers; do $(MAKE) --no-print-directory $$target || exit 1; done

@@ -207,7 +207,7 @@ def attack(port: int, frame: bytes, end_s: float, answers: list[int]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an amplifier did: to the bystander, per request to the processor, and to memory."""
+    """The effect of an amplifier on the bystander, on the processor and on memory."""
 
     wait_ms: float
     cpu_ms: float
@@ -229,7 +229,7 @@ def measure(server: ServerProcess, bystander: Bystander, frame: bytes) -> Outcom
         thread.start()
     for thread in threads:
         thread.join()
-    # What was read of them is still to be handled.
+    # The broker still has to handle the requests that it has read.
     time.sleep(SETTLE_S)
     return Outcome(
         wait_ms=bystander.take_longest() * 1000,

@@ -19,7 +19,7 @@ NO_EPOCH: Final = -1
 
 
 class Claim(NamedTuple):
-    """What a request says of its sender, and of the incarnation of the broker that it means."""
+    """The sender that a request names, and the broker epoch for which it was made."""
 
     controller_id: int
     controller_epoch: int
@@ -27,7 +27,7 @@ class Claim(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What the nodes say; None or -1 for what is not there, or cannot be read.
+    """The contents of the nodes; None or -1 for a node that is missing or cannot be read.
 
     `hosts` are where the controller is reached by those who know it as a broker.
     """

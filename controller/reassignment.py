@@ -43,7 +43,7 @@ MAX_ROUNDS = 100
 
 
 class MoveAnswer(NamedTuple):
-    """What came of the wish for one partition; `text` says what the code alone does not."""
+    """The answer to a requested move of one partition; `text` adds details to the code."""
 
     code: ErrorCode
     text: str = ""

@@ -39,11 +39,11 @@ from coordination.watches import Mode, W, Watches
 from coordination.writes import Caller
 
 MAX_MULTI_READ_BYTES: Final = 2 * 1024 * 1024
-"""What a multiRead gathers before it leaves the rest of its reads for another request."""
+"""A multiRead with more bytes than this leaves the rest of its reads for another request."""
 
 
 NAME_BYTES: Final = 16
-"""What a child's name counts beside its characters: many short ones take the time of large data."""
+"""Added to the length of each child's name: many short names take the time of large data."""
 
 
 class Answer(NamedTuple):

@@ -73,7 +73,7 @@ class BudgetSpentError(Exception):
     def __init__(self, cost_bytes: int = MAX_DECOMPRESSED_BYTES) -> None:
         super().__init__()
         self.cost_bytes = cost_bytes
-        """What it costs; of a compressed batch, the most that any may."""
+        """The cost of the batch; for a compressed one, the largest cost that a batch may have."""
 
 
 class Budget:

@@ -53,7 +53,7 @@ class ProducerState:
         # First offset -> producer id, ascending. Not a dict: to find the first key of one is
         # linear in what was deleted before it.
         self._open: OrderedDict[Offset, int] = OrderedDict()
-        # Those whose marker may not be committed yet: a heap.
+        # A heap of the transactions whose marker may not be committed yet.
         self._ended: list[EndedTransaction] = []
 
     def __len__(self) -> int:

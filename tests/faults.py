@@ -22,7 +22,7 @@ import pytest
 
 
 class Fault(Enum):
-    """What happens to a call."""
+    """The way in which a call fails."""
 
     NO_DESCRIPTOR = "EMFILE"
     NO_SPACE = "ENOSPC"

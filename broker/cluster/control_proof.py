@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class ControlRequest(Protocol):
-    """What LeaderAndIsr, StopReplica and UpdateMetadata have in common."""
+    """The common fields of LeaderAndIsr, StopReplica and UpdateMetadata."""
 
     controller_id: int
     controller_epoch: int

@@ -18,7 +18,7 @@ from storage.log import AppendInfo
 ACKS_ALL: Final = -1
 FIRST_VERSION_WITH_ZSTD: Final = 7
 ADMIN_CLIENT_ID: Final = "__admin_client"
-# What one request may hold in all where its batches are decompressed in a thread.
+# Limit of all decompressed bytes of one request whose batches are validated in a thread.
 MAX_REQUEST_DECOMPRESSED_BYTES: Final = 2 << 30
 
 Pending = dict[TopicPartition, Offset]
@@ -52,7 +52,7 @@ class Appending:
         self.refused: Refused = {}
         """By the topic's place in the request: partitions, and why."""
         self.pending: Pending = {}
-        """What acks=all has to wait for."""
+        """The last offset of each partition for which acks=all waits."""
         # Where the batch stands that comes next, if it has not ended.
         self.topic_place = 0
         self.partition_place = 0

@@ -49,7 +49,7 @@ class FromController:
 
 
 class AsksController(Protocol):
-    """What AlterPartition, ControlledShutdown and AllocateProducerIds have in common."""
+    """The common fields of AlterPartition, ControlledShutdown and AllocateProducerIds."""
 
     broker_id: int
 

@@ -28,14 +28,14 @@ from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError
 from kafkawire.records import BatchHeader, Budget, BudgetSpentError
 
-# What a turn of the loop may spend on batches: some ten milliseconds, in plain Python, too.
+# Bytes of batches that one turn of the loop handles: about ten milliseconds, in plain Python, too.
 TURN_BYTES: Final = 8 * MIB
-# What small requests that wait may hold in all; large ones have memory that was granted to them.
+# Limit of the bytes of all small requests that wait. Large ones have memory granted to them.
 MAX_HELD_BYTES: Final = 64 * MIB
 
 
 class Appender(Protocol):
-    """What appends batches as long as a turn has time."""
+    """The produce handler, as the work of later turns needs it."""
 
     def append(self, work: Appending) -> bool:
         """Append one batch at least; return whether all are done."""
@@ -51,7 +51,7 @@ class LongProduces:
         self, replicas: ReplicaManager, tasks: RequestTasks, now_ms: Callable[[], int]
     ) -> None:
         self.budget = Budget(TURN_BYTES)
-        """What is left for batches in this turn."""
+        """The rest of this turn's share for batches."""
         self.running: dict[ServedConnection, asyncio.Future[None]] = {}
         """By connection: done when the last of its requests is."""
         self._replicas = replicas

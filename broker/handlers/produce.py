@@ -47,7 +47,7 @@ ACKS_LEADER: Final = 1
 # compressing when version 0 is missing (KAFKA-18659).
 FIRST_SERVED_VERSION: Final = 3
 TRANSACTIONS_NOT_SERVED: Final = "transactions are not served yet"
-# What an append costs besides its batch, and how much a request spends before it asks what is left.
+# The cost of an append besides its batch, and the step in which requests charge the turn's budget.
 APPEND_COST_BYTES: Final = 8 * KIB
 STEP_BYTES: Final = 128 * KIB
 # Records at fault that one response names: for the batches behind there is a text only.
@@ -89,7 +89,7 @@ class ProduceHandler:
     def append(self, work: Appending) -> bool:
         """Append batches as long as this turn has time, one at least; return whether all are done.
 
-        What was refused, and what acks=all has to wait for, is noted in `work`.
+        `work` notes the refused batches, and the offsets for which acks=all waits.
         """
         # One loop, in which a bare tuple finds the replica: see benchmarks.micro.test_handlers.
         request, message = work.request, work.message

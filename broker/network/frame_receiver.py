@@ -32,7 +32,7 @@ SIZE_AND_KEY_BYTES: Final = SIZE_AND_KEY.size
 # the part that is there costs less than reading up to the end of each frame separately.
 LARGE_FRAME_BYTES: Final = 64 * KIB
 
-# What a large frame is granted at first, unless more of it has arrived; then it doubles.
+# The first grant of a large frame, unless more of it has arrived. Later grants double it.
 FIRST_GRANT_BYTES: Final = 64 * KIB
 
 _EMPTY: Final = memoryview(b"")
@@ -108,7 +108,7 @@ class FrameReceiver:
         self._assembly: Assembly | None = None
         # Of the next frame, if that is a large one.
         self._reservation: Reservation | None = None
-        # What that must grow to before anything else may be read; 0 if nothing has to.
+        # The reservation must grow to this size before anything else is read; 0 if it need not.
         self.wanted_bytes = 0
         # Why nothing that follows can be understood or kept; empty as long as all is well.
         self.failure = ""

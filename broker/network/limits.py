@@ -19,7 +19,7 @@ MIB: Final = 1024 * KIB
 
 # What half-received and waiting requests may hold when queued.max.request.bytes sets no limit.
 DEFAULT_RECEIVE_MEMORY_BYTES: Final = 256 * MIB
-# What the controller tells a broker: it must not wait behind clients.
+# Requests of the controller: they must not wait behind those of clients.
 CONTROL_PLANE_APIS: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )

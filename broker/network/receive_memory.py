@@ -17,7 +17,7 @@ from broker.network.limits import MIB
 
 # Frames up to this size, as almost all are, find memory where larger ones have to wait.
 SMALL_FRAME_BYTES: Final = 1 * MIB
-# What all frames, and small ones, may reserve together; the rest is for the control plane.
+# Shares of the budget for all frames and for small ones. The rest is for the control plane.
 LARGE_FRAMES_SHARE: Final = 0.5
 SMALL_FRAMES_SHARE: Final = 0.75
 
@@ -27,7 +27,7 @@ class ReceiveMemoryExhaustedError(Exception):
 
 
 class Reservation:
-    """What one large frame holds, from its first bytes until its handler has returned."""
+    """The memory of one large frame, from its first bytes until its handler has returned."""
 
     __slots__ = ("ceiling_bytes", "frame_bytes", "size_bytes")
 

@@ -42,7 +42,7 @@ class ServedConnection(Connection, Protocol):
 
     is_control_plane: bool
     long_requests: list[Request]
-    """Those that wait because they, or one before them, are long; of the channel only."""
+    """Requests that wait because they, or one before them, are long. Only the channel uses this."""
     is_ready: bool
     """Whether it waits for its turn to send: set and cleared by the channel only."""
 

@@ -110,7 +110,7 @@ class RequestChannel:
                 continue
             self.free_count -= 1
             if connection.long_requests:
-                # Those behind a long one stay behind it.
+                # A request behind a long one stays behind it.
                 connection.long_requests.append(request)
             elif len(request.body) > LONG_REQUEST_BYTES:
                 connection.long_requests.append(request)

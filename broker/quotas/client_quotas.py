@@ -25,7 +25,7 @@ class ClientQuotas:
     def __init__(self) -> None:
         self.is_set: frozenset[str] = frozenset()
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
-        # Those that took something last are at the end.
+        # The clients that took something last are at the end.
         self._rates: OrderedDict[RateKey, Rate] = OrderedDict()
 
     def set(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:

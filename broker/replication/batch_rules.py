@@ -1,4 +1,4 @@
-"""What a topic's config asks of a batch that is produced to it (decision).
+"""Checks a produced batch against the rules of its topic's config (decision).
 
 Of one config, and never changed, so that a thread may go by them while the loop adopts others.
 """

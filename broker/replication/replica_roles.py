@@ -96,7 +96,7 @@ class ReplicaRoles:
         self._listeners: list[LeadershipListener] = []
         # Whether the next LeaderAndIsr is the first since a registration, which names all.
         self._expects_all = False
-        # What lies on disk, and that one did not name.
+        # Partitions on disk that the first LeaderAndIsr of the registration did not name.
         self._unclaimed: set[TopicPartition] = set()
 
     def add_listener(self, listener: LeadershipListener) -> None:

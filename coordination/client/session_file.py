@@ -16,7 +16,7 @@ import aiofiles.os  # type: ignore[import-untyped,unused-ignore]
 
 
 class SavedSession(NamedTuple):
-    """What the file holds. `pid` is for people: in another container the number means nothing."""
+    """The content of the file. `pid` is for people: it means nothing in another container."""
 
     connect_string: str
     session_id: int

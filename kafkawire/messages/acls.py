@@ -73,7 +73,7 @@ class AclCreationResult:
 
 @message(versions=(0, 3), flexible=2)
 class CreateAclsResponse:
-    """What became of each entry, in the order of the request."""
+    """The result of each entry, in the order of the request."""
 
     throttle_time_ms: int = field(INT32)
     results: Sequence[AclCreationResult] = field(array(AclCreationResult))

@@ -106,7 +106,7 @@ def test_a_cleaning_that_went_beyond_its_checkpoint_passes(tmp_path: Path, point
 
 def test_a_cleaning_beyond_its_checkpoint_that_left_no_trace_there_passes(tmp_path: Path) -> None:
     log = make_log(400, 200, tombstone_every=401)
-    # What comes back at 200..399 removes all below; only that below 300 was cleaned.
+    # Keys that return at 200..399 remove all records below. Only the part below 300 was cleaned.
     replace(compact(log), cleaner_point=190).write(tmp_path / "a")
     replace(log, high_watermark=195).write(tmp_path / "b")
     assert findings_of("replicas", tmp_path / "a", tmp_path / "b") == []

@@ -51,7 +51,7 @@ MOST_REQUESTS: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the coordinator under test has."""
+    """Nodes and sessions of the coordinator under test."""
 
     paths: Sequence[str]
     session_id: int

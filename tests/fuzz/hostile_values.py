@@ -32,7 +32,7 @@ LONG_ARRAY_BYTES: Final = 2 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the broker under test has: names and numbers that get past its first checks."""
+    """Names and numbers of the broker under test that get past its first checks."""
 
     topics: Sequence[str]
     topic_ids: Sequence[uuid.UUID]
@@ -113,7 +113,7 @@ class HostileValues:
         if name in ("session_timeout_ms", "rebalance_timeout_ms"):
             return dice.choice((-1, 0, 6_000, high))
         if name.endswith("timeout_ms") or name in ("max_wait_ms", "num_partitions", "count"):
-            # What asks to wait, or for many files, gets it: that is no attack.
+            # A request to wait, or for many files, is granted: that is no attack.
             return dice.choice((-1, 0, 1, 2))
         if dice.random() < 0.5:
             return dice.choice((0, 0, 1, 2, 3, self._around.broker_id))

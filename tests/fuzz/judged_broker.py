@@ -23,10 +23,10 @@ BLOCKED_MS_PER_MIB: Final = 50.0
 """Of requests below 1 MiB each may take this, too."""
 ORDERS: Final = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
 ORDER_FACTOR: Final = 3
-"""What a controller orders changes the state of every partition that it names."""
+"""Requests of a controller change the state of every partition that they name."""
 BYTES_PER_BYTE: Final = 8
 MEMORY_NOISE_BYTES: Final = 24 * MIB
-"""What garbage, caches and the buffers of a connection may come to beside a request."""
+"""Allowance for garbage, caches and the buffers of a connection beside a request."""
 ANSWER_TIMEOUT_S: Final = 60.0
 SETTLE_S: Final = 0.05
 """How long an answer is read for: a request that waits for something is left alone after this."""
@@ -39,7 +39,7 @@ SLOW_TRIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """What a request did to a broker: `kind` is a word for it, `text` says it all."""
+    """Harm that a request did to a broker: `kind` names it in a word, `text` describes it."""
 
     kind: str
     text: str

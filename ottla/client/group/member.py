@@ -20,7 +20,7 @@ NO_MEMBER_ID: Final[MemberId] = ""
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who commits: a member in a generation, or by default a client without a membership."""
+    """The author of a commit: a member in a generation, by default a client without membership."""
 
     member_id: MemberId = NO_MEMBER_ID
     generation: int = NO_GENERATION

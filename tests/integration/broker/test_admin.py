@@ -729,7 +729,7 @@ def test_an_unknown_kind_of_coordinator_is_refused(wire: Wire) -> None:
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-# What this broker has not got
+# Features that this broker does not have
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -134,7 +134,7 @@ async def test_a_broker_that_starts_answers_clients_once_it_has_all_partitions(
             [endpoint] = decode_registration(BrokerId(1), found).endpoints
             with Wire(endpoint.port) as controller, Wire(endpoint.port) as asking:
                 asking.send(ApiKey.METADATA, 12, MetadataRequest(topics=None))
-                # So many that the broker has time to answer if it takes one of them for all.
+                # Enough of them for the broker to answer meanwhile if it takes one of them for all.
                 some = [(UpdateType.INCREMENTAL, 1)] * 20
                 for kind, count in (*some, (UpdateType.UNKNOWN, 3)):
                     sent = update_metadata(stat.czxid, kind, endpoint, count)

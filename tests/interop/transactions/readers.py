@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What one client got in one isolation level."""
+    """The records that one client read at one isolation level."""
 
     client: str
     level: Level

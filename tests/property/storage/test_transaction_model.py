@@ -1,4 +1,4 @@
-"""What a log tells readers of decided transactions agrees with a list of all that was written.
+"""Readers of committed records get from a log the same as from a list of all writes.
 
 A leader and a follower write the same batches, in other chunks and other segments. The model keeps
 every batch. A reader gets regions of the log and the transactions that were aborted, and leaves
@@ -152,7 +152,7 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
             now_ms=NOW_MS,
         )
 
-    # What is written
+    # Writes
 
     @rule(producer_id=PRODUCERS, count=COUNTS)
     def append(self, producer_id: int, count: int) -> None:
@@ -209,7 +209,7 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
                 self.follower.truncate_fully_and_start_at(self.log.log_start_offset)
             self.follower.append_as_follower(memoryview(bytearray(region.read())), NOW_MS)
 
-    # What befalls the logs
+    # Events that change the logs
 
     @rule(share=SHARES)
     def raise_high_watermark(self, share: float) -> None:
@@ -296,7 +296,7 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
         else:
             self.follower = opened
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def check_leader(self) -> None:
@@ -316,7 +316,7 @@ class TransactionsAgainstModel(RuleBasedStateMachine):
             for each in transactions
             if each.end is None or each.end.base_offset >= high_watermark
         ]
-        # What of a transaction was deleted may be forgotten, and with it where it began.
+        # The log may forget the deleted part of a transaction, and with it the first offset.
         visible = [
             batch.base_offset
             for each in undecided

@@ -1,4 +1,4 @@
-"""Who coordinates a transactional id: nobody of ours, but perhaps a Kafka in the same cluster."""
+"""FindCoordinator for transactional ids: only a Kafka in the same cluster may be named."""
 
 import asyncio
 import uuid

@@ -1,4 +1,4 @@
-"""What a consumer of the command line says while it waits for partitions."""
+"""The messages of `ottla consume` while it waits for partitions."""
 
 from kafkawire.ids import TopicPartition
 from ottla.cli.consume_records import SILENT_WAIT_S, Reminder

@@ -1,4 +1,4 @@
-"""What a consumer commits in the name of its membership, with a coordinator in memory."""
+"""Commits of a consumer under its membership, with a coordinator in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What the edge does with what a coordinator does not carry: `controller.coordinator_edge`."""
+"""Requests and answers too large for a coordinator: `controller.coordinator_edge`."""
 
 import asyncio
 from collections.abc import Sequence

@@ -37,7 +37,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Store:
-    """What a coordinator does with its data directory, and what it has acknowledged."""
+    """A coordinator's operations on its data directory, and the changes it has acknowledged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

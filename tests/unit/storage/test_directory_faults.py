@@ -1,4 +1,4 @@
-"""What one log dir, or one log in it, fails at stays there, and can be done later."""
+"""A failure of one log dir, or of one log in it, stays there and can be repaired later."""
 
 import errno
 import os

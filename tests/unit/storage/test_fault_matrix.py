@@ -101,7 +101,7 @@ def prepared(root: Path) -> None:
     world.logs.close()
 
 
-# What an operation may leave of the log's records: as they were, grown, or cut at one end.
+# The records that an operation may leave in the log: as before, grown, or cut at one end.
 
 Relation = Callable[[bytes, bytes, bool], bool]
 
@@ -297,7 +297,7 @@ OPERATIONS = {
 
 
 class Then(Enum):
-    """What follows the fault."""
+    """The checks after the fault."""
 
     RETRY = "the operation is tried again"
     KILL = "the broker is killed"
@@ -329,7 +329,7 @@ def content_of(world: World) -> bytes:
     found = world.logs.get(A)
     if found is None:
         return b""
-    # What is read has to be there by its name.
+    # Each directory entry that is read must still exist.
     found.release_closed()
     return read_all(found)
 
@@ -359,7 +359,7 @@ def aborts_of(content: bytes) -> set[tuple[int, int, int]]:
 
 
 def aborted_in(log: Log) -> set[tuple[int, int, int]]:
-    """What the log tells a reader of all of it."""
+    """All records of the log, as a reader gets them."""
     found = set()
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:

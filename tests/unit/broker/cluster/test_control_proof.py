@@ -1,4 +1,4 @@
-"""Who is obeyed as the controller: `broker.cluster.control_proof`."""
+"""A broker obeys the controller that the coordinator confirms: `broker.cluster.control_proof`."""
 
 import asyncio
 from collections.abc import Callable

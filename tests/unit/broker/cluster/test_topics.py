@@ -1,4 +1,4 @@
-"""What clients are told of a topic that cannot be created now: `broker.cluster.topics`."""
+"""Error codes for a topic that cannot be created now: `broker.cluster.topics`."""
 
 import asyncio
 from typing import cast

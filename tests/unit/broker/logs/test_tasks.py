@@ -1,4 +1,4 @@
-"""What the periodic work on logs goes by."""
+"""The clocks of the periodic work on logs."""
 
 from pathlib import Path
 from typing import cast

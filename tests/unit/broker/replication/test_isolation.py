@@ -1,4 +1,4 @@
-"""What consumers of decided transactions get from Fetch and ListOffsets, and when."""
+"""Fetch and ListOffsets at both isolation levels, and when a waiting fetch is answered."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What clients are told by `broker.replication.replica_manager` when an append fails."""
+"""Error codes of `broker.replication.replica_manager` for an append that fails."""
 
 import asyncio
 from pathlib import Path

@@ -1,0 +1,56 @@
+"""Sends fresh hostile input to servers until the time is over, and keeps what did harm (edge)."""
+
+import os
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from tests.fuzz.judged_broker import JudgedBroker
+
+T = TypeVar("T")
+
+ROUND_S: Final = 5.0
+"""Then a new server takes over: the remains of one input must not shield the next one."""
+
+
+def survive(
+    begin: Callable[[], tuple[JudgedBroker, T]],
+    source: Callable[[random.Random, T], Callable[[], tuple[str, bytes]]],
+    example: Path,
+    everyday_s: float,
+) -> Counter[str]:
+    """Send input for `OTTLA_FUZZ_S` seconds, else `everyday_s`; return how many of each kind.
+
+    `begin` starts a server and tells its surroundings, `source` draws input for it: a kind, and
+    bytes. Input that did harm is written beside `example`, with its suffix.
+
+    Raises:
+        AssertionError: some did harm.
+    """
+    seed = int(os.environ.get("OTTLA_SEED", secrets.randbits(32)))
+    print(f"OTTLA_SEED={seed}")  # noqa: T201 - shown when it fails
+    dice = random.Random(seed)
+    harms: dict[tuple[str, str], str] = {}
+    counts: Counter[str] = Counter()
+    end_s = time.monotonic() + float(os.environ.get("OTTLA_FUZZ_S", everyday_s))
+    while time.monotonic() < end_s:
+        server, around = begin()
+        draw = source(dice, around)
+        round_end_s = min(end_s, time.monotonic() + ROUND_S)
+        while time.monotonic() < round_end_s:
+            kind, data = draw()
+            counts[kind] += 1
+            if harm := server.endure(kind, data):
+                file = example.with_stem(f"seed{seed}-{counts.total()}")
+                if (kind, harm.kind) not in harms:
+                    file.write_bytes(data)
+                    harms[kind, harm.kind] = f"{harm.text} ({file})"
+                if harm.is_deadly:
+                    break
+    print(f"{counts.total()} inputs of {len(counts)} kinds")  # noqa: T201
+    assert not harms, "\n\n".join(harms.values())
+    return counts

@@ -50,6 +50,8 @@ HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
 MAX_NAME_LENGTH: Final = 255
+# Of a UUID, which makes the name of a directory that is set aside unique.
+UNIQUE_HEX_DIGITS: Final = 32
 MAX_PARTITION: Final = 2**31 - 1
 
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})(\.[a-z]+)(\.deleted|\.cleaned|\.swap)?")
@@ -113,7 +115,7 @@ def set_aside_directory(
 
 def can_be_copied(partition: TopicPartition) -> bool:
     """Whether the name of a copy's directory has room for the whole name of the topic."""
-    name = set_aside_directory(partition, DirectoryState.FUTURE)
+    name = set_aside_directory(partition, DirectoryState.FUTURE, unique="0" * UNIQUE_HEX_DIGITS)
     return name.startswith(f"{partition.topic}-")
 
 

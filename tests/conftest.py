@@ -27,6 +27,9 @@ if os.environ.get("OTTLA_TEST_COMPILED"):
     # Before anything of ours is imported: the same tests of the compiled modules.
     import tests.compiled  # noqa: F401
 
+# Under nohup, programs started here would ignore it too, as they are meant to then.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 # What these run is not counted for coverage: they draw their examples, which differ from run to
 # run, or they pass a thousand times over lines that others reach once, and counting takes as long
 # as running. So it is with brokers in processes of their own, except those that the tests of a

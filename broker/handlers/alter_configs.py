@@ -19,7 +19,7 @@ from broker.config_target import ConfigTarget, target_of
 from broker.dynamic_config import DynamicConfig
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
-from broker.network.request_tasks import RequestTasks
+from broker.network.request_tasks import RequestTasks, in_turns
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.alter_configs import (
@@ -119,7 +119,7 @@ class AlterConfigsHandler:
         """Return the code and the text for each resource."""
         times = Counter((kind, name) for kind, name, _ in wanted)
         results = []
-        for kind, name, change in wanted:
+        async for kind, name, change in in_turns(wanted):
             code, text = ErrorCode.NONE, None
             try:
                 if times[kind, name] > 1:

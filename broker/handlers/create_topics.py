@@ -6,8 +6,9 @@ The controller alone creates, and answers when its metadata show a leader of eve
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -20,7 +21,7 @@ from broker.config_entry import topic_entries
 from broker.dynamic_config import DynamicConfig
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
-from broker.network.request_tasks import RequestTasks
+from broker.network.request_tasks import RequestTasks, in_turns
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID
 from kafkawire.messages.create_topics import (
@@ -30,6 +31,9 @@ from kafkawire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+
+# Log lines about rejected topics in one request.
+MAX_LOGGED_TOPICS: Final = 10
 
 log = structlog.get_logger(__name__)
 
@@ -60,8 +64,9 @@ class CreateTopicsHandler:
         times = Counter(topic.name for topic in message.topics)
         results = [
             await self._create(wanted, times[wanted.name], message.validate_only)
-            for wanted in {topic.name: topic for topic in message.topics}.values()
+            async for wanted in in_turns({topic.name: topic for topic in message.topics}.values())
         ]
+        _log_rejected(results)
         if not message.validate_only:
             created = {
                 result.name: result for result in results if result.error_code == ErrorCode.NONE
@@ -80,7 +85,6 @@ class CreateTopicsHandler:
             plan = self._topics.plan(_wish(wanted))
             topic_id = ZERO_TOPIC_ID if validate_only else await self._topics.create(plan)
         except ApiError as error:
-            log.info("topic.rejected", topic=wanted.name, error=str(error))
             return _failed(wanted.name, error.code, error.message)
         return CreatableTopicResult(
             name=wanted.name,
@@ -118,6 +122,16 @@ class CreateTopicsHandler:
                 read_only=entry.is_read_only,
                 config_source=entry.source,
             )
+
+
+def _log_rejected(results: Sequence[CreatableTopicResult]) -> None:
+    """Log the first rejected topics and the number of the others: a line costs 20 us."""
+    rejected = [result for result in results if result.error_code != ErrorCode.NONE]
+    for result in rejected[:MAX_LOGGED_TOPICS]:
+        code = ErrorCode(result.error_code)
+        log.info("topic.rejected", topic=result.name, code=code.name, error=result.error_message)
+    if len(rejected) > MAX_LOGGED_TOPICS:
+        log.info("topics.rejected", topic_count=len(rejected))
 
 
 def _failed(name: str, code: ErrorCode, text: str | None) -> CreatableTopicResult:

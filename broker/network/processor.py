@@ -76,6 +76,7 @@ class Processor(asyncio.BufferedProtocol):
         "_sender",
         "_transport",
         "_wake",
+        "blocking_reply",
         "client_host",
         "is_control_plane",
         "is_ready",
@@ -97,6 +98,7 @@ class Processor(asyncio.BufferedProtocol):
         self.number = 0
         self.is_ready = False
         self.long_requests: list[Request] = []
+        self.blocking_reply: Reply | None = None
         self.last_active_s = network.clock()
         self._network = network
         self._channel = network.channel
@@ -176,6 +178,7 @@ class Processor(asyncio.BufferedProtocol):
         self._network.memory.stop_waiting(self._go_on_reading)
         self._receiver.close()
         self._sender.close()
+        self._channel.forget(self)
         self._channel.attempt(self, self._abandon_in_flight)
         self._owner.on_closed(self)
 
@@ -331,7 +334,7 @@ class Processor(asyncio.BufferedProtocol):
 
     def _room(self) -> int:
         """Requests that may be submitted now; none while the client does not read."""
-        if self._is_finishing or self._is_muted or self._sender.is_blocked:
+        if self._is_finishing or self._is_muted or self._sender.is_blocked or self.blocking_reply:
             return 0
         own = self._max_in_flight - len(self._in_flight)
         if own < self._max_in_flight - MAX_LARGE_IN_FLIGHT and self._is_large:

@@ -12,6 +12,7 @@ from kafkawire.headers import RequestHeader
 ANONYMOUS: Final = "ANONYMOUS"
 # The reply of a request that no handler has seen.
 NOT_HANDLED: Final = Reply()
+NO_BODY: Final = memoryview(b"")
 
 
 class Connection(Protocol):
@@ -43,6 +44,8 @@ class ServedConnection(Connection, Protocol):
     is_control_plane: bool
     long_requests: list[Request]
     """Requests that wait because they, or one before them, are long. Only the channel uses this."""
+    blocking_reply: Reply | None
+    """What must be answered before the next long request; only the channel sets it."""
     is_ready: bool
     """Whether it waits for its turn to send: set and cleared by the channel only."""
 
@@ -85,6 +88,15 @@ class Request:
         # Of the network layer: its reply, and who gets the buffer back.
         self.reply = NOT_HANDLED
         self.release = release
+
+    def give_back(self) -> None:
+        """Return the buffer of the body, which is not read any more.
+
+        A request that waits for its answer must not hold more than is charged.
+        """
+        if self.release is not None:
+            self.body = NO_BODY
+            self.release()
 
     @property
     def listener_name(self) -> str:

@@ -5,8 +5,9 @@ the loop: control-plane requests first, then the short ones, then the long ones,
 in turn, as far as time allows. Then it lets every connection that has something to send write
 once. Invariants: requests of one connection are handled in their order, but for those of the
 control plane; at most `queued_max_requests` wait, besides those of the control plane, which their
-connections bound; a handler that fails costs its own connection only; no connection's output runs
-inside a handler.
+connections bound; a connection whose long request waits for its answer has no other long request
+handled before that answer, unless they produce records; a handler that fails costs its own
+connection only; no connection's output runs inside a handler.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import structlog
 from broker.network.limits import CONTROL_PLANE_APIS, KIB, MIB, NetworkLimits
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import Reply
-from broker.network.request import Request, ServedConnection
+from broker.network.request import NOT_HANDLED, Request, ServedConnection
 from kafkawire.apis import ApiKey
 
 __all__ = ["Request", "RequestChannel", "ServedConnection"]
@@ -37,8 +38,6 @@ SEND_BYTES: Final = 32 * MIB
 # long a turn goes on to a next long one.
 LONG_REQUEST_BYTES: Final = 4 * KIB
 LONG_REQUESTS_S: Final = 0.01
-
-NO_BODY: Final = memoryview(b"")
 
 log = structlog.get_logger(__name__)
 
@@ -123,12 +122,31 @@ class RequestChannel:
 
     def mark_ready(self, connection: ServedConnection) -> None:
         """Let `connection` send at the end of this turn or in the next one."""
+        blocking = connection.blocking_reply
+        if blocking is not None and blocking.is_done:
+            self._unblock(connection)
         if not connection.is_ready:
             connection.is_ready = True
             self._ready.append(connection)
             if not self._is_scheduled:
                 self._is_scheduled = True
                 self.loop.call_soon(self._pump)
+
+    def forget(self, connection: ServedConnection) -> None:
+        """Drop the long requests of a closed connection that have not begun.
+
+        Records that were received are appended all the same: a producer with acks=0 closes its
+        connection without waiting for an answer.
+        """
+        kept = [each for each in connection.long_requests if _is_produce(each)]
+        dropped = [each for each in connection.long_requests if not _is_produce(each)]
+        connection.long_requests[:] = kept
+        for request in dropped:
+            request.give_back()
+        if connection.blocking_reply is None:
+            self.free_count += len(dropped)
+        else:
+            self._unblock(connection)
 
     def wait_for_room(self, connection: ServedConnection) -> None:
         """Call `connection.on_room`, once, when there is room again; first come, first served."""
@@ -217,13 +235,40 @@ class RequestChannel:
         end_s = clock() + LONG_REQUESTS_S
         while line:
             connection = line.popleft()
+            if not connection.long_requests:
+                # It was closed meanwhile.
+                continue
             request = connection.long_requests.pop(0)
-            if connection.long_requests:
-                line.append(connection)
             self.free_count += 1
-            self._handle_one(request)
+            try:
+                self._handle_one(request)
+            finally:
+                if _is_blocking(request):
+                    self._block(connection, request.reply)
+                elif connection.long_requests:
+                    line.append(connection)
             if self._batch_bytes_left <= 0 or clock() >= end_s:
                 break
+
+    def _block(self, connection: ServedConnection, reply: Reply) -> None:
+        """Handle no further long request of `connection` until `reply` is complete.
+
+        A request that waits is decoded to some hundred times its size in objects. Thousands of them
+        would make each run of the garbage collector stop the loop for a second. Meanwhile they do
+        not count: others may fill the queue.
+        """
+        connection.blocking_reply = reply
+        self.free_count += len(connection.long_requests)
+        for request in connection.long_requests:
+            if request.release is None:
+                # The arena is used again by others meanwhile.
+                request.body = memoryview(bytearray(request.body))
+
+    def _unblock(self, connection: ServedConnection) -> None:
+        connection.blocking_reply = None
+        if connection.long_requests:
+            self.free_count -= len(connection.long_requests)
+            self._long_line.append(connection)
 
     def _handle_one(self, request: Request) -> None:
         self._batch_bytes_left -= len(request.body)
@@ -232,11 +277,24 @@ class RequestChannel:
             request.reply = reply = self._handle(request)
         finally:
             if request.release is not None:
-                # Not to be held, by a request that waits for its answer, beyond what is charged.
-                request.body = NO_BODY
-                request.release()
+                request.give_back()
         if not reply.is_done:
             connection.on_pending(reply)
         elif not connection.is_ready:
             connection.is_ready = True
             self._ready.append(connection)
+
+
+def _is_blocking(request: Request) -> bool:
+    """Whether a long request that was handled keeps the next one of its connection waiting.
+
+    Produce does not: its records are on disk, and what waits is small.
+    """
+    reply = request.reply
+    if reply is NOT_HANDLED or reply.is_done or reply.cancelled:
+        return False
+    return request.size_bytes > LONG_REQUEST_BYTES and not _is_produce(request)
+
+
+def _is_produce(request: Request) -> bool:
+    return request.header.api_key == ApiKey.PRODUCE

@@ -7,16 +7,27 @@ them writes. Invariant: after `stop()` no task runs, and every reply is complete
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
 import structlog
 
 from broker.network.reply import Reply
 
 Work = Callable[[], Coroutine[Any, Any, object]]
+T = TypeVar("T")
+# Elements of a request that a task works on before others have their turn: some milliseconds.
+ITEMS_PER_TURN: Final = 1_000
 
 log = structlog.get_logger(__name__)
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield each of `items`, and let others have their turn between them now and then."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if not number % ITEMS_PER_TURN:
+            await asyncio.sleep(0)
 
 
 class CloseConnection(Exception):  # noqa: N818 - what to do, not what is wrong

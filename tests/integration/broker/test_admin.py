@@ -132,6 +132,27 @@ def test_a_topic_that_is_only_validated_is_not_created(wire: Wire) -> None:
     assert partition_count(wire, name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_thousand_rejected_topics_log_a_few_lines(
+    shared_broker: BrokerProcess, wire: Wire
+) -> None:
+    prefix = f"bad/{next(names)}"
+    topics = [
+        CreatableTopic(name=f"{prefix}/{number}", num_partitions=-1, replication_factor=-1)
+        for number in range(1000)
+    ]
+    request = CreateTopicsRequest(topics=topics)
+    results = wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics
+    codes = {result.error_code for result in results}
+    assert (len(results), codes) == (1000, {ErrorCode.INVALID_TOPIC_EXCEPTION})
+    shared_broker.wait_for_event("topics.rejected", where=lambda each: each["topic_count"] == 1000)
+    logged = [
+        each["topic"]
+        for each in shared_broker.events
+        if each["event"] == "topic.rejected" and str(each["topic"]).startswith(prefix)
+    ]
+    assert logged == [f"{prefix}/{number}" for number in range(10)]
+
+
 def test_brokers_may_be_chosen_for_each_partition(wire: Wire) -> None:
     name = next(names)
     wanted = CreatableTopic(

@@ -34,6 +34,7 @@ class FakeConnection:
         self.number = 1
         self.is_ready = False
         self.long_requests: list[Request] = []
+        self.blocking_reply: Reply | None = None
         self.pending: list[Reply] = []
         self.send_count = 0
         self.room_count = 0
@@ -135,9 +136,12 @@ def test_large_requests_are_spread_over_turns(world: World) -> None:
     assert seen == [[0], [0, 1], [0, 1, 2]]
 
 
-def long_request(connection: FakeConnection, number: int) -> Request:
-    request = make_request(connection, number)
-    request.body = memoryview(bytes(LONG_REQUEST_BYTES + 1))
+def long_request(
+    connection: FakeConnection, number: int, api_key: ApiKey = ApiKey.PRODUCE
+) -> Request:
+    request = make_request(connection, number, api_key)
+    request.body = memoryview(bytearray(LONG_REQUEST_BYTES + 1))
+    request.size_bytes = len(request.body)
     return request
 
 
@@ -187,6 +191,85 @@ def test_requests_of_one_connection_are_handled_in_their_order(world: World) -> 
     world.channel.submit([long_request(other, 6)])
     world.loop.run()
     assert world.handled == [1, 4, 2, 3, 5, 6]
+
+
+def test_a_long_request_waits_for_the_answer_to_the_one_before_it(world: World) -> None:
+    client, other = FakeConnection(world.channel), FakeConnection(world.channel)
+    replies = {1: Reply(), 2: Reply("message"), 4: Reply("message")}
+    world.answer = lambda request: replies[request.header.correlation_id]
+    arena = bytearray(b"2" * (LONG_REQUEST_BYTES + 1))
+    requests = [long_request(client, number, ApiKey.CREATE_TOPICS) for number in (1, 2)]
+    requests[1].body = memoryview(arena)
+    world.channel.submit(requests)
+    world.channel.submit([long_request(other, 4)])
+    world.loop.run()
+    assert world.handled == [1, 4]
+    assert world.channel.is_empty, "nothing keeps the arena from its next use"
+    arena[:] = b"x" * len(arena)
+    assert world.channel.free_count == NetworkLimits().queued_max_requests, "others may wait"
+    replies[1].complete("message")
+    world.loop.run()
+    assert world.handled == [1, 4, 2]
+    assert bytes(requests[1].body) == b"2" * len(arena)
+    assert world.channel.free_count == NetworkLimits().queued_max_requests
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.CREATE_TOPICS])
+def test_long_requests_that_produce_do_not_wait_for_each_other(
+    world: World, api_key: ApiKey
+) -> None:
+    client = FakeConnection(world.channel)
+    world.answer = lambda _request: Reply()
+    world.channel.submit([long_request(client, number, api_key) for number in (1, 2)])
+    world.loop.run()
+    assert world.handled == ([1, 2] if api_key is ApiKey.PRODUCE else [1])
+
+
+@pytest.mark.parametrize("reply", [Reply(), Reply("message")], ids=["blocked", "in line"])
+def test_a_closed_connection_has_only_its_records_handled(world: World, reply: Reply) -> None:
+    client, other = FakeConnection(world.channel), FakeConnection(world.channel)
+    released: list[str] = []
+
+    def answer(request: Request) -> Reply:
+        world.loop.now_s += LONG_REQUESTS_S
+        return reply if request.header.correlation_id == 1 else Reply.none()
+
+    world.answer = answer
+    requests = [
+        long_request(client, 1, ApiKey.CREATE_TOPICS),
+        long_request(client, 2, ApiKey.CREATE_TOPICS),
+        long_request(client, 3, ApiKey.PRODUCE),
+    ]
+    requests[1].release = lambda: released.append("buffer")
+    world.channel.submit(requests)
+    world.loop.run_turn()
+    assert world.handled == [1]
+    world.channel.forget(client)
+    world.channel.submit([long_request(other, 4)])
+    world.loop.run()
+    assert (sorted(world.handled), released) == ([1, 3, 4], ["buffer"])
+    assert (client.long_requests, client.blocking_reply) == ([], None)
+    assert world.channel.free_count == NetworkLimits().queued_max_requests
+
+
+def test_a_closed_connection_with_nothing_left_is_passed_over(world: World) -> None:
+    client, other = FakeConnection(world.channel), FakeConnection(world.channel)
+    world.channel.submit([long_request(client, 1, ApiKey.CREATE_TOPICS)])
+    world.channel.submit([long_request(other, 2)])
+    world.channel.forget(client)
+    world.loop.run()
+    assert world.handled == [2]
+    assert world.channel.free_count == NetworkLimits().queued_max_requests
+
+
+def test_a_reply_that_its_closed_connection_cancelled_keeps_nothing_waiting(world: World) -> None:
+    client, reply = FakeConnection(world.channel), Reply()
+    reply.cancel()
+    world.answer = lambda _request: reply
+    world.channel.submit([long_request(client, n, ApiKey.CREATE_TOPICS) for n in (1, 2)])
+    world.loop.run()
+    assert world.handled == [1, 2]
+    assert world.channel.free_count == NetworkLimits().queued_max_requests
 
 
 def test_a_long_request_that_fails_leaves_the_next_one_to_the_next_turn(world: World) -> None:

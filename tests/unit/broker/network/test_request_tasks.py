@@ -5,7 +5,7 @@ import asyncio
 from structlog.testing import capture_logs
 
 from broker.network.reply import ReplyState
-from broker.network.request_tasks import RequestTasks
+from broker.network.request_tasks import ITEMS_PER_TURN, RequestTasks, in_turns
 
 TIMEOUT_S = 10
 
@@ -63,3 +63,21 @@ async def test_stopping_cancels_what_runs() -> None:
     assert ended.is_set()
     assert reply.state is ReplyState.CLOSE
     await tasks.stop()
+
+
+async def test_a_long_series_of_items_lets_others_have_their_turn() -> None:
+    seen = 0
+
+    async def work() -> None:
+        nonlocal seen
+        async for number in in_turns(range(1, 2 * ITEMS_PER_TURN + 2)):
+            assert number == seen + 1
+            seen = number
+
+    running = asyncio.create_task(work())
+    lengths = []
+    while not running.done():
+        await asyncio.sleep(0)
+        lengths.append(seen)
+    assert lengths[:3] == [ITEMS_PER_TURN, 2 * ITEMS_PER_TURN, 2 * ITEMS_PER_TURN + 1]
+    await running

@@ -47,7 +47,8 @@ _VERBS: Final = (
 )
 # These may be followed by a clause with "who".
 _PEOPLE: Final = re.compile(
-    r"\b(?:users?|people|person|operators?|developers?|readers?|someone|anyone|strangers|teams?) who\b"
+    r"\b(?:users?|people|person|operators?|developers?|readers?|someone|anyone|strangers|teams?)"
+    r" who\b"
 )
 _CLAUSES: Final = (
     r"\bwhoever\b",

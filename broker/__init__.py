@@ -1,5 +1,5 @@
-"""One broker: takes requests, leads and follows partitions, coordinates groups.
+"""One broker: serves requests, leads and follows partitions, coordinates groups.
 
-`node` composes it and starts and stops its parts in order; a folder per concern holds them:
+`node` composes the broker and starts and stops its parts in order. Each concern has a folder:
 `network`, `handlers`, `replication`, `cluster`, `groups`, `logs`, `quotas`, `config_keys`.
 """

@@ -1,6 +1,7 @@
 """The daemon: `python -m broker [server.properties] [--override key=value]...` (composition).
 
-Exit codes: 0 stopped when asked to, 1 could not start or go on, 2 bad usage or configuration.
+Exit codes: 0 after a requested stop, 1 if the broker cannot start or keep running, 2 for bad usage
+or a bad configuration.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one broker until it is asked to stop; return the exit code."""
+    """Run one broker until a stop is requested; return the exit code."""
     try:
         arguments = _parse_arguments(argv)
     except SystemExit as stop:
         return EXIT_USAGE if stop.code else EXIT_OK
-    # Starting makes many objects and no garbage: looking for some would take a tenth of the time.
+    # A start creates many objects and no garbage: collection would take a tenth of its time.
     gc.disable()
     try:
         return _run(arguments)
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # Before anything else of a broker is imported.
+    # Must precede every other import of broker code.
     speedups.import_path.prefer_our_packages()
     speedups.finder.enable()
     from broker.daemon import read_config, run
@@ -53,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse(reason: str) -> int:
-    print(f"broker: {reason}", file=sys.stderr)  # noqa: T201 - for the person who typed it
+    print(f"broker: {reason}", file=sys.stderr)  # noqa: T201 - read by the operator
     return EXIT_USAGE
 
 
@@ -63,13 +64,13 @@ def _parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="One Kafka-compatible broker.",
         epilog="example: python -m broker server.properties --override log.dirs=/var/lib/ottla",
     )
-    parser.add_argument("properties", nargs="?", type=Path, help="server.properties, as Kafka's")
+    parser.add_argument("properties", nargs="?", type=Path, help="Kafka's server.properties file")
     parser.add_argument(
         "--override",
         action="append",
         default=[],
         metavar="key=value",
-        help="set one key; wins over the file",
+        help="set one key; takes precedence over the file",
     )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="info")
     return parser.parse_args(argv)

@@ -1,4 +1,7 @@
-"""What a client may do, as bits: everything, for access control is not served yet (decision)."""
+"""Bit masks of the operations a client may perform (decision).
+
+Every operation is allowed, because access control is not served yet.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Final
 
 
 class Operation(IntEnum):
-    """Kafka's numbers for operations; each is a bit in an answer."""
+    """Kafka's numbers for operations; each is a bit position in a response."""
 
     READ = 3
     WRITE = 4

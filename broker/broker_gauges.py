@@ -1,4 +1,4 @@
-"""What is counted of a whole broker (composition)."""
+"""Gauges of a whole broker (composition)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_gauges(
     replicas: ReplicaManager,
     controller: Controller,
 ) -> None:
-    """Let `metrics` tell of the broker's parts."""
+    """Add the gauges of the broker's parts to `metrics`."""
     metrics.add_gauge("connections", lambda: server.connection_count)
     metrics.add_gauge("partitions", lambda: replicas.partition_count)
     metrics.add_gauge("waiting_requests", lambda: purgatory.waiting.operation_count)
@@ -44,7 +44,7 @@ def add_gauges(
 
 
 def add_network_gauges(metrics: Metrics, network: NetworkMetrics) -> None:
-    """Let `metrics` tell what all connections together did."""
+    """Add the gauges of all connections together to `metrics`."""
     metrics.add_gauge("request_queue_size", lambda: network.queue_length)
     metrics.add_gauge("bytes_in_total", lambda: network.bytes_in)
     metrics.add_gauge("bytes_out_total", lambda: network.bytes_out)

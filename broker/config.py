@@ -39,9 +39,9 @@ ALIASES: Final = {"node.id": "broker.id", "log.cleaner.enabled": "log.cleaner.en
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys):
-    """One broker's configuration, checked. Fields are Kafka's keys with dots as underscores.
+    """One broker's checked configuration. Fields are Kafka's keys with dots as underscores.
 
-    `originals` are the properties that were given, by their canonical names.
+    `originals` holds the given properties by their canonical names.
     """
 
     topic_defaults: LogConfig = field(default_factory=LogConfig)
@@ -55,10 +55,10 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Return the configuration that `properties` describe; unknown keys are ignored.
+        """Return the configuration described by `properties`; unknown keys are ignored.
 
         Raises:
-            ConfigError: the first value that is not of its key's type or against a rule.
+            ConfigError: for the first value with a wrong type or against a rule.
         """
         originals = canonical(properties)
         for name, text in originals.items():
@@ -84,12 +84,15 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
 
     @property
     def listening(self) -> tuple[Listener, ...]:
-        """Where to listen."""
+        """The listeners to bind."""
         return parse_listeners("listeners", self.listeners, distinct_ports=True)
 
     @property
     def advertised(self) -> tuple[Listener, ...]:
-        """What clients are told; an empty host or port 0 is filled in when it is known."""
+        """The listeners advertised to clients.
+
+        An empty host and port 0 are replaced once the real ones are known.
+        """
         if self.advertised_listeners is None:
             return self.listening
         key = "advertised.listeners"
@@ -97,7 +100,7 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
 
     @property
     def status_listener(self) -> Listener | None:
-        """Where to tell over HTTP how the broker is; None for nowhere."""
+        """The listener of the HTTP status pages; None disables them."""
         if not self.metrics_listener:
             return None
         key, text = "metrics.listener", f"STATUS://{self.metrics_listener}"
@@ -105,12 +108,15 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener that brokers use among themselves."""
+        """The name of the listener for traffic between brokers."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
     def trusted_listeners(self) -> frozenset[str]:
-        """The names of the listeners that only brokers use, if there are others for clients."""
+        """The names of the listeners that only brokers use.
+
+        The inter-broker listener is not among them if clients have no listener of their own.
+        """
         names = {listener.name for listener in self.listening}
         control_plane = {(self.control_plane_listener_name or "").upper()} & names
         is_shared = not names - control_plane - {self.inter_broker_listener}
@@ -128,7 +134,7 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
 
     @property
     def connection_limits_by_ip(self) -> dict[str, int]:
-        """The exceptions from `max.connections.per.ip`."""
+        """The exceptions to `max.connections.per.ip`, by address."""
         key = "max.connections.per.ip.overrides"
         pairs = parse_map(key, self.max_connections_per_ip_overrides)
         if not all(limit.isdecimal() for limit in pairs.values()):
@@ -137,7 +143,7 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
         return {address: int(limit) for address, limit in pairs.items()}
 
     def _rules(self) -> Iterator[tuple[str, object, bool, str]]:
-        """Yield what must hold between keys: key, value, whether it holds, the rule."""
+        """Yield the rules between keys: key, value, whether the rule holds, the rule's text."""
         lowest = -1 if self.broker_id_generation_enable else 0
         highest = self.reserved_broker_max_id if self.broker_id_generation_enable else 2**31 - 1
         yield (
@@ -202,7 +208,7 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
             if listener.host == UNROUTABLE_HOST:
                 rule = "must not be 0.0.0.0, which no client can reach; set a host name or address"
                 raise ConfigError("advertised.listeners", listener, rule)
-        self.status_listener  # noqa: B018 - raises what is wrong with it
+        self.status_listener  # noqa: B018 - raises ConfigError if it is malformed
         self._check_special_listeners({listener.name for listener in self.advertised})
 
     def _check_special_listeners(self, names: set[str]) -> None:
@@ -216,23 +222,23 @@ class BrokerConfig(ServerKeys, NetworkKeys, LogKeys, ReplicationKeys, GroupKeys)
         if control_plane is None:
             return
         if control_plane.upper() not in names - {self.inter_broker_listener}:
-            rule += ", and another than inter.broker.listener.name"
+            rule += ", and differ from inter.broker.listener.name"
             raise ConfigError("control.plane.listener.name", control_plane, rule)
 
 
 def canonical(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return `properties` with aliases replaced by the keys that they stand for."""
+    """Return `properties` with each alias replaced by its key."""
     renamed = {ALIASES.get(name, name): text for name, text in properties.items()}
     return renamed | {name: text for name, text in properties.items() if name not in ALIASES}
 
 
 def unknown_keys(properties: Mapping[str, str]) -> list[str]:
-    """Return the keys in `properties` that mean nothing to this broker, sorted."""
+    """Return the keys in `properties` that are unknown to this broker, sorted."""
     return sorted(canonical(properties).keys() - SERVER_KEYS.keys())
 
 
 def value_text(config: BrokerConfig, name: str) -> str | None:
-    """Return the value of the key `name` as text, None when it is not set."""
+    """Return the value of the key `name` as text; None if it is not set."""
     if name in config.originals:
         return config.originals[name]
     declared = _DECLARED_BY_NAME.get(name)

@@ -1,4 +1,4 @@
-"""How an alteration changes the configs of a topic or a broker (decision)."""
+"""Applies a change request to the configs of a topic or a broker (decision)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.config import ConfigKey, ConfigType, LogConfig
 
 
 class ConfigOperation(IntEnum):
-    """Kafka's numbers for what is done to one key."""
+    """Kafka's numbers for operations on one key."""
 
     SET = 0
     DELETE = 1
@@ -29,10 +29,10 @@ class ConfigChange:
 
 
 def replaced(values: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """Return the configs that consist of `values` alone.
+    """Return configs that consist of `values` alone.
 
     Raises:
-        ApiError: a key without a value, or named twice.
+        ApiError: a key has no value, or is named twice.
     """
     changes = [ConfigChange(name, ConfigOperation.SET, value) for name, value in values]
     return changed({}, changes, {}, {})
@@ -44,13 +44,13 @@ def changed(
     defaults: Mapping[str, str],
     keys: Mapping[str, ConfigKey],
 ) -> dict[str, str]:
-    """Return `configs` after `changes`; lists grow and shrink from `defaults` if not set.
+    """Return `configs` after `changes`; a list that is not set starts from `defaults`.
 
-    `keys` tell what is a list.
+    `keys` holds the type of each key.
 
     Raises:
-        ApiError: a key without a value or named twice, an unknown operation, or an APPEND or
-            SUBTRACT on what is no list.
+        ApiError: a key has no value or is named twice, an operation is unknown, or an APPEND or
+            SUBTRACT names a key that is not a list.
     """
     result = dict(configs)
     seen: set[str] = set()
@@ -74,18 +74,18 @@ def changed(
 
 
 def changed_keys(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return the names whose value is another one, or is there in one of them only."""
+    """Return the names whose values differ, or that only one of the two mappings holds."""
     return sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
 
 
 def check_configs(configs: Mapping[str, str], defaults: LogConfig) -> LogConfig:
-    """Return what `configs` mean for a log.
+    """Return the log configuration that results from `configs`.
 
     Raises:
-        ApiError: an unknown key or an illegal value, or one that asks for tiered storage.
+        ApiError: a key is unknown, a value is illegal, or tiered storage is requested.
     """
     if configs.get("remote.storage.enable", "").strip().lower() == "true":
-        text = "remote.storage.enable=true: there is no tiered storage here"
+        text = "remote.storage.enable=true: tiered storage is not served"
         raise ApiError(ErrorCode.INVALID_CONFIG, text)
     try:
         return LogConfig.from_properties(configs, defaults)

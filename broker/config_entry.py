@@ -1,6 +1,6 @@
-"""What DescribeConfigs says of a key: value, source, and what it would be otherwise (decision).
+"""Config entries of DescribeConfigs: value, source and synonyms of each key (decision).
 
-It serves topics and the broker itself.
+Serves the configs of topics and of the broker itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage.config import TOPIC_CONFIG_KEYS, ConfigKey, ConfigType, topic_defau
 
 
 class ConfigSource(IntEnum):
-    """Kafka's numbers for where a value comes from."""
+    """Kafka's numbers for the source of a value."""
 
     TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -26,7 +26,7 @@ class ConfigSource(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's numbers for what has configs; other kinds are not served."""
+    """Kafka's numbers for resources with configs; other kinds are not served."""
 
     TOPIC = 2
     BROKER = 4
@@ -34,7 +34,7 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A value that a key has, or would have if those before it were not set."""
+    """A value that a key has, or would have without the synonyms before it."""
 
     name: str
     value: str | None
@@ -43,7 +43,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One key of one resource; `synonyms` in the order in which they win."""
+    """One key of one resource; `synonyms` is in order of precedence."""
 
     name: str
     value: str | None
@@ -52,12 +52,12 @@ class ConfigEntry:
     documentation: str
     is_read_only: bool
     is_sensitive: bool
-    """Whether the value may be a secret: then nobody is told, here and among the synonyms."""
+    """Whether the value may be a secret; then it is None, here and in the synonyms."""
     synonyms: tuple[Synonym, ...]
 
 
 def topic_entries(overrides: Mapping[str, str], config: DynamicConfig) -> Iterator[ConfigEntry]:
-    """Yield every topic config of a topic that sets `overrides`."""
+    """Yield every topic config of a topic with these `overrides`."""
     defaults = topic_defaults(config.current.originals)
     for key in TOPIC_CONFIG_KEYS.values():
         synonyms = tuple(_topic_synonyms(key, overrides, config))
@@ -75,14 +75,14 @@ def topic_entries(overrides: Mapping[str, str], config: DynamicConfig) -> Iterat
 
 
 def broker_entries(config: DynamicConfig) -> Iterator[ConfigEntry]:
-    """Yield every key of the broker, and what it was told besides."""
-    told = [name for name in {**config.shared, **config.own} if name not in SERVER_KEYS]
-    for name in (*SERVER_KEYS, *sorted(told)):
+    """Yield every key of the broker, and the unknown keys among its dynamic configs."""
+    unknown = [name for name in {**config.shared, **config.own} if name not in SERVER_KEYS]
+    for name in (*SERVER_KEYS, *sorted(unknown)):
         yield _server_entry(name, tuple(_server_synonyms(name, config)), config)
 
 
 def shared_entries(config: DynamicConfig) -> Iterator[ConfigEntry]:
-    """Yield what all brokers of the cluster were told together."""
+    """Yield the dynamic configs shared by all brokers of the cluster."""
     for name, value in sorted(config.shared.items()):
         synonym = Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         yield _server_entry(name, (synonym,), config)
@@ -118,7 +118,7 @@ def _topic_synonyms(
 
 
 def _server_synonyms(name: str, config: DynamicConfig) -> Iterator[Synonym]:
-    """Yield the values of `name`, and of those names that stand in for it where it is not set."""
+    """Yield the values of `name` and of its synonyms of lower precedence."""
     found = list(_set_synonyms(synonyms_of(name), config))
     while found and found[0].name != name:
         del found[0]

@@ -1,8 +1,8 @@
-"""How the broker's keys are declared: as fields of a dataclass (decision).
+"""Declares the broker's keys as fields of a dataclass (decision).
 
 A key is declared once, in `broker.config_keys`; the field's name is Kafka's key with dots as
-underscores. The declaration holds all that the parser, DescribeConfigs and the generated reference
-page need, so that they cannot disagree. Types and rules are those of `storage.config_key`.
+underscores. The parser, DescribeConfigs and the generated reference page all read this declaration,
+so they cannot disagree. `storage.config_key` defines the types and rules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _METADATA: Final = "key"
 
 @dataclass(frozen=True, slots=True)
 class DeclaredKey:
-    """A key together with the field that holds its value; `default` None means "not set"."""
+    """A key and the field that holds its value; a `default` of None means "not set"."""
 
     field_name: str
     key: ConfigKey
@@ -27,7 +27,7 @@ class DeclaredKey:
 
 
 def declared_keys(group: type) -> tuple[DeclaredKey, ...]:
-    """Return the keys that the fields of the dataclass `group` declare, in their order."""
+    """Return the keys declared by the fields of the dataclass `group`, in field order."""
     return tuple(_declared(item) for item in fields(group) if _METADATA in item.metadata)
 
 
@@ -39,7 +39,7 @@ def _declared(item: Field[ConfigValue | None]) -> DeclaredKey:
 
 
 def render(value: ConfigValue | None) -> str | None:
-    """Return the text that Kafka's tools show for `value`; None when there is none."""
+    """Return the text that Kafka's tools show for `value`; None if there is no value."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -48,42 +48,42 @@ def render(value: ConfigValue | None) -> str | None:
 
 
 def boolean(default: bool, documentation: str) -> bool:
-    """Declare a key that is true or false."""
+    """Declare a boolean key."""
     return _declare(ConfigType.BOOLEAN, default, documentation)
 
 
 def integer(default: int, documentation: str, rule: Rule | None = None) -> int:
-    """Declare a key that is a 32-bit number."""
+    """Declare a 32-bit integer key."""
     return _declare(ConfigType.INT, default, documentation, rule)
 
 
 def optional_integer(documentation: str, rule: Rule | None = None) -> int | None:
-    """Declare a key that is a 32-bit number, without a default."""
+    """Declare a 32-bit integer key without a default."""
     return _declare(ConfigType.INT, None, documentation, rule)
 
 
 def short(default: int, documentation: str, rule: Rule | None = None) -> int:
-    """Declare a key that is a 16-bit number."""
+    """Declare a 16-bit integer key."""
     return _declare(ConfigType.SHORT, default, documentation, rule)
 
 
 def long(default: int, documentation: str, rule: Rule | None = None) -> int:
-    """Declare a key that is a 64-bit number."""
+    """Declare a 64-bit integer key."""
     return _declare(ConfigType.LONG, default, documentation, rule)
 
 
 def real(default: float, documentation: str, rule: Rule | None = None) -> float:
-    """Declare a key that is a floating-point number."""
+    """Declare a floating-point key."""
     return _declare(ConfigType.DOUBLE, default, documentation, rule)
 
 
 def string(default: str, documentation: str, rule: Rule | None = None) -> str:
-    """Declare a key that is text."""
+    """Declare a text key."""
     return _declare(ConfigType.STRING, default, documentation, rule)
 
 
 def optional_string(documentation: str) -> str | None:
-    """Declare a key that is text, without a default."""
+    """Declare a text key without a default."""
     return _declare(ConfigType.STRING, None, documentation)
 
 

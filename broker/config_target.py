@@ -1,4 +1,4 @@
-"""Whose configs a request changes, and what may stand there (decision)."""
+"""The resource whose configs a request changes, and its rules for values (decision)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Configs = Mapping[str, str]
 class ConfigTarget:
     """A topic, a broker, or all brokers.
 
-    `keys` are those that are known, `defaults` what a list begins with that is not set. `check`
-    raises an ApiError for configs that may not stand there.
+    `keys` holds the known keys, `defaults` the initial content of lists that are not set. `check`
+    raises an ApiError for configs that this resource may not have.
     """
 
     kind: ResourceType
@@ -33,7 +33,7 @@ class ConfigTarget:
 
     @property
     def entity_path(self) -> str:
-        """Where its configs lie, below `/config`."""
+        """Path of its configs, relative to `/config`."""
         kind = "topics" if self.kind is ResourceType.TOPIC else "brokers"
         return f"{kind}/{self.name or DEFAULT_ENTITY}"
 
@@ -41,22 +41,22 @@ class ConfigTarget:
 def target_of(
     resource_type: int, name: str, config: DynamicConfig, broker_id: BrokerId
 ) -> ConfigTarget:
-    """Return whom a request means that broker `broker_id` got.
+    """Return the resource named by a request that broker `broker_id` received.
 
     Raises:
-        ApiError: nobody who has configs, or another broker.
+        ApiError: the resource has no configs, or is another broker.
     """
     if resource_type == ResourceType.TOPIC:
         return _topic(name, config)
     if resource_type == ResourceType.BROKER:
         check_broker(name, broker_id)
         return _broker(name, config)
-    text = f"resource type {resource_type} has no configs here; topics (2) and brokers (4) do"
+    text = f"resource type {resource_type} has no configs; only topics (2) and brokers (4) do"
     raise ApiError(ErrorCode.INVALID_REQUEST, text)
 
 
 def check_broker(name: str, broker_id: BrokerId) -> None:
-    """Refuse the name of another broker; "" stands for all of them.
+    """Refuse the name of another broker; "" denotes all brokers.
 
     Raises:
         ApiError: INVALID_REQUEST.

@@ -1,4 +1,4 @@
-"""A broker as a process: its files, its signals, its exit code (composition)."""
+"""A broker as a process: files, signals and exit code (composition)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ EXIT_OK: Final = 0
 EXIT_FAILED: Final = 1
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GC_THRESHOLDS: Final = (10_000, 10, 10)
-"""Requests leave no cycles behind; one about a thousand partitions makes 50,000 objects."""
+"""High, as requests leave no cycles and one for a thousand partitions makes 50,000 objects."""
 
 log = structlog.get_logger(__name__)
 
 
 def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
-    """Return the configuration in the file at `path` and `overrides`; warn of unknown keys.
+    """Return the configuration from the file at `path` and `overrides`; warn of unknown keys.
 
     Raises:
-        ConfigError: a value that cannot be used.
+        ConfigError: a value cannot be used.
         OSError: the file cannot be read.
     """
     properties = parse_properties(path.read_text(encoding=ENCODING)) if path else {}
@@ -40,20 +40,20 @@ def read_config(path: Path | None, overrides: Sequence[str]) -> BrokerConfig:
     check_served_keys(properties)
     config = BrokerConfig.from_properties(properties)
     for key in unknown_keys(properties):
-        # Never its value: what nobody knows may be a secret.
+        # Never log the value: that of an unknown key may be a secret.
         log.warning("config.unknown_key", key=key)
     return config
 
 
 def run(config: BrokerConfig) -> int:
-    """Run a broker until a signal asks it to stop; return the exit code of the process."""
+    """Run a broker until a signal stops it; return the exit code of the process."""
     _raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config))
 
 
 def _raise_file_limit() -> None:
-    """Allow as many open files as this process may have: logs and connections need them."""
+    """Raise the limit of open files to its maximum: logs and connections need many."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -62,7 +62,7 @@ async def _serve(config: BrokerConfig) -> int:
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in STOP_SIGNALS:
-        # Under nohup the end of the terminal is to change nothing.
+        # Under nohup, SIGHUP must stay ignored.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stopping.set)
     node = Node(config, loop)
@@ -73,12 +73,12 @@ async def _serve(config: BrokerConfig) -> int:
         log.error("broker.not_started", error=str(error))
         return EXIT_FAILED
     finally:
-        # What is there by now stays: later searches for garbage need not look at it.
+        # Objects created by now stay alive: exclude them from later collections.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
     await stopping.wait()
-    # From now on a second signal ends the process at once.
+    # From here a second signal ends the process at once.
     for number in STOP_SIGNALS:
         loop.remove_signal_handler(number)
     await node.stop()

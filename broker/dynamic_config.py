@@ -1,8 +1,8 @@
-"""The configuration that is in force: the file's, under what was set while brokers run (decision).
+"""The configuration in force: dynamic configs on top of the file (decision).
 
-Four layers, of which the first that has a key wins: this broker's own values, those that all
-brokers of the cluster share, the file's, the defaults. The first two lie in the coordinator's
-nodes. Source: DynamicBrokerConfig of Kafka 3.9.
+Four layers; the first one with a key wins: the broker's own dynamic configs, the dynamic configs
+shared by all brokers of the cluster, the file, the defaults. The coordinator's nodes hold the first
+two. Source: DynamicBrokerConfig of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Configs = Mapping[str, str]
 
 
 class DynamicConfig:
-    """The layers of one broker's configuration, and `current`: what they say together."""
+    """The layers of one broker's configuration; `current` is the merged result."""
 
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
@@ -35,7 +35,7 @@ class DynamicConfig:
         self.shared: Configs = {}
 
     def check(self, configs: Configs, *, is_shared: bool) -> None:
-        """Refuse `configs` as this broker's own, or as those of all, if they cannot be in force.
+        """Refuse `configs` that cannot take effect, as the broker's own or as the shared ones.
 
         Raises:
             ApiError: INVALID_REQUEST.
@@ -50,17 +50,17 @@ class DynamicConfig:
         check_thread_counts(_counts(self.current, counted), _counts(merged, counted))
 
     def adopt_own(self, configs: Configs) -> list[str]:
-        """Let `configs` be this broker's own; return why some do not count."""
+        """Make `configs` the broker's own; return the reasons why some have no effect."""
         own, reasons = usable(configs)
         return reasons + self._adopt(own, self.shared)
 
     def adopt_shared(self, configs: Configs) -> list[str]:
-        """Let `configs` be those of all brokers; return why some do not count."""
+        """Make `configs` the shared ones; return the reasons why some have no effect."""
         shared, reasons = usable(configs)
         return reasons + self._adopt(self.own, shared)
 
     def rate(self, name: str) -> int:
-        """Return one of `RATE_KEYS`, in bytes per second; by default there is hardly a limit."""
+        """Return the value of one of `RATE_KEYS`, in bytes per second; unlimited by default."""
         key = RATE_KEYS[name]
         value = key.parse(self.own.get(name, self.shared.get(name, key.default)))
         assert isinstance(value, int)
@@ -70,7 +70,7 @@ class DynamicConfig:
         try:
             current = self._merged(own, shared)
         except ConfigError as error:
-            # Legal one by one, and not together: what was in force stays.
+            # Each value is legal, but not their combination: keep the previous configuration.
             return [str(error)]
         self.own, self.shared, self.current = own, shared, current
         return []

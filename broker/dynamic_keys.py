@@ -1,11 +1,11 @@
-"""Which keys of a broker may change while it runs, and how (decision).
+"""The keys that may change while a broker runs, and their rules (decision).
 
-The list is Kafka's, without listeners and their security: those are fixed for a process here, and a
-change is refused as that of any other fixed key. Keys that size a thread pool are taken and checked
-as Kafka does; those of replica fetchers and of recovery count from the next start, the others have
-no effect: there are no such pools. A key that no broker knows is kept for other programs, and its
-value is not shown: it may be a secret. Source: DynamicBrokerConfig, DynamicConfig, QuotaConfigs of
-Kafka 3.9.
+The list is Kafka's, without listeners and their security: this broker fixes these at start and
+refuses to change them, like every other fixed key. Keys that size a thread pool are accepted and
+checked like Kafka does. The sizes for replica fetchers and recovery take effect at the next start,
+the others never, as their pools do not exist. A key that is unknown to the broker is kept for other
+programs; its value is not shown, because it may be a secret.
+Source: DynamicBrokerConfig, DynamicConfig, QuotaConfigs of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ THREAD_COUNTS: Final = (
     "num.recovery.threads.per.data.dir",
     "background.threads",
 )
-"""May be halved or doubled at most by one change."""
+"""Pool sizes; one change may at most halve or double them."""
 CLEANER_THREADS: Final = "log.cleaner.threads"
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
@@ -45,7 +45,7 @@ _OF_LOGINS: Final = frozenset(
         "sasl.login.refresh.window.jitter",
     }
 )
-"""They tune logins and protect nothing: kept, as Kafka keeps them without a login."""
+"""Keys that tune logins and protect nothing: kept, as Kafka keeps them without a login."""
 
 
 def _rate(name: str, documentation: str) -> ConfigKey:
@@ -64,20 +64,24 @@ RATE_KEYS: Final[Mapping[str, ConfigKey]] = {
     key.name: key
     for key in (
         _rate(
-            LEADER_RATE, "What this broker sends at most for leader.replication.throttled.replicas"
+            LEADER_RATE,
+            "Highest rate at which this broker sends leader.replication.throttled.replicas",
         ),
-        _rate(FOLLOWER_RATE, "What it copies at most for follower.replication.throttled.replicas"),
-        _rate(LOG_DIRS_RATE, "What moves between log directories take at most"),
+        _rate(
+            FOLLOWER_RATE,
+            "Highest rate at which this broker copies follower.replication.throttled.replicas",
+        ),
+        _rate(LOG_DIRS_RATE, "Highest rate of moves between log directories"),
     )
 }
-"""Keys that exist only while brokers run."""
+"""Keys that exist only as dynamic configs."""
 
 LOG_DEFAULTS: Final = frozenset(
     key.synonyms[0].name
     for key in TOPIC_CONFIG_KEYS.values()
     if key.synonyms and key.name not in _FIXED_TOPIC_CONFIGS
 )
-"""What topics inherit: of several names for one default the first alone, as in Kafka."""
+"""Keys inherited by topics: only the first of several names for one default, like in Kafka."""
 
 DYNAMIC_KEYS: Final = (
     LOG_DEFAULTS
@@ -107,17 +111,17 @@ _SYNONYMS: Final = tuple(
 
 
 def synonyms_of(name: str) -> Sequence[str]:
-    """Return all names of what `name` sets, in the order in which they win."""
+    """Return `name` and its synonyms, in order of precedence."""
     return next((names for names in _SYNONYMS if name in names), (name,))
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """Return what is known of a key of brokers, static or not; None for a stranger."""
+    """Return the declaration of a broker's key, static or dynamic; None if it is unknown."""
     return RATE_KEYS.get(name) or SERVER_KEYS.get(name)
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value may be a secret: that of a password, or of a key that nobody knows."""
+    """Whether the value of a key may be a secret: passwords and unknown keys."""
     key = key_of(name)
     return key is None or key.type is ConfigType.PASSWORD
 
@@ -131,7 +135,7 @@ def is_fixed(name: str) -> bool:
 
 
 def check_dynamic(configs: Mapping[str, str]) -> None:
-    """Refuse what cannot be set while a broker runs, and values of the wrong type or range.
+    """Refuse keys that are fixed while a broker runs, and values of the wrong type or range.
 
     Raises:
         ApiError: INVALID_REQUEST, for either.
@@ -149,7 +153,7 @@ def check_dynamic(configs: Mapping[str, str]) -> None:
 
 
 def check_thread_counts(old: Mapping[str, int], new: Mapping[str, int]) -> None:
-    """Refuse to change the size of a pool by more than half, or twice.
+    """Refuse to shrink a pool to less than half, or to grow it to more than twice its size.
 
     Raises:
         ApiError: INVALID_REQUEST.
@@ -158,11 +162,11 @@ def check_thread_counts(old: Mapping[str, int], new: Mapping[str, int]) -> None:
         before = old[name]
         if count != before and not max(1, before // 2) <= count <= before * 2:
             text = f"{name}={count}: must be within {max(1, before // 2)}..{before * 2}"
-            raise _invalid(f"{text}, half and twice of what it is")
+            raise _invalid(f"{text}, between half and twice the current value")
 
 
 def usable(configs: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return those of `configs` that may count, and why the others do not."""
+    """Return the usable entries of `configs`, and the reasons against the others."""
     kept: dict[str, str] = {}
     reasons: list[str] = []
     for name, text in configs.items():
@@ -176,7 +180,7 @@ def usable(configs: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
 
 
 def overridden(properties: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return `properties` under `overrides`, of which each wins over all names of its value."""
+    """Return `properties` with `overrides` applied; an override hides all synonyms of its key."""
     hidden = {name for override in overrides for name in synonyms_of(override)}
     kept = {name: text for name, text in properties.items() if name not in hidden}
     return kept | dict(overrides)

@@ -1,11 +1,11 @@
-"""What can go wrong in a broker, besides what its clients are told.
+"""Errors of a broker that are not sent to clients.
 
     ValueError
-      ConfigError          a configuration that cannot be used: exit code 2
+      ConfigError          the configuration cannot be used: exit code 2
     Exception
       StartupError         the broker cannot start: exit code 1
 
-Clients are told `kafkawire.errors.ApiError`; `as_api_error` makes one of a failure of the storage.
+Clients receive a `kafkawire.errors.ApiError`; `as_api_error` makes one from a storage failure.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _CODES: Final[Mapping[type[StorageError], ErrorCode]] = {
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used; the message names the key, the value and the rule.
+    """The configuration cannot be used; the message names the key, the value and the rule.
 
-    A value that is None, or may be a secret and is not handed over, is left out.
+    The message omits the value if `value` is None. Callers pass None for possible secrets.
     """
 
     def __init__(self, key: str, value: object, rule: str) -> None:
@@ -50,6 +50,6 @@ class StartupError(Exception):
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """Return what a client is told about a failure of the storage (StorageError or OSError)."""
+    """Return the error for a client after a storage failure (StorageError or OSError)."""
     code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
     return ApiError(code or ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -1,4 +1,4 @@
-"""What a broker counts, as the text that Prometheus reads (decision).
+"""Renders a broker's metrics as text for Prometheus (decision).
 
 Source: Prometheus' text-based exposition format, version 0.0.4.
 """
@@ -11,7 +11,7 @@ from kafkawire.apis import APIS, ApiKey
 
 
 def exposition(values: Mapping[str, int], requests: Mapping[int, RequestMetrics]) -> str:
-    """Return the gauges' `values` and the durations of `requests`, by API key, as text."""
+    """Return the gauges' `values` and the durations of `requests` (by API key) as text."""
     return "".join(f"{line}\n" for line in (*_gauges(values), *_durations(requests)))
 
 
@@ -23,7 +23,7 @@ def _gauges(values: Mapping[str, int]) -> Iterator[str]:
 
 
 def _durations(requests: Mapping[int, RequestMetrics]) -> Iterator[str]:
-    yield f"# HELP {REQUEST_DURATION} From the last byte read to the response handed to the socket."
+    yield f"# HELP {REQUEST_DURATION} Time from the last byte read to the response's write."
     yield f"# TYPE {REQUEST_DURATION} histogram"
     for api_key, metrics in sorted(requests.items()):
         label = f'request="{APIS[ApiKey(api_key)].name}"'

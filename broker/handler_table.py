@@ -1,7 +1,7 @@
-"""Which handler serves which API (composition).
+"""Assigns a handler to each API (composition).
 
-Handlers and their messages are imported when a first request needs them: a broker is ready sooner,
-and smaller, without those that its clients never use.
+Handlers and their messages are imported at their API's first request. A broker starts faster, and
+stays smaller, without the handlers that its clients never use.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from storage.directory import Logs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerTable:
-    """Makes handlers from the parts of a broker that they work with."""
+    """Creates the handlers from the parts of a broker."""
 
     config: BrokerConfig
     configs: LiveConfigs
@@ -64,7 +64,7 @@ class HandlerTable:
     served: Callable[[], Served]
 
     def makers(self) -> Mapping[ApiKey, Callable[[], Handler]]:
-        """Return what makes the handler of each API that is served."""
+        """Return the handler factory of each served API."""
         return {
             ApiKey.API_VERSIONS: self._api_versions,
             ApiKey.METADATA: self._metadata,

@@ -1,4 +1,4 @@
-"""All configs that change while a broker runs, and what keeps them current (composition)."""
+"""The configs that may change while a broker runs, kept up to date (composition)."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ class LiveConfigs:
 
     @property
     def current(self) -> BrokerConfig:
-        """The broker's configuration that is in force."""
+        """The broker's configuration in force."""
         return self.broker.current
 
     async def load(self) -> None:
-        """Learn what was set while brokers ran: it counts from the first log on."""
+        """Read the dynamic configs. Call this before the first log opens."""
         await self.nodes.catch_up()
         await self._broker_configs.load()
         await self.topics.load()
         await self.quota_configs.load()
 
     def follow(self, changes: Reconfiguration) -> None:
-        """Tell `changes` of all that changes from now on."""
+        """Notify `changes` of every later change."""
         self.topics.listen(changes.on_topic_config)
         self._broker_configs.listen(changes.on_broker_config)
         self.nodes.listen()
 
     async def stop(self) -> None:
-        """Hear of nothing any more."""
+        """Stop watching for changes."""
         await self.nodes.stop()

@@ -1,6 +1,7 @@
-"""What a broker does when a log directory fails: it serves the others, and says so (edge).
+"""Handles a failed log directory (edge).
 
-Without any directory left it cannot go on.
+The broker keeps serving the other directories and reports the failure to the controller. It stops
+when no directory is left.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class LogDirFailure:
-    """Reacts from `watch` on; what fails earlier is found when replicas are opened."""
+    """Handles failures after `watch`; opening the replicas finds earlier ones."""
 
     def __init__(
         self,
@@ -31,7 +32,7 @@ class LogDirFailure:
         loop: asyncio.AbstractEventLoop,
         on_last: Callable[[str], None],
     ) -> None:
-        """`on_last` is told why nothing can be served any more."""
+        """Call `on_last` with the reason when no directory is left."""
         self._member = member
         self._tasks = tasks
         self._loop = loop
@@ -39,11 +40,11 @@ class LogDirFailure:
         self._watched: tuple[Logs, ReplicaManager] | None = None
 
     def watch(self, logs: Logs, replicas: ReplicaManager) -> None:
-        """Give up the replicas that fail with a directory from now on."""
+        """From now on, take replicas offline when their directory fails."""
         self._watched = logs, replicas
 
     def on_failed(self, path: Path) -> None:
-        """Called in any thread: in the loop, see what is left."""
+        """Hand the failure to the loop. Safe to call from any thread."""
         self._loop.call_soon_threadsafe(self._give_up, path)
 
     def _give_up(self, path: Path) -> None:
@@ -52,14 +53,14 @@ class LogDirFailure:
         logs, replicas = self._watched
         replicas.on_directory_failed(path)
         if logs.online_directories:
-            self._tasks.begin(self._tell)
+            self._tasks.begin(self._report)
         else:
             self._on_last(f"log dir {path} failed, and no other is left")
 
-    async def _tell(self) -> None:
-        """Let the controller find out which replicas are lost."""
+    async def _report(self) -> None:
+        """Notify the controller, which then identifies the lost replicas."""
         try:
             await self._member.session.run(tell_log_dir_failure(self._member.identity.broker_id))
         except SessionExpiredError as error:
-            # The next registration makes the controller ask for all replicas again.
-            log.warning("log_dir.failure_not_told", error=str(error))
+            # After the next registration the controller asks for all replicas again.
+            log.warning("log_dir.failure_not_reported", error=str(error))

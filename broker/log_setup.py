@@ -1,6 +1,6 @@
-"""How the broker logs: for people on a terminal, JSON lines otherwise (composition).
+"""Sets up logging: readable text on a terminal, JSON lines otherwise (composition).
 
-Daemons log to standard error; standard output is for what programs read.
+Daemons log to standard error; standard output is reserved for machine-readable results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from structlog.typing import EventDict, Processor
 
 
 def set_up_logging(level: str, stream: TextIO) -> None:
-    """Send all events from `level` up to `stream`."""
+    """Write all events at or above `level` to `stream`."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -34,7 +34,7 @@ def _renderers(*, is_terminal: bool) -> list[Processor]:
 
 
 def _escape_controls(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Escape what a terminal would obey: names in events are chosen by clients."""
+    """Escape control characters: clients choose the names in events."""
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[key] = repr(value)[1:-1]

@@ -1,14 +1,14 @@
-"""What a broker's gauges are called outside: Kafka's names where it has them (decision).
+"""Exported names of a broker's gauges: Kafka's names where they exist (decision).
 
-As the exporter for Java names beans: `kafka_server_ReplicaManager_LeaderCount`. What
-Kafka does not have begins with `ottla_`.
+They follow the names that the JMX exporter gives to beans, as in
+`kafka_server_ReplicaManager_LeaderCount`. Gauges that Kafka does not have begin with `ottla_`.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
 REQUEST_DURATION: Final = "ottla_request_duration_seconds"
-"""A histogram; Kafka's own (`TotalTimeMs`) has quantiles, which do not add up over brokers."""
+"""A histogram. Kafka's `TotalTimeMs` has quantiles, which cannot be summed over brokers."""
 
 KAFKAS_NAMES: Final[Mapping[str, str]] = {
     "broker_state": "kafka_server_KafkaServer_BrokerState",
@@ -28,5 +28,5 @@ KAFKAS_NAMES: Final[Mapping[str, str]] = {
 
 
 def outside_name(name: str) -> str:
-    """Return what the gauge `name` is called outside."""
+    """Return the exported name of the gauge `name`."""
     return KAFKAS_NAMES.get(name, f"ottla_{name}")

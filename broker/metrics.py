@@ -1,7 +1,7 @@
-"""What the broker counts, besides the network (decision).
+"""Metrics of the broker outside the network layer (decision).
 
-A counter is a plain attribute, so that counting costs nothing on the hot path; a gauge is asked
-only when somebody looks.
+A counter is a plain attribute, so that counting costs nothing on the hot path. A gauge is read only
+for a snapshot.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class BrokerState(IntEnum):
-    """Kafka's numbers for the phases of a broker's life."""
+    """Kafka's numbers for the states of a broker."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -29,8 +29,8 @@ class Metrics:
         self._gauges: dict[str, Callable[[], int]] = {}
 
     def add_gauge(self, name: str, read: Callable[[], int]) -> None:
-        """Let `read` be asked for the value of `name`."""
-        assert name not in self._gauges, f"two gauges are called {name}"
+        """Add the gauge `name`, whose value `read` returns."""
+        assert name not in self._gauges, f"duplicate gauge {name}"
         self._gauges[name] = read
 
     def snapshot(self) -> dict[str, int]:

@@ -1,11 +1,12 @@
 """One broker: its parts, and the order in which they start and stop (composition).
 
-Start: coordinator, cluster and broker id, topic configs, log dirs (recovering what needs it),
-replicas, listeners, registration, controller component, periodic tasks. Clients are served when all
-of this stands and the controller has told who leads what; what the controller asks is answered from
-the registration on. Stop, the other way round, after leaders have moved away: periodic tasks, no
-more connections, waiting requests, connections, replicas, then high watermarks, logs, the marker
-that says that all this was in order, and last the session.
+Start: coordinator, cluster and broker id, topic configs, log dirs (with recovery if needed),
+replicas, listeners, registration, controller component, periodic tasks. The broker serves clients
+once all parts run and the controller has sent the partitions and their leaders; it answers requests
+of the controller from the registration on.
+
+Stop, in reverse order, after leaders have moved away: periodic tasks, listening sockets, waiting
+requests, connections, replicas, high watermarks, logs, the marker of a clean shutdown, the session.
 
 Source: kafka.server.KafkaServer of Kafka 3.9.
 """
@@ -70,20 +71,23 @@ from storage.directory_lock import lock_usable
 from storage.errors import StorageError
 
 DRAIN_TIMEOUT_S: Final = 10.0
-"""How long clients may take to read their last responses when the broker stops."""
+"""Time for clients to read their last responses when the broker stops."""
 FIRST_METADATA_TIMEOUT_MS: Final = 5000
-"""How long a start waits for the controller; without it, clients are told that nobody leads."""
+"""Time for the controller to send metadata at start; after it, partitions appear leaderless."""
 
 log = structlog.get_logger(__name__)
 
 
 def now_ms() -> int:
-    """Return the time of day, as records count it."""
+    """Return the wall-clock time in the unit of record timestamps."""
     return time.time_ns() // 1_000_000
 
 
 class Node:
-    """One broker. `start` once, then `stop` once; `failed` is done when it cannot go on."""
+    """One broker. Call `start` once, then `stop` once.
+
+    `failed` is done, with a reason, when the broker can no longer serve.
+    """
 
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         self.failed: asyncio.Future[str] = loop.create_future()
@@ -113,10 +117,10 @@ class Node:
         self._replicas: ReplicaManager | None = None
 
     async def start(self) -> None:
-        """Serve when this returns.
+        """Start the broker; it serves clients when this returns.
 
         Raises:
-            StartupError: it cannot; everything that had begun has been stopped.
+            StartupError: the start failed; all parts that had started are stopped again.
         """
         began_s = self._loop.time()
         self.metrics.state = BrokerState.STARTING
@@ -138,7 +142,7 @@ class Node:
         )
 
     async def stop(self) -> None:
-        """Hand over what is led here and stop in order; the next start needs no recovery."""
+        """Hand over all leaderships and stop in order; the next start needs no recovery."""
         log.info("broker.stopping", **self.metrics.snapshot())
         if self._may_hand_over:
             self.metrics.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
@@ -156,7 +160,7 @@ class Node:
 
     @property
     def _may_hand_over(self) -> bool:
-        """Whether to ask for relief; without a coordinator no controller could give it."""
+        """Whether to hand over leaderships, which needs the coordinator and a controller."""
         return (
             self._config.controlled_shutdown_enable
             and not self.failed.done()
@@ -204,7 +208,7 @@ class Node:
             changes = self._follow_configs(configs, replicas, mover)
             features.listen()
         with step("metadata"):
-            if not await self._watch.wait_for(self._is_told, FIRST_METADATA_TIMEOUT_MS):
+            if not await self._watch.wait_for(self._has_metadata, FIRST_METADATA_TIMEOUT_MS):
                 log.warning("metadata.missing", waited_ms=FIRST_METADATA_TIMEOUT_MS)
         with step("request processing"):
             channel.open()
@@ -215,19 +219,19 @@ class Node:
             changes.add(lambda config: self._tasks.begin(partial(cleaner.reconfigure, config)))
 
     async def _show_status(self) -> None:
-        """Let others look, from the first step to the last, if they shall."""
+        """Serve the status pages from the first step to the last, if they are configured."""
         if (listener := self._config.status_listener) is not None:
             server = await self._status.show(listener)
             self._running.push_async_callback(server.stop)
 
     def _lock_log_dirs(self) -> list[Path]:
-        """Keep other processes away from the log dirs, to the end; return those that can be used.
+        """Lock the log dirs until the stop; return the usable ones.
 
-        First of all: what an earlier process has left, its session above all, is touched only by
-        the one that holds the locks.
+        This is the first step: only the holder of the locks may touch the remains of an earlier
+        process, above all its session.
 
         Raises:
-            StorageError: none can be used, or another broker uses one.
+            StorageError: no log dir can be used, or another broker uses one.
         """
         locks = lock_usable(map(Path, self._config.log_directories))
         for lock in locks.values():
@@ -256,7 +260,7 @@ class Node:
         return changes
 
     async def _open_logs(self, locked: Collection[Path]) -> Logs:
-        """Open all logs in a thread, for that can take long after a crash."""
+        """Open all logs in a thread, because recovery after a crash can take long."""
         self.metrics.state = BrokerState.RECOVERY
 
         def open_logs() -> Logs:
@@ -363,7 +367,7 @@ class Node:
         return router
 
     def _make_groups(self, replicas: ReplicaManager) -> GroupCoordinator:
-        """Make the coordinator of groups; it learns of leaderships from the first one on."""
+        """Make the group coordinator and register it for all changes of leadership."""
         groups = self._groups = GroupCoordinator(
             replicas,
             self._purgatory,
@@ -377,7 +381,7 @@ class Node:
         return groups
 
     async def _listen(self, channel: RequestChannel) -> Mapping[str, Endpoint]:
-        """Bind all listeners, and return where others reach this broker."""
+        """Bind all listeners; return the advertised endpoint of each."""
         config = self._config
         server = self._server = SocketServer(
             config.listening,
@@ -396,10 +400,11 @@ class Node:
             config.advertised, {name: port for name, (_, port) in bound.items()}, machine_name
         )
 
-    def _is_told(self, image: ClusterImage) -> bool:
-        """Whether the controller has sent all partitions, this broker, and all of its disks.
+    def _has_metadata(self, image: ClusterImage) -> bool:
+        """Whether `image` is complete and holds this broker and the partitions of all its logs.
 
-        What it does not know, or not yet, is left out once it has named what is this broker's.
+        Logs that the controller has not claimed, once it has named this broker's replicas, do not
+        count.
         """
         assert self._logs is not None, "opened before"
         assert self._replicas is not None, "made before"
@@ -440,7 +445,7 @@ class Node:
         return cleaner
 
     async def _stop_serving(self, server: SocketServer) -> None:
-        """Answer what was asked, as far as clients read it, and close all connections."""
+        """Answer the requests already read, as far as clients read responses, and disconnect."""
         server.stop_accepting()
         if self._groups is not None:
             await self._groups.stop()
@@ -461,7 +466,7 @@ class Node:
                 if self._replicas is not None:
                     logs.write_high_watermarks(self._replicas.high_watermarks())
             except StorageError as error:
-                # Of one log dir; followers and leaders find the mark again.
+                # Affects one log dir; leaders and followers establish the marks again.
                 log.error("high_watermarks.not_written", error=str(error))
             finally:
                 logs.close()

@@ -1,4 +1,4 @@
-"""The format of `server.properties`: Java's (decision).
+"""Parser for `server.properties`, in Java's format (decision).
 
 Source: java.util.Properties.load, "line-oriented format".
 """
@@ -17,19 +17,19 @@ _UNICODE_DIGITS: Final = 4
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the keys and values of `text`; a key given twice keeps its last value.
+    """Return the keys and values of `text`; the last value of a repeated key wins.
 
     Raises:
-        ConfigError: a \\u escape without four hexadecimal digits.
+        ConfigError: a \\u escape lacks its four hexadecimal digits.
     """
     return dict(_split(line) for line in _logical_lines(text))
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    """Return the keys and values of `overrides`, each "key=value" as on a command line.
+    """Return the keys and values of `overrides`, each in the form "key=value".
 
     Raises:
-        ConfigError: one of them has no key or no "=".
+        ConfigError: an override has no key or no "=".
     """
     result = {}
     for override in overrides:
@@ -41,7 +41,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield lines without comments, with the continued ones joined."""
+    """Yield lines without comments; continuation lines are joined."""
     parts: list[str] = []
     for raw in _natural_lines(text):
         line = raw.lstrip(_BLANK)
@@ -57,7 +57,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _natural_lines(text: str) -> list[str]:
-    # Not str.splitlines(): it also splits at characters that Java keeps.
+    # str.splitlines() would also split at characters that Java keeps.
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
@@ -67,7 +67,7 @@ def _is_continued(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Split at the first "=", ":" or blank that no backslash precedes."""
+    """Split at the first "=", ":" or blank without a backslash before it."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANK:
         end += 2 if line[end] == "\\" else 1

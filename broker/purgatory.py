@@ -1,9 +1,9 @@
-"""Where requests wait for a condition or a deadline.
+"""Holds requests that wait for a condition or a deadline.
 
-`Waiting` is the decision: which operation waits for which key, without a clock or a loop.
-`Purgatory` is the edge: a timer per operation, and the loop's turn in which the woken ones are
-looked at. Invariants: an operation completes once; a completed, expired or cancelled one is
-watched nowhere; nobody's operation is ever run inside the stack of the one who woke it.
+`Waiting` is the decision: it maps keys to waiting operations, without a clock or a loop.
+`Purgatory` is the edge: it has a timer per operation, and checks woken operations in a later turn
+of the loop. Invariants: an operation completes once; a completed, expired or cancelled operation is
+watched nowhere; no operation runs inside the call stack of the code that woke it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class Operation(Protocol[KeyIn]):
     """A request that waits."""
 
     def is_satisfied(self, changed: KeyIn | None) -> bool:
-        """Whether to stop waiting; `changed` is what has changed, None for "look at all"."""
+        """Whether to stop waiting; `changed` is the changed key, None means "check all keys"."""
 
     def complete(self) -> None:
-        """Answer with what there is. Called once, also when the time is over."""
+        """Respond with the data available now. Called once, also after the timeout."""
 
 
 class Waiting(Generic[Key]):
-    """The operations that wait, by the keys that can satisfy them."""
+    """The waiting operations, by the keys that can satisfy them."""
 
     def __init__(self) -> None:
         self._watchers: dict[Key, dict[Operation[Key], None]] = {}
@@ -35,25 +35,25 @@ class Waiting(Generic[Key]):
 
     @property
     def operation_count(self) -> int:
-        """Operations that wait."""
+        """Number of waiting operations."""
         return len(self._keys)
 
     @property
     def watcher_count(self) -> int:
-        """Pairs of an operation and a key that it waits for."""
+        """Number of pairs of an operation and a key that it waits for."""
         return sum(len(operations) for operations in self._watchers.values())
 
     @property
     def watched_keys(self) -> Container[Key]:
-        """The keys that any operation waits for: a live view, to be asked on the hot path."""
+        """Keys with a waiting operation: a live view for the hot path."""
         return self._watchers
 
     def add(self, operation: Operation[Key], keys: Iterable[Key]) -> bool:
-        """Let `operation` wait for any of `keys`; False if it need not wait.
+        """Let `operation` wait for any of `keys`; return False if it need not wait.
 
-        It is asked before and after it is watched, so that no change between is missed.
+        The operation is checked before and after it is watched, so that no change is missed.
         """
-        assert operation not in self._keys, "an operation waits once"
+        assert operation not in self._keys, "the operation waits already"
         if operation.is_satisfied(None):
             return False
         self._keys[operation] = tuple(dict.fromkeys(keys))
@@ -65,7 +65,7 @@ class Waiting(Generic[Key]):
         return True
 
     def satisfied_by(self, key: Key) -> list[Operation[Key]]:
-        """Remove and return the operations that the change of `key` satisfies, oldest first."""
+        """Remove and return the operations satisfied by the change of `key`, oldest first."""
         satisfied = [
             operation for operation in self._watchers.get(key, ()) if operation.is_satisfied(key)
         ]
@@ -74,7 +74,7 @@ class Waiting(Generic[Key]):
         return satisfied
 
     def remove(self, operation: Operation[Key]) -> bool:
-        """Forget `operation`; False if it does not wait (any more)."""
+        """Remove `operation`; return False if it does not wait."""
         keys = self._keys.pop(operation, None)
         if keys is None:
             return False
@@ -99,11 +99,11 @@ class Purgatory(Generic[Key]):
 
     @property
     def waiting(self) -> Waiting[Key]:
-        """Who waits for what."""
+        """The waiting operations and their keys."""
         return self._waiting
 
     def hold(self, operation: Operation[Key], keys: Iterable[Key], timeout_ms: int) -> None:
-        """Complete `operation` at once if it is satisfied, else when it is or time is over."""
+        """Complete `operation` once it is satisfied, now or later, or after `timeout_ms`."""
         if self._is_closed or not self._waiting.add(operation, keys):
             operation.complete()
             return
@@ -111,7 +111,7 @@ class Purgatory(Generic[Key]):
         self._timers[operation] = self._loop.call_later(delay_s, self._expire, operation)
 
     def on_change(self, key: Key) -> None:
-        """Look at those who wait for `key`, after the caller has finished."""
+        """Check the operations that wait for `key`, in a later turn of the loop."""
         if key not in self._watched_keys:
             return
         if not self._changed:
@@ -119,12 +119,12 @@ class Purgatory(Generic[Key]):
         self._changed[key] = None
 
     def cancel(self, operation: Operation[Key]) -> None:
-        """Forget `operation` without completing it, for its client is gone."""
+        """Remove `operation` without completing it, because its client is gone."""
         if self._waiting.remove(operation):
             self._timers.pop(operation).cancel()
 
     def close(self) -> None:
-        """Let nobody wait any more, for the broker stops: complete all with what there is."""
+        """Complete all operations now, and every later one at once: the broker stops."""
         self._is_closed = True
         for operation in list(self._timers):
             self._timers[operation].cancel()
@@ -135,7 +135,7 @@ class Purgatory(Generic[Key]):
         for key in changed:
             for operation in self._waiting.satisfied_by(key):
                 self._timers.pop(operation).cancel()
-                # Each in a callback of its own: the failure of one must not stop the others.
+                # Each gets its own callback: the failure of one must not stop the others.
                 self._loop.call_soon(operation.complete)
 
     def _expire(self, operation: Operation[Key]) -> None:

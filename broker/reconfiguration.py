@@ -1,4 +1,4 @@
-"""What follows when the configuration of a running broker, or of a topic, changes (composition)."""
+"""Applies changed configs of a running broker, or of a topic, to its parts (composition)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 
 class Reconfiguration:
-    """Tells the parts of a broker what has changed for them."""
+    """Notifies the parts of a broker of the changes that concern them."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Reconfiguration:
         replicas: ReplicaManager,
         server: SocketServer,
     ) -> None:
-        """Begin with what `config` says now; the parts were made from what the file says."""
+        """Apply `config` as it is now: the parts were made from the file's values."""
         self._config = config
         self._topics = topics
         self._member = member
@@ -45,11 +45,11 @@ class Reconfiguration:
         self._set_rates()
 
     def add(self, reconfigure: Callable[[BrokerConfig], None]) -> None:
-        """Call `reconfigure` after every change of the broker's configuration, too."""
+        """Also call `reconfigure` after every change of the broker's configuration."""
         self._others.append(reconfigure)
 
     def on_broker_config(self, old: BrokerConfig, new: BrokerConfig) -> None:
-        """Let the broker go on under `new`."""
+        """Apply `new` to the broker's parts."""
         if old.topic_defaults != new.topic_defaults:
             self._on_topic_defaults(old, new)
         self._server.set_limits(network_limits_of(new))
@@ -58,7 +58,7 @@ class Reconfiguration:
             reconfigure(new)
 
     def on_topic_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Let the logs of a topic follow its configs."""
+        """Apply the configs of a topic to its logs."""
         config = self._topics.log_config(topic)
         self._replicas.update_topic_config(topic, config)
         if UNCLEAN_KEY in overrides and config.unclean_leader_election_enable:

@@ -1,7 +1,8 @@
-"""Work that returns: checkpoints, flushing, cleaning up (edge).
+"""Runs periodic work: checkpoints, flushing, cleaning up (edge).
 
-A task never runs twice at a time: its next run is timed when the last one has ended. One that
-fails is logged and runs again. Invariant: after `stop()` no task runs, and none will.
+Runs of one task never overlap: the scheduler sets the timer for the next run when the last one has
+ended. A failed run is logged, and the task runs again. Invariant: after `stop()` no task runs, and
+none will.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import structlog
 from storage.errors import StorageError
 
 LONGEST_DELAY_MS: Final = 30 * 86_400_000
-"""A timer for later than this is not set: event loops cannot count to Kafka's "never"."""
+"""Longest timer: event loops cannot represent Kafka's "never"."""
 SHORTEST_PERIOD_MS: Final = 1
 
 log = structlog.get_logger(__name__)
 
 
 class PeriodicTask:
-    """One task: what it does, when, and how often it has."""
+    """One task: its work, its period and the number of its runs."""
 
     def __init__(
         self,
@@ -34,12 +35,12 @@ class PeriodicTask:
         delay_ms: int = 0,
         runs_in_loop: bool = False,
     ) -> None:
-        """Run first after `delay_ms`, then a period after the end of each run.
+        """Run first after `delay_ms`, then one period after the end of each run.
 
-        A period of Kafka's "never" means that: it does not run once either.
+        A task whose period is Kafka's "never" does not run at all.
 
-        A run blocks, and so happens in a thread, unless it `runs_in_loop`; there it may return
-        something to await, and give way to others.
+        `run` may block, and is called in a thread. With `runs_in_loop` it is called in the loop,
+        must not block, and may return an awaitable.
         """
         self.name = name
         self.run = run
@@ -49,7 +50,7 @@ class PeriodicTask:
         self.run_count = 0
         self.failure_count = 0
         self.last_run_s: float | None = None
-        """When the last run began, in the loop's time."""
+        """Start of the last run, in the loop's time."""
         self.next_run_s: float | None = None
 
 
@@ -71,7 +72,7 @@ class Scheduler:
             self._set_timer(task, task.delay_ms)
 
     def described(self) -> list[dict[str, object]]:
-        """Return what each task is, and how many seconds ago and ahead its runs are."""
+        """Return a description of each task; times of runs are in seconds from now."""
         now_s = self._loop.time()
         return [
             {
@@ -90,7 +91,7 @@ class Scheduler:
         ]
 
     async def stop(self) -> None:
-        """Start no run any more, and wait for those that have begun."""
+        """Start no further run, and wait for the running ones."""
         self._is_stopped = True
         for timer in self._timers.values():
             timer.cancel()
@@ -112,9 +113,9 @@ class Scheduler:
         task.last_run_s, task.next_run_s = self._loop.time(), None
         try:
             if task.runs_in_loop:
-                rest = task.run()
-                if rest is not None:
-                    await rest
+                remainder = task.run()
+                if remainder is not None:
+                    await remainder
             else:
                 await self._loop.run_in_executor(self._executor, task.run)
         except (StorageError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The steps of a start, in their order, and how long each took (edge: it logs)."""
+"""Records the steps of a start, in order, with their durations (edge: it logs)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupStep:
-    """A step that has been taken."""
+    """A completed step."""
 
     name: str
     duration_ms: float
 
 
 class StartupSteps:
-    """Notes each step when it is done; one that fails is not."""
+    """The completed steps of a start; a failed step is not recorded."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` gives seconds."""
@@ -28,12 +28,12 @@ class StartupSteps:
         self._clock = clock
 
     def described(self) -> list[dict[str, object]]:
-        """Return the steps so far, in their order."""
+        """Return the steps so far, in order."""
         return [{"step": each.name, "duration_ms": each.duration_ms} for each in self.taken]
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Take a step."""
+        """Record the step `name` when its block has completed."""
         began_s = self._clock()
         yield
         duration_ms = round((self._clock() - began_s) * 1000, 1)

@@ -1,4 +1,4 @@
-"""What a broker tells of itself while it starts, runs and stops (composition)."""
+"""The status of a broker while it starts, runs and stops (composition)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.status_server import StatusServer
 
 
 class BrokerStatus:
-    """What is counted, the steps of the start and the periodic work; and the pages of these."""
+    """Metrics, startup steps and periodic tasks, with the status pages that show them."""
 
     def __init__(self, clock: Callable[[], float], scheduler: Scheduler) -> None:
         """`clock` gives seconds."""
@@ -26,7 +26,7 @@ class BrokerStatus:
         add_network_gauges(self.metrics, self.network_metrics)
 
     async def show(self, listener: Listener) -> StatusServer:
-        """Let others look by HTTP, until what is returned is stopped.
+        """Serve the status pages over HTTP until the returned server is stopped.
 
         Raises:
             OSError: the address cannot be bound.

@@ -1,8 +1,8 @@
-"""Tells over HTTP how a broker is (edge): for Prometheus, and for people.
+"""Serves a broker's status over HTTP, for Prometheus and for people (edge).
 
-`/metrics` is what is counted, as Prometheus reads it; `/tasks` the periodic work, with its last and
-next runs; `/startup` the steps of the start. It is up before anything else, so that a slow start
-can be watched, and reads only. Where `metrics.listener` is not set there is none.
+`/metrics` holds the metrics in Prometheus' format, `/tasks` the periodic tasks with their last and
+next runs, `/startup` the steps of the start. The server is read-only. It starts before all other
+parts, so that a slow start can be watched. Without `metrics.listener` there is no server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.network.listener import Listener
 REQUEST_TIMEOUT_S: Final = 5.0
 MAX_REQUEST_BYTES: Final = 16 * 1024
 MAX_CONNECTIONS: Final = 64
-"""At a time; a page is made in milliseconds, so that more are nobody's who reads it."""
+"""Limit of concurrent connections; pages take milliseconds, so real readers need far fewer."""
 _STATUS: Final = {
     200: "OK",
     404: "Not Found",
@@ -28,7 +28,7 @@ _STATUS: Final = {
 }
 
 Page = Callable[[], str | object]
-"""Returns text as it is, or anything that JSON can hold."""
+"""Returns text, sent as it is, or any value that JSON can represent."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ class StatusServer:
     """Answers one request per connection, from `start` until `stop`."""
 
     def __init__(self, listener: Listener, pages: Mapping[str, Page]) -> None:
-        """Show `pages`, by their paths."""
+        """Serve `pages`, by their paths."""
         self._listener = listener
         self._pages = pages
         self._server: asyncio.Server | None = None
@@ -45,12 +45,12 @@ class StatusServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """The bound port."""
         assert self._server is not None, "start comes first"
         return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self) -> None:
-        """Listen.
+        """Bind and accept connections.
 
         Raises:
             OSError: the address cannot be bound.
@@ -65,7 +65,7 @@ class StatusServer:
         log.info("status.listening", address=f"{host}:{port}")
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Close the listening socket."""
         if self._server is not None:
             self._server.close()
 
@@ -80,7 +80,7 @@ class StatusServer:
                 writer.write(self._answer(head))
                 await writer.drain()
         except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError) as error:
-            log.debug("status.not_told", error=str(error))
+            log.debug("status.request_failed", error=str(error))
         finally:
             self._connection_count -= 1
             writer.close()
@@ -89,7 +89,7 @@ class StatusServer:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         path = words[1].partition("?")[0] if len(words) > 1 else ""
         if words[0] != "GET":
-            return _response(405, "text/plain", "only GET\n")
+            return _response(405, "text/plain", "only GET is allowed\n")
         page = self._pages.get(path)
         if page is None:
             return _response(404, "text/plain", "".join(f"{each}\n" for each in self._pages))

@@ -1,8 +1,8 @@
-"""Keys of Kafka that may not be ignored in silence (decision).
+"""Keys of Kafka that must not be ignored silently (decision).
 
-They promise encryption, authentication, access control, a cluster without ZooKeeper, or storage
-elsewhere, none of which is served. A broker that ignored them would be open where its operator
-believes it to be closed: it refuses to start, and names the key, but never its value.
+They promise encryption, authentication, access control, a cluster without ZooKeeper, or tiered
+storage, none of which is served. A broker that ignored them would be open where its operator
+believes it to be closed. It refuses to start instead, and names the key, but never its value.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _AS_IT_IS: Final[Mapping[str, str]] = {
     "zookeeper.set.acl": "false",
     "zookeeper.ssl.client.enable": "false",
 }
-"""Values that ask for what this broker does anyway; so does an empty one, for every key."""
+"""Values that match this broker's behaviour anyway, like the empty value of every key."""
 
 
 def check_served_keys(properties: Mapping[str, str]) -> None:
     """Refuse keys that this broker cannot honour and may not ignore.
 
     Raises:
-        ConfigError: the first of them, by name.
+        ConfigError: for the first such key in alphabetical order.
     """
     for name, text in sorted(properties.items()):
         reason = _reason(name)
@@ -76,7 +76,7 @@ def _reason(name: str) -> str | None:
         return _SECURITY
     if name.startswith(_LISTENER_PREFIX):
         _, _, key = name.removeprefix(_LISTENER_PREFIX).partition(".")
-        # By listener, or by listener and mechanism.
+        # The key follows the listener, or the listener and a mechanism.
         _, _, rest = key.partition(".")
         return _reason(key) or _reason(rest)
     return _REASONS.get(name)

@@ -1,1 +1,1 @@
-"""The keys of a broker's configuration as Kafka documents them, a file per subject."""
+"""The keys of a broker's configuration, as documented by Kafka, with a file per subject."""

@@ -1,4 +1,4 @@
-"""Keys of the listeners and of the connections to them (decision)."""
+"""Keys of the listeners and their connections (decision)."""
 
 from dataclasses import dataclass
 
@@ -10,38 +10,40 @@ PROTOCOL_MAP_DEFAULT = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAIN
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkKeys:
-    """Where clients connect, and how much one of them may take."""
+    """Addresses of the listeners, and limits of connections and requests."""
 
     listeners: str = string(
         "PLAINTEXT://:9092",
-        "Addresses to listen on, NAME://HOST:PORT,...; an empty host is every interface, "
-        "port 0 one that the system chooses.",
+        "Addresses to listen on, NAME://HOST:PORT,...; an empty host means every interface, "
+        "port 0 a port chosen by the system.",
     )
     advertised_listeners: str | None = optional_string(
-        "Addresses that clients are told; those of listeners when absent."
+        "Addresses advertised to clients; the addresses in listeners when absent."
     )
     listener_security_protocol_map: str = string(
         PROTOCOL_MAP_DEFAULT, "Security protocol of each listener name, NAME:PROTOCOL,..."
     )
     inter_broker_listener_name: str | None = optional_string(
-        "Listener that brokers use among themselves."
+        "Listener for traffic between brokers."
     )
     security_inter_broker_protocol: str = string(
         "PLAINTEXT",
-        "Listener that brokers use among themselves, by its protocol.",
+        "Listener for traffic between brokers, by its protocol.",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
     control_plane_listener_name: str | None = optional_string(
-        "Listener that only the controller uses; its requests overtake all others."
+        "Listener reserved for the controller; its requests take precedence over all others."
     )
     num_network_threads: int = integer(
         3, "Accepted for compatibility; one loop serves all connections.", at_least(1)
     )
     queued_max_requests: int = integer(
-        500, "Requests waiting at most; beyond it sockets are not read.", at_least(1)
+        500, "Maximum number of waiting requests; beyond it, sockets are not read.", at_least(1)
     )
-    queued_max_request_bytes: int = long(-1, "Bytes of waiting requests at most; -1 sets no limit.")
-    # Kafka's defaults cost up to half as much CPU again where much is sent: ADR 0039 and 0044.
+    queued_max_request_bytes: int = long(
+        -1, "Maximum size of all waiting requests, in bytes; -1 means no limit."
+    )
+    # Under load, Kafka's defaults cost up to 50 % more CPU: ADR 0039 and ADR 0044.
     socket_send_buffer_bytes: int = integer(
         -1,
         "SO_SNDBUF of a connection; -1 leaves it to the system (Kafka's default is 102400).",
@@ -54,24 +56,24 @@ class NetworkKeys:
     )
     socket_request_max_bytes: int = integer(
         100 * 1024 * 1024,
-        "Largest request; a larger one closes its connection, as does one of more than 4 MiB that "
-        "neither holds records nor comes from a broker.",
+        "Maximum size of a request. A larger request closes its connection, as does one above "
+        "4 MiB that neither holds records nor comes from a broker.",
         at_least(1),
     )
     socket_listen_backlog_size: int = integer(
-        50, "Connections that may wait to be accepted.", at_least(1)
+        50, "Maximum number of connections waiting to be accepted.", at_least(1)
     )
     max_connections: int = integer(
         INT_MAX,
-        "Connections at most, over all listeners; that of brokers, where clients have another one, "
-        "takes more.",
+        "Maximum number of connections of all listeners together. The inter-broker listener "
+        "accepts more if clients have another listener.",
         at_least(1),
     )
     max_connections_per_ip: int = integer(
-        INT_MAX, "Connections from one address at most.", at_least(0)
+        INT_MAX, "Maximum number of connections from one address.", at_least(0)
     )
     max_connections_per_ip_overrides: str = string(
-        "", "Other limits for some addresses, ADDRESS:LIMIT,..."
+        "", "Exceptions to max.connections.per.ip, ADDRESS:LIMIT,..."
     )
     max_connection_creation_rate: int = integer(
         INT_MAX,
@@ -79,7 +81,7 @@ class NetworkKeys:
         at_least(0),
     )
     connections_max_idle_ms: int = long(
-        600_000, "A connection without a request or an answer for so long is closed; -1 never."
+        600_000, "Time without a request or response after which a connection is closed; -1 never."
     )
     connection_failed_authentication_delay_ms: int = integer(
         100, "No effect: there is no authentication yet.", at_least(0)

@@ -1,1 +1,1 @@
-"""How much of a broker one client, or the copying of partitions, may take."""
+"""Quotas of clients, and the throttling that enforces them."""

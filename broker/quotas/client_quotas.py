@@ -1,6 +1,6 @@
-"""The quotas of users and clients, and how much each of them has taken (decision).
+"""The quotas of users and clients, and their current use (decision).
 
-Of the quotas that fit a client the most specific counts.
+The most specific quota that matches a client applies.
 Source: ClientQuotaManager of Kafka 3.9; KIP-13, KIP-55.
 """
 
@@ -14,22 +14,22 @@ from broker.quotas.entity import CLIENT_ID, USER, QuotaEntity
 from broker.quotas.rate import BURST_S, Rate
 
 MAX_RATES: Final = 10_000
-"""Clients that are counted at a time; beyond it the one that took nothing for longest is not."""
+"""Limit of tracked clients; beyond it, the least recently active client is dropped."""
 
 RateKey = tuple[str, str, str]
 
 
 class ClientQuotas:
-    """What is set, and what is used; `is_set` names the keys that anybody has."""
+    """Configured quotas and their use; `is_set` holds the keys of which any quota is set."""
 
     def __init__(self) -> None:
         self.is_set: frozenset[str] = frozenset()
         self._quotas: dict[QuotaEntity, Mapping[str, float]] = {}
-        # The clients that took something last are at the end.
+        # The most recently active clients are at the end.
         self._rates: OrderedDict[RateKey, Rate] = OrderedDict()
 
     def set(self, entity: QuotaEntity, quotas: Mapping[str, float]) -> None:
-        """Let an entity have just these quotas."""
+        """Replace the quotas of `entity`."""
         if quotas:
             self._quotas[entity] = quotas
         else:
@@ -37,16 +37,16 @@ class ClientQuotas:
         self.is_set = frozenset(key for each in self._quotas.values() for key in each)
 
     def limit(self, key: str, user: str, client_id: str) -> float | None:
-        """Return a client's quota, None if it has none."""
+        """Return a client's quota; None if it has none."""
         return self._find(key, user, client_id)[0]
 
     def burst(self, key: str, user: str, client_id: str) -> float | None:
-        """Return how much a client may take at once without having to wait; None for any amount."""
+        """Return the amount that a client may take at once without a delay; None for no limit."""
         limit = self.limit(key, user, client_id)
         return None if limit is None else limit * BURST_S
 
     def take(self, key: str, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """Count what a client takes; return for how many ms it must then wait."""
+        """Count `amount` for a client; return its throttle time in milliseconds."""
         limit, counted_as = self._find(key, user, client_id)
         if limit is None:
             return 0
@@ -61,7 +61,7 @@ class ClientQuotas:
         return rate.excess_ms(limit, now_ms)
 
     def _find(self, key: str, user: str, client_id: str) -> tuple[float | None, RateKey]:
-        """Return a quota, and whose use counts against it."""
+        """Return a client's quota, and the key of the rate that counts against it."""
         for names, counted_as in _candidates(user, client_id):
             limit = self._quotas.get(QuotaEntity(names), {}).get(key)
             if limit is not None:
@@ -72,7 +72,7 @@ class ClientQuotas:
 def _candidates(
     user: str, client_id: str
 ) -> Iterator[tuple[tuple[tuple[str, str], ...], tuple[str, str]]]:
-    """Yield the entities that fit, the most specific first, and whose use counts."""
+    """Yield the matching entities, most specific first, with the user and client to charge."""
     for user_name in (user, ""):
         for client_name in (client_id, ""):
             yield ((USER, user_name), (CLIENT_ID, client_name)), (user, client_id)

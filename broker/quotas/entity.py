@@ -1,7 +1,7 @@
-"""Whom a quota is for: a user, a client, both, or an address; and where it is kept (decision).
+"""The entity of a quota (a user, a client, both, or an address) and its path (decision).
 
-`/config/users/<user>[/clients/<client>]`, `/config/clients/<client>`, `/config/ips/<ip>`, in which
-names are encoded as Kafka does it, and `<default>` stands for all that have none of their own.
+Paths: `/config/users/<user>[/clients/<client>]`, `/config/clients/<client>`, `/config/ips/<ip>`.
+Names are encoded like in Kafka; `<default>` applies to all entities without quotas of their own.
 Source: ZkAdminManager, Sanitizer of Kafka 3.9.
 """
 
@@ -29,7 +29,7 @@ WHOLE_KEYS: Final[Mapping[str, int]] = {
     CONSUMER_BYTE_RATE: LONG_MAX,
     "connection_creation_rate": INT_MAX,
 }
-"""Quotas that are whole numbers, up to these."""
+"""Quotas that must be whole numbers, with their maximums."""
 IP_KEYS: Final = frozenset({"connection_creation_rate"})
 CLIENT_KEYS: Final = frozenset(
     {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, "request_percentage", "controller_mutation_rate"}
@@ -39,16 +39,16 @@ _ROUNDING: Final = 1e-6
 
 @dataclass(frozen=True, slots=True, order=True)
 class QuotaEntity:
-    """The names by their kinds, in the order user, client, address; "" stands for the default."""
+    """Kinds and names, in the order user, client, address; the name "" is the default entity."""
 
     names: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, names: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-        """Return the entity that a request names, None being the default.
+        """Return the entity that a request names; the name None is the default entity.
 
         Raises:
-            ApiError: INVALID_REQUEST, for what can have no quotas.
+            ApiError: INVALID_REQUEST, if such an entity cannot have quotas.
         """
         given = list(names)
         by_kind = dict(given)
@@ -59,14 +59,14 @@ class QuotaEntity:
         if unknown := sorted(by_kind.keys() - {USER, CLIENT_ID, IP}):
             raise _invalid(f"entities of kind {unknown[0]} have no quotas")
         if not by_kind or (IP in by_kind and len(by_kind) > 1):
-            raise _invalid("quotas are for a user, a client, both, or an address")
+            raise _invalid("an entity must be a user, a client, both, or an address")
         return cls(
             tuple((kind, by_kind[kind] or "") for kind in (USER, CLIENT_ID, IP) if kind in by_kind)
         )
 
     @classmethod
     def at(cls, path: str) -> QuotaEntity | None:
-        """Return the entity whose configs lie at `path` below `/config`; None if none does."""
+        """Return the entity with its configs at `path` below `/config`; None if there is none."""
         match path.split("/"):
             case ["users", user]:
                 return cls(((USER, _decoded(user)),))
@@ -80,7 +80,7 @@ class QuotaEntity:
 
     @property
     def path(self) -> str:
-        """Where its configs lie, below `/config`."""
+        """Path of its configs, relative to `/config`."""
         names = {kind: _encoded(name) for kind, name in self.names}
         if IP in names:
             return f"ips/{names[IP]}"
@@ -91,31 +91,31 @@ class QuotaEntity:
 
     @property
     def keys(self) -> frozenset[str]:
-        """Which quotas it can have."""
+        """Keys of the quotas that it can have."""
         return IP_KEYS if self.names[0][0] == IP else CLIENT_KEYS
 
 
 def altered(
     configs: Mapping[str, str], entity: QuotaEntity, ops: Iterable[tuple[str, float | None]]
 ) -> dict[str, str]:
-    """Return an entity's configs after `ops`, of which None removes a key.
+    """Return an entity's configs after `ops`; the value None removes a key.
 
     Raises:
-        ApiError: INVALID_REQUEST, for an unknown key or a value that it cannot have.
+        ApiError: INVALID_REQUEST, for an unknown key or an illegal value.
     """
     result = dict(configs)
     for key, value in ops:
         if value is None:
             result.pop(key, None)
         elif key not in entity.keys:
-            raise _invalid(f"{key} is no quota of such an entity")
+            raise _invalid(f"{key} is not a quota of this kind of entity")
         else:
             result[key] = _text(key, value)
     return result
 
 
 def quotas_of(configs: Mapping[str, str]) -> dict[str, float]:
-    """Return the quotas among an entity's configs; what is no number is left out."""
+    """Return the quotas among an entity's configs; values that are not numbers are left out."""
     found: dict[str, float] = {}
     for key in CLIENT_KEYS | IP_KEYS:
         try:

@@ -1,4 +1,4 @@
-"""Which quotas a DescribeClientQuotas asks for (decision)."""
+"""The filter of a DescribeClientQuotas request (decision)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANY: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A kind of entity that must be named: exactly so, by default, or anyhow."""
+    """A required kind of entity, matched by exact name, by default, or by any name."""
 
     kind: str
     match_type: int
@@ -24,13 +24,13 @@ class Component:
 
 
 class QuotaFilter:
-    """Matches entities; a strict one none that are more specific than it says."""
+    """Matches entities; a strict filter rejects entities with kinds that it does not name."""
 
     def __init__(self, components: Sequence[Component], *, is_strict: bool) -> None:
-        """Take what a request says.
+        """Make the filter from the components of a request.
 
         Raises:
-            ApiError: it makes no sense, or names kinds that do not exist.
+            ApiError: the components contradict each other, or name an unknown kind.
         """
         self._wanted = {each.kind: each for each in components}
         self._is_strict = is_strict
@@ -44,10 +44,11 @@ class QuotaFilter:
             text = "addresses have no quotas together with users or clients"
             raise ApiError(ErrorCode.INVALID_REQUEST, text)
         if any(each.match_type not in (EXACT, DEFAULT, ANY) for each in components):
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a match is exact (0), default (1), any (2)")
+            text = "a match type must be exact (0), default (1) or any (2)"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
 
     def accepts(self, entity: QuotaEntity) -> bool:
-        """Whether an entity is asked for."""
+        """Whether an entity matches."""
         names = dict(entity.names)
         if IP in names and self._wanted.keys() & {USER, CLIENT_ID}:
             return False

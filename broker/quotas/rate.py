@@ -1,8 +1,8 @@
-"""How much came per second lately, and how long to wait where that is too much (decision).
+"""A recent rate per second, and the delay that brings it back to a limit (decision).
 
-Counted in windows. A padded rate that has just begun counts as if nothing had been before, so that
-one burst is no excess; another one counts from its beginning. Source: Rate, SimpleRate,
-SampledStat and QuotaUtils of Kafka 3.9; KIP-13.
+Amounts are counted in windows. A padded rate counts the windows before its start as empty, so that
+a first burst is no excess; any other rate is measured from its start.
+Source: Rate, SimpleRate, SampledStat and QuotaUtils of Kafka 3.9; KIP-13.
 """
 
 from collections import deque
@@ -10,13 +10,13 @@ from typing import Final
 
 WINDOW_MS: Final = 1000
 WINDOW_COUNT: Final = 11
-"""Ten whole windows, and the present one."""
+"""Ten full windows and the current one."""
 BURST_S: Final = (WINDOW_COUNT - 1) * WINDOW_MS / 1000
-"""What a limit allows in so many seconds may come at once."""
+"""Seconds' worth of a limit that may arrive at once."""
 
 
 class Rate:
-    """One rate; times only grow."""
+    """One rate; `now_ms` must not decrease from call to call."""
 
     __slots__ = ("_is_padded", "_windows")
 
@@ -25,7 +25,7 @@ class Rate:
         self._windows: deque[list[float]] = deque()
 
     def add(self, amount: float, now_ms: int) -> None:
-        """Count `amount` in the present window."""
+        """Count `amount` in the current window."""
         if not self._windows or now_ms - self._windows[-1][0] >= WINDOW_MS:
             self._windows.append([now_ms, 0.0])
             self._forget(now_ms)
@@ -38,7 +38,7 @@ class Rate:
         return total * 1000 / self._span_ms(now_ms)
 
     def excess_ms(self, limit: float, now_ms: int) -> int:
-        """Return how long nothing may come until the rate is back at `limit` per second."""
+        """Return the pause in milliseconds after which the rate is back at `limit` per second."""
         excess = self.per_second(now_ms) - limit
         if excess <= 0:
             return 0
@@ -46,7 +46,7 @@ class Rate:
         return round(excess / limit * span_ms) if limit > 0 else round(span_ms)
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing is counted any more."""
+        """Whether all windows have expired."""
         self._forget(now_ms)
         return not self._windows
 

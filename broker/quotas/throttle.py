@@ -1,6 +1,7 @@
-"""Lets a client wait that takes more than its quota (edge).
+"""Throttles clients that exceed their quota (edge).
 
-It is answered at once, and told for how long nothing more will be read from it (KIP-219).
+The broker responds at once with the throttle time, and reads nothing from the connection for that
+time (KIP-219).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from broker.quotas.client_quotas import ClientQuotas
 
 
 class Throttle:
-    """Charges clients for one kind of use."""
+    """Charges clients for their use of one quota."""
 
     def __init__(self, quotas: ClientQuotas, key: str, now_ms: Callable[[], int]) -> None:
         self._quotas = quotas
@@ -21,17 +22,17 @@ class Throttle:
 
     @property
     def is_needed(self) -> bool:
-        """Whether anybody has such a quota; where nobody has, nothing need be counted."""
+        """Whether any such quota is set; otherwise nothing needs to be counted."""
         return self._key in self._quotas.is_set
 
     def burst(self, request: Request, most: int) -> int:
-        """Return how much the sender may take at once, `most` at most."""
+        """Return the amount that the sender may take at once, limited to `most`."""
         user, client_id = request.connection.user_name, request.header.client_id or ""
         burst = self._quotas.burst(self._key, user, client_id)
         return most if burst is None else min(most, int(burst))
 
     def charge(self, request: Request, amount: int) -> int:
-        """Count what the sender takes; return for how many ms nothing is read from it any more."""
+        """Count `amount` for the sender; return its throttle time in ms and mute it that long."""
         user, client_id = request.connection.user_name, request.header.client_id or ""
         wait_ms = self._quotas.take(self._key, user, client_id, amount, self._now_ms())
         if wait_ms > 0:

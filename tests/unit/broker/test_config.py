@@ -93,7 +93,7 @@ def test_values_take_the_types_of_their_keys() -> None:
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:1", "no client can reach"),
         ("listeners", "PLAINTEXT://0.0.0.0:1", "no client can reach"),
         ("inter.broker.listener.name", "OTHER", "must be one of the advertised"),
-        ("control.plane.listener.name", "PLAINTEXT", "another than inter.broker"),
+        ("control.plane.listener.name", "PLAINTEXT", "differ from inter.broker"),
         ("listener.security.protocol.map", "A:B", "must map to one of"),
         ("inter.broker.protocol.version", "newest", "must be a version such as 3.9"),
         ("inter.broker.protocol.version", "4.0", "must be within 2.4..3.9"),

@@ -17,5 +17,5 @@ def test_a_snapshot_asks_every_gauge() -> None:
 def test_a_gauge_has_a_name_of_its_own() -> None:
     metrics = Metrics()
     metrics.add_gauge("a", lambda: 1)
-    with pytest.raises(AssertionError, match="two gauges"):
+    with pytest.raises(AssertionError, match="duplicate gauge"):
         metrics.add_gauge("a", lambda: 2)

@@ -1,4 +1,4 @@
-"""What docs/operations.md says about the files that a start finds is what tests show."""
+"""Every finding that docs/operations.md lists for a startup names a test that exists."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-SECTION = PAGE.split("## What a start finds, and what it does")[1].split("\n## ")[0]
+SECTION = PAGE.split("## Recovery at startup")[1].split("\n## ")[0]
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in SECTION.splitlines()

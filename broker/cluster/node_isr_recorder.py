@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
-from broker.replication.isr_changes import Answer, IsrQuestion
+from broker.replication.isr_changes import IsrProposal, ProposalResult
 from broker.replication.leadership import Recorded
 from controller.isr_requests import change_isr
 from controller.notices import tell_isr_changes
@@ -46,14 +46,14 @@ class NodeIsrRecorder:
         self._last_notice_s = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    async def record(self, questions: Sequence[IsrQuestion]) -> Sequence[Answer]:
+    async def record(self, proposals: Sequence[IsrProposal]) -> Sequence[ProposalResult]:
         """Return what is recorded now; see `IsrRecorder`.
 
         Raises:
             OSError: the session is over, and nobody knows what was written.
         """
         try:
-            return [await self._record(question) for question in questions]
+            return [await self._record(each) for each in proposals]
         except SessionExpiredError as error:
             raise ConnectionError(str(error)) from error
 
@@ -63,11 +63,11 @@ class NodeIsrRecorder:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _record(self, question: IsrQuestion) -> Answer:
-        proposal = question.proposal
+    async def _record(self, submitted: IsrProposal) -> ProposalResult:
+        proposal = submitted.proposal
         version = await self._session.run(
             change_isr(
-                question.topic_partition,
+                submitted.topic_partition,
                 leader=self._broker_id,
                 leader_epoch=proposal.leader_epoch,
                 isr=tuple(member for member, _ in proposal.isr),
@@ -77,7 +77,7 @@ class NodeIsrRecorder:
         )
         if version is None:
             return ErrorCode.INVALID_UPDATE_VERSION
-        self._note(question.topic_partition)
+        self._note(submitted.topic_partition)
         return Recorded(
             isr=frozenset(member for member, _ in proposal.isr),
             leader_epoch=proposal.leader_epoch,

@@ -7,7 +7,7 @@ from functools import partial
 
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
-from broker.replication.control_orders import is_legal, role_orders
+from broker.replication.control_orders import is_legal, role_changes
 from broker.replication.replica_manager import ReplicaManager
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
@@ -48,5 +48,5 @@ class LeaderAndIsrHandler:
 
     def _new_topics(self, message: LeaderAndIsrRequest) -> set[str]:
         """Return the topics of which logs are to be created."""
-        ordered = [order.topic_partition for order in role_orders(message)]
+        ordered = [order.topic_partition for order in role_changes(message)]
         return {each.topic for each in ordered if is_legal(each) and self._logs.get(each) is None}

@@ -1,1 +1,1 @@
-"""Copies of partitions: leading, following, and what controllers order."""
+"""Replicas: leading, following, and the requests of controllers."""

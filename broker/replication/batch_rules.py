@@ -1,6 +1,7 @@
 """Checks a produced batch against the rules of its topic's config (decision).
 
-Of one config, and never changed, so that a thread may go by them while the loop adopts others.
+An object belongs to one config and never changes, so a thread may use it while the event loop
+adopts another config.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from kafkawire.compression import Codec
 from kafkawire.records import BatchHeader, Budget, BudgetSpentError, validator
 from storage.config import LogConfig
 
-# Compressing more than this again may take longer than a turn of the loop should.
+# Recompressing a larger batch could block the event loop for too long.
 QUICK_RECOMPRESSION_BYTES: Final = 16 * 1024
-# Compressing takes many times as long as decompressing, at the highest levels a hundred times.
+# Compression is many times slower than decompression, a hundred times at the highest levels.
 RECOMPRESSION_COST: Final = 16
 
 
 class BatchRules:
-    """Validates batches, and stores them in the codec that the topic wants."""
+    """Validates batches, and recompresses them in the topic's codec."""
 
     __slots__ = ("_codec", "_config", "keeps_codec", "validate")
 
@@ -33,30 +34,30 @@ class BatchRules:
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
         )
-        """Checks a batch; `keeps_codec` says whether it is appended as it is."""
+        """Checks a batch. With `keeps_codec`, the batch is then appended unchanged."""
         self.keeps_codec = self._codec is None
 
     def prepare(
         self, batch: memoryview, now_ms: int, budget: Budget | None = None
     ) -> tuple[memoryview, BatchHeader]:
-        """Return what is to be appended in place of `batch`, and its header.
+        """Return the batch to append in place of `batch`, and its header.
 
         Any thread may call this. It may write the header's timestamp.
 
         Raises:
             ApiError: the batch is refused.
-            BudgetSpentError: it expands beyond what is left of `budget`.
+            BudgetSpentError: the batch expands beyond the rest of `budget`.
         """
         header = self.validate(batch, now_ms, budget)
-        return self._in_its_codec(batch, header)
+        return self._recompressed(batch, header)
 
     def prepare_soon(
         self, batch: memoryview, now_ms: int, budget: Budget
     ) -> tuple[memoryview, BatchHeader]:
-        """Do as `prepare`, if `budget` is also enough to compress the batch again.
+        """As `prepare`, but only if `budget` also covers the cost of recompression.
 
         Raises:
-            ApiError, BudgetSpentError: as there.
+            ApiError, BudgetSpentError: as `prepare`.
         """
         header = self.validate(batch, now_ms, budget)
         codec = self._codec
@@ -66,9 +67,9 @@ class BatchRules:
             if not is_quick or cost_bytes > budget.left_bytes:
                 raise BudgetSpentError
             budget.left_bytes -= cost_bytes
-        return self._in_its_codec(batch, header)
+        return self._recompressed(batch, header)
 
-    def _in_its_codec(
+    def _recompressed(
         self, batch: memoryview, header: BatchHeader
     ) -> tuple[memoryview, BatchHeader]:
         codec = self._codec

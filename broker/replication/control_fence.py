@@ -1,11 +1,11 @@
-"""Which requests of controllers are obeyed (decision).
+"""Fences the requests of outdated controllers and leaderships (decision).
 
-Three numbers fence them: the controller epoch (an older controller is refused), the broker epoch (a
-request for an earlier life of this broker is refused), and per partition the leader epoch (what is
-not newer than what was applied is left out). UpdateMetadata has no such number of its own: a copy
-that was under way on a connection which the controller has given up must not undo what came over
-the next one, so the connection counts too. Then requests may come late or twice, and the result is
-that of the newest.
+Three numbers decide. The controller epoch: an older controller is refused. The broker epoch: a
+request for an earlier incarnation of this broker is refused. The leader epoch of a partition: a
+state that is not newer than the applied one is skipped. UpdateMetadata has no number of its own. A
+copy that is still in flight on a connection which the controller has given up must not undo a
+request that came over the next connection, so the connection's number counts too. Requests may
+therefore arrive late or twice, and the newest one prevails.
 
 Source: KIP-380, KIP-570, KIP-516; kafka.server.ReplicaManager of Kafka 3.9.
 """
@@ -17,13 +17,13 @@ from kafkawire.ids import ZERO_TOPIC_ID, LeaderEpoch, TopicId
 
 UNKNOWN_BROKER_EPOCH: Final = -1
 NO_LEADER_EPOCH: Final = -1
-"""In a StopReplica: from a controller that does not know it."""
+"""In a StopReplica: the controller does not know the leader epoch."""
 DELETED_LEADER_EPOCH: Final = -2
 """In a StopReplica: the topic is being deleted."""
 
 
 class ControlFence:
-    """What this broker has seen of controllers; `broker_epoch` changes when it registers anew."""
+    """Newest epochs of controllers' requests; `broker_epoch` is set at each registration."""
 
     __slots__ = ("_connection", "broker_epoch", "controller_epoch")
 
@@ -35,9 +35,9 @@ class ControlFence:
     def refuse(
         self, controller_epoch: int, broker_epoch: int, connection: int = 0
     ) -> ErrorCode | None:
-        """Return why a request is refused as a whole; None adopts its controller epoch.
+        """Return an error code to refuse a request as a whole; None adopts its controller epoch.
 
-        `connection` numbers this broker's connections in the order in which they were accepted.
+        `connection` is the number of this broker's connection, in the order of acceptance.
         """
         if broker_epoch != UNKNOWN_BROKER_EPOCH and broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
@@ -53,20 +53,24 @@ class ControlFence:
 def refuse_leadership(
     current: LeaderEpoch | None,
     current_topic_id: TopicId | None,
-    asked: int,
-    asked_topic_id: TopicId,
+    requested: int,
+    requested_topic_id: TopicId,
 ) -> ErrorCode | None:
-    """Return why a partition's new state is left out; None applies it."""
+    """Return an error code to skip a partition's new state; None applies it."""
     is_known = current_topic_id not in (None, ZERO_TOPIC_ID)
-    if is_known and asked_topic_id not in (ZERO_TOPIC_ID, current_topic_id):
+    if is_known and requested_topic_id not in (ZERO_TOPIC_ID, current_topic_id):
         return ErrorCode.INCONSISTENT_TOPIC_ID
-    if current is not None and asked <= current:
+    if current is not None and requested <= current:
         return ErrorCode.STALE_CONTROLLER_EPOCH
     return None
 
 
-def refuse_stop(current: LeaderEpoch | None, asked: int) -> ErrorCode | None:
-    """Return why a replica is not stopped; None stops it."""
-    if asked in (NO_LEADER_EPOCH, DELETED_LEADER_EPOCH) or current is None or asked >= current:
+def refuse_stop(current: LeaderEpoch | None, requested: int) -> ErrorCode | None:
+    """Return an error code to keep a replica running; None stops it."""
+    if (
+        requested in (NO_LEADER_EPOCH, DELETED_LEADER_EPOCH)
+        or current is None
+        or requested >= current
+    ):
         return None
     return ErrorCode.FENCED_LEADER_EPOCH

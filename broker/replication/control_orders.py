@@ -1,4 +1,4 @@
-"""What LeaderAndIsr and StopReplica ask for, in any of their versions, in one form (decision)."""
+"""Decodes LeaderAndIsr and StopReplica of any version into one form (decision)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoleOrder:
+class RoleChange:
     """Lead or follow a partition. `isr` are its in-sync replicas, `replicas` all of them."""
 
     topic_partition: TopicPartition
@@ -48,8 +48,8 @@ class RoleOrder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopOrder:
-    """Give up the role in a partition, and the partition itself with `deletes`."""
+class ReplicaStop:
+    """Give up the role in a partition, and with `deletes` also its log."""
 
     topic_partition: TopicPartition
     leader_epoch: int
@@ -57,21 +57,21 @@ class StopOrder:
 
 
 def is_legal(partition: TopicPartition) -> bool:
-    """Whether a partition may have a directory of its name in a log dir."""
+    """Whether a partition's name is valid as a directory in a log dir."""
     return validate_topic_name(partition.topic) is None and partition.partition >= 0
 
 
-def role_orders(request: LeaderAndIsrRequest) -> Iterator[RoleOrder]:
-    """Yield what a LeaderAndIsr asks for, partition by partition."""
+def role_changes(request: LeaderAndIsrRequest) -> Iterator[RoleChange]:
+    """Yield the role changes in a LeaderAndIsr, one per partition."""
     for topic in request.topic_states:
         for state in topic.partition_states:
-            yield _role_order(topic.topic_name, topic.topic_id, state)
+            yield _role_change(topic.topic_name, topic.topic_id, state)
     for state in request.ungrouped_partition_states:
-        yield _role_order(state.topic_name, ZERO_TOPIC_ID, state)
+        yield _role_change(state.topic_name, ZERO_TOPIC_ID, state)
 
 
-def _role_order(topic: str, topic_id: TopicId, state: LeaderAndIsrPartitionState) -> RoleOrder:
-    return RoleOrder(
+def _role_change(topic: str, topic_id: TopicId, state: LeaderAndIsrPartitionState) -> RoleChange:
+    return RoleChange(
         topic_partition=TopicPartition(topic, state.partition_index),
         topic_id=topic_id,
         leader=BrokerId(state.leader),
@@ -83,8 +83,10 @@ def _role_order(topic: str, topic_id: TopicId, state: LeaderAndIsrPartitionState
     )
 
 
-def roles_answer(request: LeaderAndIsrRequest, codes: Codes, version: int) -> LeaderAndIsrResponse:
-    """Return the answer that tells `codes`; older versions name topics, newer ones their ids."""
+def roles_response(
+    request: LeaderAndIsrRequest, codes: Codes, version: int
+) -> LeaderAndIsrResponse:
+    """Return the response with `codes`; older versions name topics, newer ones their ids."""
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:
         topics = [
             LeaderAndIsrTopicError(
@@ -109,11 +111,11 @@ def roles_answer(request: LeaderAndIsrRequest, codes: Codes, version: int) -> Le
     return LeaderAndIsrResponse(partition_errors=errors)
 
 
-def stop_orders(request: StopReplicaRequest) -> Iterator[StopOrder]:
-    """Yield what a StopReplica asks for, partition by partition."""
+def replica_stops(request: StopReplicaRequest) -> Iterator[ReplicaStop]:
+    """Yield the stops in a StopReplica, one per partition."""
     for topic_state in request.topic_states:
         for state in topic_state.partition_states:
-            yield StopOrder(
+            yield ReplicaStop(
                 topic_partition=TopicPartition(topic_state.topic_name, state.partition_index),
                 leader_epoch=state.leader_epoch,
                 deletes=state.delete_partition,
@@ -128,15 +130,15 @@ def stop_orders(request: StopReplicaRequest) -> Iterator[StopOrder]:
         for each in request.ungrouped_partitions
     ]
     for partition in older:
-        yield StopOrder(
+        yield ReplicaStop(
             topic_partition=partition,
             leader_epoch=NO_LEADER_EPOCH,
             deletes=request.delete_partitions,
         )
 
 
-def stop_answer(codes: Codes) -> StopReplicaResponse:
-    """Return the answer that tells `codes`."""
+def stop_response(codes: Codes) -> StopReplicaResponse:
+    """Return the response with `codes`."""
     errors = [
         StopReplicaPartitionError(
             topic_name=partition.topic, partition_index=partition.partition, error_code=code

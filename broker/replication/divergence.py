@@ -1,8 +1,8 @@
-"""Where a follower's log departs from its leader's (decision).
+"""Finds the offset where a follower's log diverges from its leader's (decision).
 
-Both sides know which leader epoch wrote which offsets. The leader names the largest epoch that it
-has up to the follower's last one, and where that epoch ends; the follower cuts there, or, when it
-does not know that epoch, at the end of its own largest smaller one, and asks again.
+Both sides know which leader epoch wrote which offsets. The leader responds with its largest epoch
+up to the follower's last one, and that epoch's end offset. The follower truncates there. If it does
+not know that epoch, it truncates to the end of its own next smaller one, and fetches again.
 
 Source: KIP-101, KIP-279; kafka.server.AbstractFetcherThread.getOffsetTruncationState of Kafka 3.9.
 """
@@ -15,27 +15,27 @@ UNDEFINED: Final = -1
 
 
 class EpochHistory(Protocol):
-    """Which epochs a log holds: `storage.leader_epochs.LeaderEpochs`."""
+    """Leader epochs of a log: `storage.leader_epochs.LeaderEpochs`."""
 
     @property
     def latest(self) -> LeaderEpoch:
-        """The newest epoch, -1 when there is none."""
+        """Newest epoch, -1 if there is none."""
         ...
 
     def end_offset_for(self, epoch: int, log_end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
-        """Return the largest known epoch up to `epoch`, and where it ends; (-1, -1) if none."""
+        """Return the largest known epoch up to `epoch`, and its end; (-1, -1) if none."""
         ...
 
 
 class Divergence(NamedTuple):
-    """The leader has `epoch` up to `end_offset` only."""
+    """Largest epoch that both logs may share, and its end offset in the leader's log."""
 
     epoch: LeaderEpoch
     end_offset: Offset
 
 
 class Truncation(NamedTuple):
-    """Cut the log to `offset`; when it is not final, ask the leader again after that."""
+    """Offset to truncate to. If it is not final, the follower must compare again after that."""
 
     offset: Offset
     is_final: bool
@@ -44,10 +44,10 @@ class Truncation(NamedTuple):
 def divergence(
     leader: EpochHistory, leader_end: Offset, *, last_epoch: int, fetch_offset: Offset
 ) -> Divergence | None:
-    """Return where a follower departs that has `last_epoch` up to `fetch_offset`; None if nowhere.
+    """Return where a follower with `last_epoch` up to `fetch_offset` diverges; None if nowhere.
 
-    A follower without any epoch has nothing to compare. One whose epoch this leader does not know
-    at all gets (-1, -1): it is ahead of the leader.
+    A follower without any epoch has nothing to compare. A follower whose epoch this leader does not
+    know at all gets (-1, -1): it is ahead of the leader.
     """
     if last_epoch == UNDEFINED:
         return None
@@ -60,9 +60,9 @@ def divergence(
 def truncation(
     follower: EpochHistory, follower_end: Offset, high_watermark: Offset, found: Divergence
 ) -> Truncation:
-    """Return what a follower does about what its leader found."""
+    """Return how far a follower truncates its log after its leader has found a divergence."""
     if found.end_offset == UNDEFINED:
-        # The leader has no history to compare with: only what is committed is sure.
+        # The leader has no epochs to compare: only committed records are known to be the same.
         return Truncation(min(high_watermark, follower_end), is_final=True)
     if found.epoch == UNDEFINED:
         return Truncation(min(found.end_offset, follower_end), is_final=True)
@@ -77,10 +77,11 @@ def truncation(
 def out_of_range(
     follower_end: Offset, leader_start: Offset, leader_end: Offset
 ) -> tuple[Offset, bool]:
-    """Return where a follower goes on whose offset the leader does not have.
+    """Return where a follower continues if the leader does not have its offset.
 
-    The second value says whether its log must be emptied and start there: it is behind all that
-    the leader still has. Else it is ahead, after an unclean election, and is cut.
+    The second value says whether the follower's log must be emptied and start there. That is so if
+    the log ends before the leader's log start. Otherwise it ends after the leader's log end, after
+    an unclean election, and is truncated.
     """
     if leader_end < follower_end:
         return leader_end, False

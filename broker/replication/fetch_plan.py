@@ -1,10 +1,10 @@
-"""Which partitions a follower asks one leader for next, and which it lets rest (decision).
+"""Selects the partitions that a follower requests from one leader next (decision).
 
-A partition that failed rests for a while, at first a very short one: just after an election a
-follower may know of the new leader before the leader itself does. The others go on meanwhile.
-Within a fetch session (KIP-227) only what has changed is named; a leader that offers none is asked
-for everything each time. Invariant: what the leader remembers of a partition that is followed and
-does not rest is what was asked last, or stands in the next request.
+A partition that failed backs off, at first very shortly: just after an election, a follower may
+learn of the new leader before the leader itself does. The other partitions continue meanwhile.
+Within a fetch session (KIP-227) a request names only changed partitions; a leader without sessions
+gets all of them each time. Invariant: for each followed partition that is not backing off, the
+leader's session matches this broker's last request, or the next request corrects it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SESSION_ENDED: Final = frozenset(
         ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
     }
 )
-"""Answers after which another session is begun, and nothing is wrong."""
+"""Errors after which the follower just begins another session."""
 
 
 class FollowedPartition:
@@ -48,10 +48,10 @@ class FollowedPartition:
 
     __slots__ = (
         "_backoff_ms",
-        "asked_offset",
         "leader_epoch",
         "ready_at_ms",
         "replica",
+        "requested_offset",
         "topic_id",
     )
 
@@ -59,38 +59,38 @@ class FollowedPartition:
         self.replica = replica
         self.topic_id = replica.topic_id
         self.leader_epoch = replica.leader_epoch
-        self.asked_offset = Offset(-1)
+        self.requested_offset = Offset(-1)
         self.ready_at_ms = 0
         self._backoff_ms = FIRST_BACKOFF_MS
 
     @property
     def is_current(self) -> bool:
-        """Whether the log is still where it was when it was asked for."""
-        return self.replica.log.log_end_offset == self.asked_offset
+        """Whether the log still ends at the offset of the last request."""
+        return self.replica.log.log_end_offset == self.requested_offset
 
     @property
     def position(self) -> tuple[Offset, LeaderEpoch]:
-        """Where the log ends, and the newest epoch in it: what a leader compares."""
+        """Log end offset and newest epoch, which the leader compares."""
         local = self.replica.log
         return local.log_end_offset, local.leader_epochs.latest
 
     def on_success(self) -> None:
-        """Rest only shortly after the next failure."""
+        """Reset the back-off."""
         self._backoff_ms = FIRST_BACKOFF_MS
 
-    def rest(self, now_ms: int, max_backoff_ms: int) -> None:
-        """Rest, each time in a row twice as long."""
+    def back_off(self, now_ms: int, max_backoff_ms: int) -> None:
+        """Back off, each time in a row twice as long."""
         self.ready_at_ms = now_ms + min(self._backoff_ms, max_backoff_ms)
         self._backoff_ms = min(self._backoff_ms * 2, max(max_backoff_ms, FIRST_BACKOFF_MS))
 
-    def ask(self, max_bytes: int) -> FetchPartition:
-        """Return what to ask for now."""
+    def next_fetch(self, max_bytes: int) -> FetchPartition:
+        """Return the partition's part of the next request."""
         local = self.replica.log
-        self.asked_offset = local.log_end_offset
+        self.requested_offset = local.log_end_offset
         return FetchPartition(
             partition=self.replica.topic_partition.partition,
             current_leader_epoch=self.leader_epoch,
-            fetch_offset=self.asked_offset,
+            fetch_offset=self.requested_offset,
             last_fetched_epoch=local.leader_epochs.latest,
             log_start_offset=local.log_start_offset,
             partition_max_bytes=max_bytes,
@@ -98,112 +98,115 @@ class FollowedPartition:
 
 
 class FetchPlan:
-    """The partitions that are copied from one leader, and what it remembers of them."""
+    """The partitions that are copied from one leader, and their state in its fetch session."""
 
     def __init__(
         self, broker_id: BrokerId, config: ReplicationKeys, broker_epoch: Callable[[], int]
     ) -> None:
-        """`broker_epoch` tells which life of this broker it is that fetches."""
+        """Fetch as the incarnation of this broker that `broker_epoch` returns."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._config = config
         self._partitions: dict[Key, FollowedPartition] = {}
         self._topic_names = TopicNames()
-        self._resting: set[Key] = set()
+        self._paused: set[Key] = set()
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        # Of what the leader remembers: all of it, what is not so any more, what is to go.
-        self._told: dict[Key, TopicId] = {}
+        # State of the leader's session: partitions in it, changed ones, and ones to remove from it.
+        self._in_session: dict[Key, TopicId] = {}
         self._changed: dict[Key, None] = {}
-        self._gone: set[tuple[Key, TopicId]] = set()
+        self._to_forget: set[tuple[Key, TopicId]] = set()
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     @property
     def has_topic_without_id(self) -> bool:
-        """Whether topics cannot be named by their ids."""
+        """Whether topics must be named by their names, as one has no id."""
         return ZERO_TOPIC_ID in self._topic_names
 
     def topic_name(self, topic_id: TopicId) -> str:
-        """Return the name of a topic that is copied; empty for another one."""
+        """Return the name of a topic that is copied; empty for any other topic."""
         return self._topic_names.get(topic_id) or ""
 
     @property
-    def is_due(self) -> bool:
-        """Whether there is a partition that does not rest."""
-        return len(self._partitions) > len(self._resting)
+    def has_ready(self) -> bool:
+        """Whether there is a partition that is not paused."""
+        return len(self._partitions) > len(self._paused)
 
     def add(self, replica: Replica) -> None:
-        """Copy a partition from now on, from where its log ends."""
+        """Copy a partition from now on, starting at its log end offset."""
         key = replica.topic_partition
         former = self._partitions.get(key)
         if former is not None:
             self._topic_names.discard(former.topic_id)
         self._partitions[key] = FollowedPartition(replica)
         self._topic_names.add(replica.topic_id, key.topic)
-        self._resting.discard(key)
+        self._paused.discard(key)
         self._changed[key] = None
 
     def remove(self, keys: Iterable[Key]) -> None:
-        """Copy these no more."""
+        """Stop copying partitions."""
         for key in keys:
             followed = self._partitions.pop(key, None)
             if followed is not None:
                 self._topic_names.discard(followed.topic_id)
-                self._resting.discard(key)
+                self._paused.discard(key)
                 self._forget(key)
 
     def get(self, key: Key) -> FollowedPartition | None:
-        """Return what is known of a partition; None if it is not copied from this leader."""
+        """Return the state of a partition; None if it is not copied from this leader."""
         return self._partitions.get(key)
 
     def on_moved(self, key: Key) -> None:
-        """Tell the leader with the next request where the log ends, and starts, by now."""
+        """Send the changed log end or log start offset to the leader with the next request."""
         self._changed[key] = None
 
     def on_failure(self, followed: FollowedPartition, now_ms: int) -> None:
-        """Let a partition rest."""
+        """Back off from a partition that has failed."""
         key = followed.replica.topic_partition
-        followed.rest(now_ms, self._config.replica_fetch_backoff_ms)
-        self._resting.add(key)
+        followed.back_off(now_ms, self._config.replica_fetch_backoff_ms)
+        self._paused.add(key)
         self._forget(key)
 
     def pause(self, followed: FollowedPartition, until_ms: int) -> None:
-        """Let a partition rest that has not failed."""
+        """Pause a partition that has not failed."""
         key = followed.replica.topic_partition
         followed.ready_at_ms = until_ms
-        self._resting.add(key)
+        self._paused.add(key)
         self._forget(key)
 
-    def rest_ms(self, now_ms: int) -> int | None:
-        """Wake those that have rested; return how long the next one has to, None if none does."""
-        rested = [key for key in self._resting if self._partitions[key].ready_at_ms <= now_ms]
-        self._resting.difference_update(rested)
-        self._changed.update(dict.fromkeys(rested))
-        if not self._resting:
+    def resume_in_ms(self, now_ms: int) -> int | None:
+        """Resume the partitions whose pause is over.
+
+        Returns the time until the next one resumes, None if none is paused.
+        """
+        resumed = [key for key in self._paused if self._partitions[key].ready_at_ms <= now_ms]
+        self._paused.difference_update(resumed)
+        self._changed.update(dict.fromkeys(resumed))
+        if not self._paused:
             return None
-        return min(self._partitions[key].ready_at_ms for key in self._resting) - now_ms
+        return min(self._partitions[key].ready_at_ms for key in self._paused) - now_ms
 
     def request(self, now_ms: int, version: int) -> FetchRequest:
-        """Return what to ask for now, in a version of Fetch."""
+        """Return the next request in a version of Fetch."""
         config = self._config
         max_wait_ms = config.replica_fetch_wait_max_ms
-        rest_ms = self.rest_ms(now_ms)
+        resume_in_ms = self.resume_in_ms(now_ms)
         if self._epoch == INITIAL_EPOCH:
-            self._told.clear()
-            self._gone.clear()
+            self._in_session.clear()
+            self._to_forget.clear()
             self._changed = dict.fromkeys(self._partitions)
         topics, forgotten = self._take_changed(version), self._take_gone()
-        tells_epoch = version >= FIRST_VERSION_WITH_BROKER_EPOCH
+        has_broker_epoch = version >= FIRST_VERSION_WITH_BROKER_EPOCH
         return FetchRequest(
-            replica_id=NO_REPLICA if tells_epoch else self._broker_id,
+            replica_id=NO_REPLICA if has_broker_epoch else self._broker_id,
             replica_state=ReplicaState(
                 replica_id=self._broker_id, replica_epoch=self._broker_epoch()
             )
-            if tells_epoch
+            if has_broker_epoch
             else ReplicaState(),
-            max_wait_ms=max_wait_ms if rest_ms is None else min(max_wait_ms, rest_ms),
+            max_wait_ms=max_wait_ms if resume_in_ms is None else min(max_wait_ms, resume_in_ms),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=self._session_id,
@@ -213,7 +216,7 @@ class FetchPlan:
         )
 
     def on_response(self, response: FetchResponse) -> None:
-        """Go on with the session that the leader keeps, if it does."""
+        """Continue the leader's session, if it keeps one."""
         if response.error_code != ErrorCode.NONE or response.session_id == NO_SESSION:
             self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
             return
@@ -221,15 +224,15 @@ class FetchPlan:
         self._advance()
 
     def on_no_response(self) -> None:
-        """Begin another session: whether the leader has taken the last request is not known."""
+        """Begin another session: the leader may or may not have handled the last request."""
         self._epoch = INITIAL_EPOCH
 
     def on_given_up(self) -> None:
-        """Go on with the session, if there is one, on another connection.
+        """Continue the session, if there is one, on another connection.
 
-        A leader that has not taken the last request refuses the next one, and another session
-        begins. Of an answer that was on its way the records are sent again, and by our leaders the
-        marks too; Kafka's tell a mark when it moves next.
+        A leader that has not handled the last request refuses the next one, and another session
+        begins. If a response was on its way, the leader sends its records again. Ottla's leaders
+        also send its high watermarks and log starts again; Kafka's send them when they move next.
         """
         if self._epoch != INITIAL_EPOCH:
             self._advance()
@@ -239,9 +242,9 @@ class FetchPlan:
 
     def _forget(self, key: Key) -> None:
         self._changed.pop(key, None)
-        told = self._told.pop(key, None)
-        if told is not None:
-            self._gone.add((key, told))
+        topic_id = self._in_session.pop(key, None)
+        if topic_id is not None:
+            self._to_forget.add((key, topic_id))
 
     def _take_changed(self, version: int) -> Sequence[FetchTopic]:
         changed, self._changed = self._changed, {}
@@ -250,26 +253,26 @@ class FetchPlan:
         by_name: dict[str, tuple[TopicId, list[FetchPartition]]] = {}
         for key in changed:
             followed = self._partitions.get(key)
-            if followed is None or key in self._resting:
+            if followed is None or key in self._paused:
                 continue
             name, topic_id = key[0], followed.topic_id
-            if version >= FIRST_VERSION_WITH_TOPIC_IDS and self._told.get(key) != topic_id:
-                # Of a former topic of that name, if there was one.
+            if version >= FIRST_VERSION_WITH_TOPIC_IDS and self._in_session.get(key) != topic_id:
+                # Removes an earlier topic of that name from the session, if there was one.
                 self._forget(key)
-            self._told[key] = topic_id
-            self._gone.discard((key, topic_id))
+            self._in_session[key] = topic_id
+            self._to_forget.discard((key, topic_id))
             known = by_name.get(name)
             if known is None or known[0] != topic_id:
                 known = by_name[name] = (topic_id, [])
                 topics.append(FetchTopic(topic=name, topic_id=topic_id, partitions=known[1]))
-            known[1].append(followed.ask(max_bytes))
+            known[1].append(followed.next_fetch(max_bytes))
         return topics
 
     def _take_gone(self) -> Sequence[ForgottenTopic]:
         gone: dict[tuple[str, TopicId], list[int]] = {}
-        for (name, index), topic_id in self._gone:
+        for (name, index), topic_id in self._to_forget:
             gone.setdefault((name, topic_id), []).append(index)
-        self._gone.clear()
+        self._to_forget.clear()
         return [
             ForgottenTopic(topic=name, topic_id=topic_id, partitions=indexes)
             for (name, topic_id), indexes in gone.items()

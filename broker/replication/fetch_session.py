@@ -1,12 +1,12 @@
-"""What a follower fetches from this leader, remembered between its requests (decision).
+"""The fetch sessions of followers: partitions remembered between requests (decision).
 
-With a session a follower names only what has changed since its last request, and is told only what
-has changed since the last answer (KIP-227). Here the leader also remembers which partitions have
-changed: it looks at those alone, so that the others cost nothing. A follower may give up a
-connection on which it waits, and go on with its session on another one. Invariant: a partition
-that is not `active` is one where the follower holds everything, and knows the marks that it was
-sent. What is remembered is bounded by what there is: sessions are for registered brokers, each of
-which has a few, and hold partitions of which this broker has a replica.
+Within a session, each side names only changed partitions: the follower those since its last
+request, the leader those since its last response (KIP-227). The leader also remembers the changed
+partitions and reads only those, so the others cost nothing. A follower may give up a connection on
+which it waits, and continue its session on another one. Invariant: of a partition that is not
+`active`, the follower has all records and the marks that were sent. Memory is bounded: only
+registered brokers get sessions, a few each, and a session holds only partitions that have a replica
+on this broker.
 
 Source: KIP-227; kafka.server.FetchSession of Kafka 3.9.
 """
@@ -26,17 +26,17 @@ SESSIONLESS_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_SESSIONS_PER_BROKER: Final = 16
-"""Of which one that fetches with several threads needs one each; the oldest gives way."""
+"""A follower needs one per fetcher thread. The oldest one is evicted."""
 IDLE_LIMIT_MS: Final = 120_000
-"""A session that was not used for so long makes room for another one."""
+"""Idle time after which a session may be evicted for another one."""
 
 Key = tuple[str, int]
 Marks = tuple[int, int]
-"""High watermark and log start, as they were sent."""
+"""High watermark and log start offset, as sent to the follower."""
 
 
 class Follower(NamedTuple):
-    """A broker that copies; its epoch is -1 where the request cannot tell it."""
+    """A broker that copies; its epoch is -1 if the request has no field for it."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -53,17 +53,17 @@ def follower_of(message: FetchRequest) -> Follower | None:
 
 
 class WaitingFetch(Protocol):
-    """A request of a session that is not answered yet."""
+    """A request of a session that has no response yet."""
 
     def on_news(self, key: Key) -> None:
-        """Look whether to answer now: that partition has changed."""
+        """Check whether to respond now, after a change of partition `key`."""
 
     def give_way(self) -> None:
-        """Answer that there is nothing: the follower has asked again."""
+        """Send an empty response: the follower has sent another request."""
 
 
 class FollowerSession:
-    """One follower's partitions, and which of them to look at."""
+    """One follower's partitions, and the active ones among them."""
 
     def __init__(self, session_id: int, follower: Follower) -> None:
         self.session_id = session_id
@@ -72,86 +72,88 @@ class FollowerSession:
         self.used_at_ms = 0
         self.touched_at_ms = 0
         self.is_full = True
-        """Whether the next answer names all partitions, as it does once."""
+        """Whether the next response names all partitions, as the first one does."""
         self.partitions: dict[Key, FetchPartition] = {}
         self.active: dict[Key, None] = {}
         self.sent: dict[Key, Marks] = {}
         self.topic_ids: dict[str, TopicId] = {}
         self.topic_names: dict[TopicId | None, str] = {}
-        """By the ids that the follower asked for last, also of topics that are gone."""
+        """Names by the ids in the follower's last requests, also of deleted topics."""
         self.waiting: WaitingFetch | None = None
         self.has_refused = False
-        """Whether the last answer told of failures that are not remembered here."""
+        """Whether the last response carried errors of partitions outside the session."""
         self._connection_number = -1
-        self._told_last: tuple[Key, ...] = ()
+        self._last_sent: tuple[Key, ...] = ()
 
     def want(self, key: Key, wanted: FetchPartition, topic_id: TopicId) -> None:
-        """Note what the follower asks for now, which says also how far it is."""
+        """Note the partition's state in a request, which includes the follower's progress."""
         self.partitions[key] = wanted
         self.active[key] = None
         name = key[0]
         known = self.topic_ids.get(name)
         if known != topic_id:
-            # From now on the old id has nothing to do with the name.
+            # The old id no longer belongs to the name.
             self.topic_names.pop(known, None)
             self.topic_ids[name] = topic_id
             self.topic_names[topic_id] = name
 
     def forget(self, key: Key) -> None:
-        """Note that the follower does not ask for a partition any more."""
+        """Note that the follower no longer requests a partition."""
         self.partitions.pop(key, None)
         self.active.pop(key, None)
         self.sent.pop(key, None)
 
-    def may_go_on(self, connection_number: int) -> bool:
-        """Whether the follower still knows what stands here, also of the last answer.
+    def may_continue(self, connection_number: int) -> bool:
+        """Whether the follower's state of the session still matches this one.
 
-        One that was sent on another connection may not have arrived. If it told of failures that
-        were not remembered, the follower may wait for partitions that are forgotten here.
+        The last response may have been lost if it was sent on another connection. If it carried
+        errors of partitions outside the session, the follower may now wait for partitions that this
+        side has removed.
         """
         return connection_number == self._connection_number or not self.has_refused
 
     def on_request(self, connection_number: int) -> None:
-        """Note by which connection a request has come.
+        """Note the connection of a request.
 
-        An answer that was sent on another one may not have arrived: its marks are told again.
+        If the last response was sent on another connection it may have been lost: send its marks
+        again.
         """
         if self.waiting is not None:
             self.waiting.give_way()
         if connection_number != self._connection_number:
             self._connection_number = connection_number
-            for key in self._told_last:
+            for key in self._last_sent:
                 if self.sent.pop(key, None) is not None:
                     self.active[key] = None
 
-    def on_answer(self, told: Iterable[Key]) -> None:
-        """Note what an answer names."""
-        self._told_last = tuple(told)
+    def on_answer(self, sent: Iterable[Key]) -> None:
+        """Note the partitions in a response."""
+        self._last_sent = tuple(sent)
         self.is_full = False
 
     def on_change(self, key: Key) -> None:
-        """Look at a partition again."""
+        """Activate a partition that has changed."""
         self.active[key] = None
         if self.waiting is not None:
             self.waiting.on_news(key)
 
     def is_news(self, key: Key, marks: Marks) -> bool:
-        """Whether marks must be told that come without records."""
+        """Whether a response must carry `marks` even without records."""
         return self.is_full or self.sent.get(key) != marks
 
     def on_sent(self, key: Key, marks: Marks, *, is_complete: bool) -> None:
-        """Note what an answer tells; `is_complete` if the follower then lacks nothing."""
+        """Note the marks in a response; with `is_complete` the follower then lacks no record."""
         self.sent[key] = marks
         if is_complete:
             self.active.pop(key, None)
         else:
-            # To the end: the next answer begins with others.
+            # Moved to the end, so that the next response begins with other partitions.
             self.active.pop(key, None)
             self.active[key] = None
 
 
 class FetchSessions:
-    """The sessions of all followers, of which there are at most `max_count`."""
+    """The sessions of all followers, at most `max_count`."""
 
     def __init__(self, max_count: int) -> None:
         self._max_count = max_count
@@ -163,7 +165,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def on_change(self, key: Key) -> None:
-        """Tell the sessions that hold a partition that it has changed in any way."""
+        """Notify the sessions that hold a partition that it has changed in any way."""
         for session in self._watching.get(key, ()):
             session.on_change(key)
 
@@ -176,13 +178,13 @@ class FetchSessions:
         is_registered: bool = True,
         connection_number: int = -1,
     ) -> FollowerSession | ErrorCode:
-        """Return the session of a request, begun if it asks for one, or why there is none.
+        """Return the session of a request, a new one if it asks for that, or an error code.
 
-        Only a follower that `is_registered` gets a session that lasts.
+        A follower that is not registered gets a session for one request only.
         """
         session = self._sessions.get(message.session_id)
         if session is not None and session.follower.broker_id != follower.broker_id:
-            # Ids are small numbers: one broker does not end, or go on with, what another began.
+            # Ids are small numbers, so a broker must not use another broker's session by guessing.
             session = None
         if message.session_epoch in (SESSIONLESS_EPOCH, INITIAL_EPOCH):
             if session is not None:
@@ -195,7 +197,7 @@ class FetchSessions:
             return self._begin(follower, now_ms) if is_kept else FollowerSession(0, follower)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        if not session.may_go_on(connection_number):
+        if not session.may_continue(connection_number):
             self.end(session.session_id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.next_epoch != message.session_epoch:
@@ -207,12 +209,12 @@ class FetchSessions:
     def want(
         self, session: FollowerSession, key: Key, wanted: FetchPartition, topic_id: TopicId
     ) -> None:
-        """Have a session hold a partition from now on."""
+        """Add a partition to a session, or update it."""
         session.want(key, wanted, topic_id)
         self._watching.setdefault(key, {})[session] = None
 
     def forget(self, session: FollowerSession, key: Key) -> None:
-        """Have it hold a partition no more."""
+        """Remove a partition from a session."""
         session.forget(key)
         watching = self._watching.get(key)
         if watching is not None:
@@ -221,13 +223,13 @@ class FetchSessions:
                 del self._watching[key]
 
     def end(self, session_id: int) -> None:
-        """Forget a session, if there is one of that id."""
+        """End the session with that id, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.drop(session)
 
     def drop(self, session: FollowerSession) -> None:
-        """Tell a session nothing more."""
+        """Remove all partitions of a session."""
         for key in list(session.partitions):
             self.forget(session, key)
 
@@ -238,7 +240,7 @@ class FetchSessions:
         return session
 
     def _has_room(self, broker_id: BrokerId, now_ms: int) -> bool:
-        """Whether another session may begin, after those that are not used made room for it."""
+        """Whether another session may begin; evicts idle sessions first."""
         for each in list(self._sessions.values()):
             if now_ms - each.used_at_ms > IDLE_LIMIT_MS:
                 self.end(each.session_id)

@@ -1,9 +1,9 @@
-"""Copies partitions from one leader: asks, appends, cuts what diverges, asks again (edge).
+"""Copies partitions from one leader: fetches, appends and truncates diverging logs (edge).
 
-One request is in flight, for all partitions that this leader leads and this broker follows. What
-an answer says about a partition is used only if the partition is still followed in the same leader
-epoch and its log has not moved. Where logs diverge the log is cut before the leader's high
-watermark is taken over: it may lie beyond what is kept.
+One request is in flight, for all partitions that this leader leads and this broker follows. The
+part of a response for a partition is used only if the partition is still followed in the same
+leader epoch and its log has not moved. A diverging log is truncated before the leader's high
+watermark is adopted, as that may lie beyond the records that are kept.
 
 Source: kafka.server.AbstractFetcherThread of Kafka 3.9; KIP-101, KIP-279, KIP-595.
 """
@@ -43,7 +43,7 @@ from storage.errors import StorageError, UnexpectedOffsetError
 
 FETCH_VERSION: Final = 17
 OLDEST_FETCH_VERSION: Final = 12
-"""From this one on an answer tells where logs diverge."""
+"""First version whose response reports diverging logs."""
 LIST_OFFSETS_VERSION: Final = 7
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 
 class Fetcher:
-    """Copies from one leader, from `start` until `stop`."""
+    """Copies from one leader, from its creation until `close`."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Fetcher:
         now_ms: Callable[[], int],
         on_failed: Callable[[], None],
     ) -> None:
-        """Call `on_failed` if a bug ends this before `close`: nothing is copied any more then."""
+        """Call `on_failed` if a bug ends the task before `close`: copying has stopped then."""
         self.peer = peer
         self._on_failed = on_failed
         self._is_closed = False
@@ -77,37 +77,37 @@ class Fetcher:
         self._config = config
         self._now_ms = now_ms
         self._plan = FetchPlan(broker_id, config, broker_epoch)
-        self._news = asyncio.Event()
-        # Whether an answer is awaited that the leader may hold back for want of records.
-        self._is_waiting = False
-        # Whether the last answer names topics by their ids.
+        self._wakeup = asyncio.Event()
+        # Whether a fetch is pending, which the leader may delay until it has records.
+        self._is_fetching = False
+        # Whether the last response names topics by their ids.
         self._has_ids = False
         self._task = loop.create_task(self._run(), name=f"fetcher-{peer.name}")
         self._task.add_done_callback(self._on_end)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is copied."""
+        """Whether no partition is copied."""
         return not len(self._plan)
 
     def add(self, replicas: Iterable[Replica]) -> None:
-        """Copy these from now on: the request that waits at the leader is given up for them.
+        """Copy partitions from now on; a request that waits at the leader is given up for them.
 
-        The session there goes on, so that only what is new is asked for.
+        The session there continues, so the next request names only the new partitions.
         """
         for replica in replicas:
             self._plan.add(replica)
-        self._news.set()
-        if self._is_waiting:
-            self._is_waiting = False
+        self._wakeup.set()
+        if self._is_fetching:
+            self._is_fetching = False
             self.peer.interrupt()
 
     def remove(self, keys: Iterable[Key]) -> None:
-        """Copy these no more, whatever is under way."""
+        """Stop copying partitions; a pending response for them is ignored."""
         self._plan.remove(keys)
 
     def close(self) -> asyncio.Task[None]:
-        """Copy nothing more; the task that is returned ends soon."""
+        """Stop copying; the returned task ends soon."""
         self._is_closed = True
         self._task.cancel()
         return self._task
@@ -121,20 +121,20 @@ class Fetcher:
     async def _run(self) -> None:
         try:
             while True:
-                if await self._is_due():
+                if await self._wait_until_ready():
                     await self._fetch_or_back_off()
         finally:
             await self.peer.close()
 
-    async def _is_due(self) -> bool:
-        """Wait until something may be asked; return whether that is so, or look again."""
-        wait_ms = self._plan.rest_ms(self._now_ms())
-        if self._plan.is_due:
+    async def _wait_until_ready(self) -> bool:
+        """Return True if a partition is ready; otherwise wait for a change and return False."""
+        wait_ms = self._plan.resume_in_ms(self._now_ms())
+        if self._plan.has_ready:
             return True
-        self._news.clear()
+        self._wakeup.clear()
         try:
             async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
-                await self._news.wait()
+                await self._wakeup.wait()
         except TimeoutError:
             pass
         return False
@@ -143,49 +143,52 @@ class Fetcher:
         try:
             await self._fetch()
         except PeerError as error:
-            if self._news.is_set():
-                # Given up for the sake of new partitions, or there is another way to the leader.
-                self._news.clear()
+            if self._wakeup.is_set():
+                # Given up for new partitions, or because the leader has moved.
+                self._wakeup.clear()
                 return
             log.info("fetch.failed", leader=self.peer.name, error=str(error))
             try:
                 async with asyncio.timeout(self._config.replica_fetch_backoff_ms / 1000):
-                    await self._news.wait()
+                    await self._wakeup.wait()
             except TimeoutError:
                 return
 
     async def _fetch(self) -> None:
-        # First, so that the request is made of what is known when it leaves.
+        # First, so that the request is built from the state at the time it is sent.
         version = await self._choose_version()
-        self._news.clear()
+        self._wakeup.clear()
         request = self._plan.request(self._now_ms(), version)
-        self._is_waiting = True
+        self._is_fetching = True
         try:
             response = await self._ask(request, version)
         except PeerError:
-            if self._is_waiting:
+            if self._is_fetching:
                 self._plan.on_no_response()
             else:
                 self._plan.on_given_up()
             raise
         finally:
-            self._is_waiting = False
+            self._is_fetching = False
         self._plan.on_response(response)
         self._has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         if response.error_code in SESSION_ENDED:
             return
         if response.error_code != ErrorCode.NONE:
-            raise PeerError(f"{self.peer.name} answers {_name_of(response.error_code)}")
+            raise PeerError(f"{self.peer.name} responded with {_name_of(response.error_code)}")
         await self._locate(self._take(response))
 
     async def _choose_version(self) -> int:
-        """Return the newest version of Fetch that the leader and all that is copied have."""
+        """Return the newest version of Fetch that the leader and all copied topics support."""
         newest = FETCH_VERSION
         if self._plan.has_topic_without_id:
             newest = FIRST_VERSION_WITH_TOPIC_IDS - 1
         version = await self.peer.choose_version(ApiKey.FETCH, newest)
         if version < OLDEST_FETCH_VERSION:
-            raise PeerError(f"{self.peer.name} serves Fetch up to version {version} only")
+            raise PeerError(
+                f"{self.peer.name} serves Fetch up to version {version}, "
+                f"{OLDEST_FETCH_VERSION} is needed"
+            )
         return version
 
     async def _ask(self, request: FetchRequest, version: int) -> FetchResponse:
@@ -197,7 +200,7 @@ class Fetcher:
         )
 
     def _take(self, response: FetchResponse) -> list[FollowedPartition]:
-        """Do what an answer says, partition by partition; return those that are out of range."""
+        """Handle a response, and return the partitions whose offset is out of range."""
         now_ms = self._now_ms()
         lost: list[FollowedPartition] = []
         refused: dict[int, list[FollowedPartition]] = {}
@@ -244,7 +247,7 @@ class Fetcher:
         except (CorruptBatchError, UnexpectedOffsetError) as error:
             self._fail([followed], str(error), now_ms)
         except (StorageError, OSError) as error:
-            # The log dir is gone, or the log is; the partition goes when that is noticed.
+            # The log dir or the log is gone; its failure handling will remove the partition.
             self._fail([followed], str(error), now_ms)
         else:
             followed.on_success()
@@ -252,7 +255,7 @@ class Fetcher:
                 self._slow_down(followed, data, now_ms)
 
     def _slow_down(self, followed: FollowedPartition, data: PartitionData, now_ms: int) -> None:
-        """Let a partition rest that lags, if what was copied is more than the rate allows."""
+        """Pause a lagging partition if the copied bytes exceed the rate."""
         self._throttle.record(len(data.records or b""), now_ms)  # type: ignore[arg-type]
         pause_ms = self._throttle.pause_ms(now_ms)
         if pause_ms and data.high_watermark > followed.replica.log.log_end_offset:
@@ -269,11 +272,11 @@ class Fetcher:
         for each, position in zip(followed, before, strict=True):
             self._on_truncated(each)
             if each.position == position:
-                # Not again at once what has led nowhere.
-                self._fail([each], "the leader's history does not fit", self._now_ms())
+                # Truncation made no progress: back off before retrying.
+                self._fail([each], "the leader's epochs do not match the log", self._now_ms())
 
     def _fail(self, partitions: Sequence[FollowedPartition], reason: str, now_ms: int) -> None:
-        """Let partitions rest that cannot be copied now, and say so once for all of them."""
+        """Back off from partitions that cannot be copied now; log one event for all of them."""
         log.info(
             "fetch.rejected",
             partition=str(partitions[0].replica.topic_partition),
@@ -289,7 +292,7 @@ class Fetcher:
         self._plan.on_moved(followed.replica.topic_partition)
 
     async def _locate(self, lost: Collection[FollowedPartition]) -> None:
-        """Find out where to go on with partitions whose offset the leader does not have."""
+        """Find the offsets where partitions continue that are out of range at the leader."""
         if not lost:
             return
         starts, ends = await self._list(lost, EARLIEST), await self._list(lost, LATEST)
@@ -300,7 +303,7 @@ class Fetcher:
             if self._plan.get(partition) is not followed or not followed.is_current:
                 continue
             if start is None or end is None:
-                self._fail([followed], "the leader does not tell its offsets", now_ms)
+                self._fail([followed], "the leader did not return its offsets", now_ms)
                 continue
             self._restart(followed, start, end, now_ms)
 
@@ -316,7 +319,7 @@ class Fetcher:
             elif offset < end_offset:
                 self._logs.truncate_to({partition: offset})
             else:
-                self._fail([followed], "the leader refuses an offset that it has", now_ms)
+                self._fail([followed], "the leader refused an offset within its log", now_ms)
         except (StorageError, OSError) as error:
             self._fail([followed], str(error), now_ms)
         self._on_truncated(followed)
@@ -324,7 +327,7 @@ class Fetcher:
     async def _list(
         self, partitions: Collection[FollowedPartition], timestamp: int
     ) -> dict[TopicPartition, Offset]:
-        """Ask the leader for its first or last offsets; leave out those that it does not tell."""
+        """Request the leader's first or last offsets; leave out partitions with errors."""
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for followed in partitions:
             name, index = followed.replica.topic_partition
@@ -349,7 +352,7 @@ class Fetcher:
 
 
 def _name_of(code: int) -> str:
-    """Return the name of an error, or the number of one that is newer than this broker."""
+    """Return the name of an error code, or its number if this broker does not know it."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -357,14 +360,14 @@ def _name_of(code: int) -> str:
 
 
 def _append(replica: Replica, data: PartitionData, now_ms: int) -> bool:
-    """Append what the leader sent, then adopt what it says of its log.
+    """Append the leader's records, then adopt its high watermark and log start offset.
 
-    Returns whether the log ends, or starts, elsewhere than before.
+    Returns whether the log end or log start offset has moved.
     """
     local, records = replica.log, data.records
     before = (local.log_start_offset, local.log_end_offset)
     if records:
-        assert isinstance(records, memoryview), "decoded records are views of the answer"
+        assert isinstance(records, memoryview), "decoded records are views of the response"
         local.append_as_follower(records, now_ms)
     replica.adopt_high_watermark(data.high_watermark)
     if data.log_start_offset > local.log_start_offset:

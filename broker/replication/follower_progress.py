@@ -1,7 +1,7 @@
-"""How far one follower has come, as its leader sees it (decision).
+"""A follower's progress through its leader's log, as seen by the leader (decision).
 
-A follower is caught up when it has fetched everything that existed at its previous fetch: under
-load it is never exactly at the end. Source: KIP-16; kafka.cluster.Replica of Kafka 3.9.
+A follower is caught up once it has everything the leader had at the follower's previous fetch.
+Under load it is never exactly at the log's end. Source: KIP-16; kafka.cluster.Replica of Kafka 3.9.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ NEVER_REACHED: Final = Offset(2**63 - 1)
 
 
 class FollowerProgress:
-    """What the fetches of one follower have told."""
+    """Progress of one follower, derived from its fetches."""
 
     __slots__ = (
         "_fetched_at_ms",
@@ -26,7 +26,7 @@ class FollowerProgress:
     )
 
     def __init__(self, *, caught_up_at_ms: int) -> None:
-        """Know nothing of its log; one that starts in sync is taken to be caught up now."""
+        """Start with an unknown log; a follower that starts in sync counts as caught up now."""
         self.log_end_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
         self.broker_epoch = NO_EPOCH
@@ -37,9 +37,9 @@ class FollowerProgress:
     def on_fetch(
         self, fetch_offset: Offset, leader_end: Offset, now_ms: int, broker_epoch: int = NO_EPOCH
     ) -> bool:
-        """Note that it holds everything below `fetch_offset`, of a log that ends at `leader_end`.
+        """Note a fetch: the follower holds everything below `fetch_offset` of the leader's log.
 
-        Returns whether it holds everything that existed at its previous fetch.
+        Returns whether it holds everything that the leader had at the previous fetch.
         """
         is_at_end = fetch_offset >= leader_end
         keeps_up = is_at_end or fetch_offset >= self._leader_end_at_fetch
@@ -53,11 +53,14 @@ class FollowerProgress:
         self._fetched_at_ms = now_ms
         return keeps_up
 
-    def on_still_there(self, leader_end: Offset, now_ms: int) -> None:
-        """Note that it has fetched again where it was, if that is the end of the log."""
+    def on_idle_fetch(self, leader_end: Offset, now_ms: int) -> None:
+        """Note another fetch from the same offset.
+
+        The follower is caught up if that offset is the end of the log.
+        """
         if self.log_end_offset >= leader_end:
             self.caught_up_at_ms = self._fetched_at_ms = now_ms
 
     def is_caught_up(self, leader_end: Offset, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether it is at the end, or was not longer than `max_lag_ms` ago."""
+        """Whether the follower is at the log's end, or was at most `max_lag_ms` ago."""
         return self.log_end_offset == leader_end or now_ms - self.caught_up_at_ms <= max_lag_ms

@@ -1,7 +1,7 @@
-"""What followers get from the partitions that this broker leads, and what that tells (edge).
+"""Serves the fetches of followers, and tracks their progress (edge).
 
-A follower's offset says what it holds, so that serving it moves the high watermark and may change
-the in-sync set. Every method is called in the loop's thread.
+The fetch offset of a follower is the end of its log, so serving it moves the high watermark and may
+change the in-sync set. Every method must be called in the event loop's thread.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from storage.errors import StorageError
 
 
 class ReplicaAccess(Protocol):
-    """The replica manager, as this uses it."""
+    """The replica manager, as this module uses it."""
 
     def leader(self, key: Key, epoch: int = NO_EPOCH, topic_id: TopicId = ZERO_TOPIC_ID) -> Replica:
         """Return the replica that leads the partition in `epoch`; raises an ApiError."""
 
     def failed(self, key: Key, error: Exception) -> ApiError:
-        """Return what is told of a failure of the disk, and log it."""
+        """Log a storage failure, and return the error for the client."""
 
     def changed(self, topic_partition: TopicPartition) -> None:
-        """Wake those who wait for a partition."""
+        """Wake the requests that wait for a partition."""
 
 
 class FollowerService:
@@ -42,7 +42,7 @@ class FollowerService:
         isr_changes: IsrChanges,
     ) -> None:
         self.throttle = leader_throttle(broker_id)
-        """How fast followers are served that an operator wants copied slowly."""
+        """Limits the rate of partitions that an operator throttles."""
         self._access = access
         self._by_key = table.by_key
         self._isr_changes = isr_changes
@@ -62,7 +62,7 @@ class FollowerService:
         """Read up to the log's end for a broker that copies the partition.
 
         Raises:
-            ApiError: as for a consumer; or `follower` is no replica of the partition here (yet).
+            ApiError: as for a consumer, or `follower` is no replica of the partition here (yet).
         """
         replica = self._access.leader(key, leader_epoch, topic_id)
         if replica.leadership is None or not replica.leadership.is_follower(follower):
@@ -70,7 +70,7 @@ class FollowerService:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER
                 if leader_epoch == NO_EPOCH
                 else ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"broker {follower} is no replica",
+                f"broker {follower} is no replica of the partition",
             )
         try:
             return replica.read(
@@ -84,7 +84,7 @@ class FollowerService:
             raise self._access.failed(key, error) from error
 
     def is_held_back(self, key: Key, follower: BrokerId, now_ms: int) -> bool:
-        """Whether a follower that is not in sync gets nothing now, because of the rate."""
+        """Whether the throttle withholds records from a follower outside the in-sync set."""
         replica = self._by_key.get(key)
         leadership = None if replica is None else replica.leadership
         if replica is None or leadership is None or not self.throttle.covers(replica):
@@ -93,7 +93,7 @@ class FollowerService:
         return not is_in_sync and self.throttle.pause_ms(now_ms) > 0
 
     def on_sent(self, key: Key, size_bytes: int, now_ms: int) -> None:
-        """Count what a follower gets, if its partition is to be copied slowly."""
+        """Count the bytes for a follower, if the partition is throttled."""
         replica = self._by_key.get(key)
         if replica is not None and self.throttle.covers(replica):
             self.throttle.record(size_bytes, now_ms)
@@ -108,13 +108,13 @@ class FollowerService:
         log_start_offset: int,
         now_ms: int,
     ) -> Offset:
-        """Note how far a follower has come that was just read for; return the high watermark.
+        """Note the progress of a follower after a read for it; return the high watermark.
 
-        Only for a fetch at an offset that is in this log, and whose history is this log's.
+        Call it only for a fetch whose offset is in this log and whose epochs match this log's.
         """
         replica = self._by_key[key]
         leadership = replica.leadership
-        assert leadership is not None, "the partition was read in this very turn"
+        assert leadership is not None, "the partition was read in this turn of the event loop"
         before = (leadership.high_watermark, leadership.log_start_of(follower))
         wants_change = leadership.on_fetch(
             follower, Offset(offset), now_ms, broker_epoch, Offset(log_start_offset)
@@ -126,7 +126,7 @@ class FollowerService:
         return leadership.high_watermark
 
     def end_offset_in(self, key: Key, leader_epoch: int) -> Offset | None:
-        """Return where the log of a partition ends that is led in this epoch, else None."""
+        """Return the log end offset of a partition led in `leader_epoch`, else None."""
         replica = self._by_key.get(key)
         if replica is None or replica.leadership is None:
             return None
@@ -137,9 +137,9 @@ class FollowerService:
     def on_idle(
         self, key: Key, follower: BrokerId, now_ms: int, *, broker_epoch: int
     ) -> tuple[Offset, Offset] | None:
-        """Note that a follower that lacked nothing still fetches.
+        """Note that a follower which lacks no record still fetches.
 
-        Returns the high watermark and the log's start; None if this broker does not lead any more.
+        Returns the high watermark and the log start offset; None if this broker no longer leads.
         """
         replica = self._by_key.get(key)
         leadership = None if replica is None else replica.leadership

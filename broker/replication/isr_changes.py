@@ -1,7 +1,7 @@
-"""Asks whoever decides on in-sync sets for those that this broker's leaderships propose (edge).
+"""Submits the ISR proposals of this broker's leaderships (edge).
 
-One request is in flight; what is proposed meanwhile goes with the next one. A question is asked
-until it is answered, or its leadership is over: the answer tells, not the sending.
+One request is in flight; proposals that are made meanwhile go with the next one. A proposal is
+retried until it has a result or its leadership has ended, as a sent request proves nothing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicId, TopicPartition
 
 RETRY_BACKOFF_MS: Final = 50
-MAX_QUESTIONS_PER_REQUEST: Final = 10_000
+MAX_PROPOSALS_PER_REQUEST: Final = 10_000
 
 log = structlog.get_logger(__name__)
 
 
-class IsrQuestion(NamedTuple):
+class IsrProposal(NamedTuple):
     """One partition's proposal."""
 
     topic_partition: TopicPartition
@@ -32,29 +32,29 @@ class IsrQuestion(NamedTuple):
     proposal: Proposal
 
 
-Answer = Recorded | ErrorCode
+ProposalResult = Recorded | ErrorCode
 
 
 class IsrRecorder(Protocol):
-    """Records in-sync sets: the controller by AlterPartition, or the coordinator's nodes."""
+    """Records in-sync sets, by AlterPartition or in the coordinator's nodes."""
 
-    async def record(self, questions: Sequence[IsrQuestion]) -> Sequence[Answer]:
-        """Return what is recorded now, or why it is not, for each question in order.
+    async def record(self, proposals: Sequence[IsrProposal]) -> Sequence[ProposalResult]:
+        """Return the recorded set, or the error code of the refusal, for each proposal in order.
 
         Raises:
-            OSError: nothing is known of any of them; they are asked again.
+            OSError: the result of every proposal is unknown; retry them all.
         """
         ...
 
 
-class _Asked(NamedTuple):
+class _Submitted(NamedTuple):
     replica: Replica
     leadership: Leadership
-    question: IsrQuestion
+    submitted: IsrProposal
 
 
 class IsrChanges:
-    """The proposals of all leaderships on this broker."""
+    """The open proposals of all leaderships on this broker."""
 
     def __init__(
         self,
@@ -78,17 +78,17 @@ class IsrChanges:
         self.expand_count = 0
 
     def put(self, replica: Replica) -> None:
-        """Have the question of a leadership asked."""
+        """Submit the proposal of a replica's leadership."""
         self._waiting[replica.topic_partition] = None
         if self._task is None and self._recorder is not None and not self._is_stopped:
             self._task = self._loop.create_task(self._run(self._recorder), name="isr-changes")
 
     def on_metadata_changed(self) -> None:
-        """Do not wait with a repetition: there may be another controller."""
+        """Retry without further back-off: there may be another controller."""
         self._may_retry.set()
 
     async def stop(self) -> None:
-        """Ask nothing more."""
+        """Submit no more proposals."""
         self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
@@ -96,54 +96,56 @@ class IsrChanges:
 
     async def _run(self, recorder: IsrRecorder) -> None:
         try:
-            while asked := self._take():
+            while batch := self._take():
                 self._may_retry.clear()
                 try:
-                    answers = await recorder.record([one.question for one in asked])
+                    results = await recorder.record([each.submitted for each in batch])
                 except OSError as error:
                     log.info("isr.not_recorded", error=str(error))
                     is_settled = False
                 else:
-                    settled = [self._settle(*pair) for pair in zip(asked, answers, strict=True)]
+                    settled = [self._settle(*pair) for pair in zip(batch, results, strict=True)]
                     is_settled = all(settled)
                 if not is_settled:
-                    self._waiting.update(dict.fromkeys(one.question[0] for one in asked))
+                    self._waiting.update(
+                        dict.fromkeys(each.submitted.topic_partition for each in batch)
+                    )
                     await self._back_off()
         finally:
             self._task = None
 
-    def _take(self) -> list[_Asked]:
-        """Return the questions that are still open, and do not wait any more with those."""
-        asked: list[_Asked] = []
-        while self._waiting and len(asked) < MAX_QUESTIONS_PER_REQUEST:
+    def _take(self) -> list[_Submitted]:
+        """Take the waiting partitions, and return their open proposals."""
+        batch: list[_Submitted] = []
+        while self._waiting and len(batch) < MAX_PROPOSALS_PER_REQUEST:
             partition, _ = self._waiting.popitem()
             replica = self._table.by_key.get(partition)
             leadership = None if replica is None else replica.leadership
             if replica is None or leadership is None:
                 continue
-            proposal = leadership.question
+            proposal = leadership.proposal_to_send
             if proposal is not None:
-                question = IsrQuestion(partition, replica.topic_id, proposal)
-                asked.append(_Asked(replica, leadership, question))
-        return asked
+                submitted = IsrProposal(partition, replica.topic_id, proposal)
+                batch.append(_Submitted(replica, leadership, submitted))
+        return batch
 
-    def _settle(self, asked: _Asked, answer: Answer) -> bool:
-        """Take an answer; return whether nothing is left to ask about that partition."""
-        replica, leadership, question = asked
+    def _settle(self, entry: _Submitted, result: ProposalResult) -> bool:
+        """Apply a result; return whether the partition has no more proposal to send."""
+        replica, leadership, submitted = entry
         if replica.leadership is not leadership:
             return True
-        partition = question.topic_partition
-        if isinstance(answer, Recorded):
+        partition = submitted.topic_partition
+        if isinstance(result, Recorded):
             before = leadership.state.isr
-            self.shrink_count += answer.isr < before
-            self.expand_count += answer.isr > before
-            leadership.on_recorded(question.proposal, answer, self._now_ms())
-            log.info("isr.recorded", partition=str(partition), isr=sorted(answer.isr))
+            self.shrink_count += result.isr < before
+            self.expand_count += result.isr > before
+            leadership.on_recorded(submitted.proposal, result, self._now_ms())
+            log.info("isr.recorded", partition=str(partition), isr=sorted(result.isr))
         else:
-            leadership.on_refused(question.proposal, answer, self._now_ms())
-            log.info("isr.refused", partition=str(partition), error=answer.name)
+            leadership.on_refused(submitted.proposal, result, self._now_ms())
+            log.info("isr.refused", partition=str(partition), error=result.name)
         self._on_change(partition)
-        return leadership.question is None
+        return leadership.proposal_to_send is None
 
     async def _back_off(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Records in-sync sets by AlterPartition, sent to the controller (edge).
+"""Records in-sync sets by sending AlterPartition to the controller (edge).
 
 Source: KIP-497, KIP-841, KIP-903; versions 0 to 3.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 from broker.cluster.metadata_cache import Endpoint
-from broker.replication.isr_changes import Answer, IsrQuestion
+from broker.replication.isr_changes import IsrProposal, ProposalResult
 from broker.replication.leadership import Recorded
 from broker.replication.peer import Peer, PeerError
 from kafkawire.apis import ApiKey
@@ -32,7 +32,7 @@ _Key = tuple[str | TopicId, int]
 
 
 class AlterPartitionRecorder:
-    """Asks the controller, wherever it is now."""
+    """Sends proposals to the current controller, wherever it is."""
 
     def __init__(
         self,
@@ -48,21 +48,21 @@ class AlterPartitionRecorder:
         self._make_peer = make_peer
         self._peer: Peer | None = None
 
-    async def record(self, questions: Sequence[IsrQuestion]) -> Sequence[Answer]:
-        """Return the controller's answers; see `IsrRecorder`.
+    async def record(self, proposals: Sequence[IsrProposal]) -> Sequence[ProposalResult]:
+        """Return the controller's results; see `IsrRecorder`.
 
         Raises:
-            OSError: it did not answer, is not known, or is not controller any more.
+            OSError: the controller did not respond, is unknown, or has been replaced.
         """
         peer = await self._peer_of_controller()
         version = await peer.choose_version(ApiKey.ALTER_PARTITION, LAST_VERSION)
-        if any(question.topic_id == ZERO_TOPIC_ID for question in questions):
+        if any(proposal.topic_id == ZERO_TOPIC_ID for proposal in proposals):
             version = min(version, FIRST_VERSION_WITH_TOPIC_IDS - 1)
-        request = alter_partition(self._broker_id, self._broker_epoch(), questions, version)
+        request = alter_partition(self._broker_id, self._broker_epoch(), proposals, version)
         response = await peer.ask(request, AlterPartitionResponse, version=version)
         if response.error_code != ErrorCode.NONE:
-            raise PeerError(f"the controller answers with error {response.error_code}")
-        return answers_of(response, questions, version)
+            raise PeerError(f"the controller responded with error {response.error_code}")
+        return results_of(response, proposals, version)
 
     async def close(self) -> None:
         """Close the connection to the controller."""
@@ -82,27 +82,27 @@ class AlterPartitionRecorder:
 
 
 def alter_partition(
-    broker_id: BrokerId, broker_epoch: int, questions: Sequence[IsrQuestion], version: int
+    broker_id: BrokerId, broker_epoch: int, proposals: Sequence[IsrProposal], version: int
 ) -> AlterPartitionRequest:
-    """Return the request that asks `questions`."""
-    ordered = sorted(questions)
+    """Return the request that carries `proposals`."""
+    ordered = sorted(proposals)
     topics = [
         RequestTopicData(
             topic_name=name,
             topic_id=topic_id,
-            partitions=[_partition(question, version) for question in group],
+            partitions=[_partition(proposal, version) for proposal in group],
         )
         for (name, topic_id), group in groupby(
-            ordered, key=lambda question: (question.topic_partition.topic, question.topic_id)
+            ordered, key=lambda proposal: (proposal.topic_partition.topic, proposal.topic_id)
         )
     ]
     return AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch, topics=topics)
 
 
-def _partition(question: IsrQuestion, version: int) -> RequestPartitionData:
-    proposal = question.proposal
+def _partition(submitted: IsrProposal, version: int) -> RequestPartitionData:
+    proposal = submitted.proposal
     data = RequestPartitionData(
-        partition_index=question.topic_partition.partition,
+        partition_index=submitted.topic_partition.partition,
         leader_epoch=proposal.leader_epoch,
         partition_epoch=proposal.partition_epoch,
     )
@@ -115,32 +115,33 @@ def _partition(question: IsrQuestion, version: int) -> RequestPartitionData:
     return data
 
 
-def answers_of(
-    response: AlterPartitionResponse, questions: Sequence[IsrQuestion], version: int
-) -> Sequence[Answer]:
-    """Return the answer to each question.
+def results_of(
+    response: AlterPartitionResponse, proposals: Sequence[IsrProposal], version: int
+) -> Sequence[ProposalResult]:
+    """Return the result of each proposal, in order.
 
-    One that the response leaves out is unknown: it is asked again.
+    A proposal without a result in the response counts as failed with an unknown error, and is
+    retried.
     """
     has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
-    found: Mapping[_Key, Answer] = {
-        (topic.topic_id if has_ids else topic.topic_name, data.partition_index): _answer(data)
+    found: Mapping[_Key, ProposalResult] = {
+        (topic.topic_id if has_ids else topic.topic_name, data.partition_index): _result(data)
         for topic in response.topics
         for data in topic.partitions
     }
     return [
         found.get(
             (
-                question.topic_id if has_ids else question.topic_partition.topic,
-                question.topic_partition.partition,
+                proposal.topic_id if has_ids else proposal.topic_partition.topic,
+                proposal.topic_partition.partition,
             ),
             ErrorCode.UNKNOWN_SERVER_ERROR,
         )
-        for question in questions
+        for proposal in proposals
     ]
 
 
-def _answer(data: ResponsePartitionData) -> Answer:
+def _result(data: ResponsePartitionData) -> ProposalResult:
     if data.error_code != ErrorCode.NONE:
         try:
             return ErrorCode(data.error_code)

@@ -1,9 +1,9 @@
 """The in-sync set of a partition as its leader holds it (decision).
 
-The leader proposes, the controller decides, and answers can be lost. So while a proposal is open
-the leader acts on the cautious reading of both: a replica that is to join already counts for the
-high watermark (`maximal`), and one that is to leave still does; `isr` is what is known to be
-recorded, and counts for min.insync.replicas.
+The leader proposes, the controller decides, and responses can be lost. While a proposal is open,
+the leader therefore assumes the worse of both outcomes: `maximal`, which the high watermark waits
+for, includes a replica that is to join and still includes one that is to leave. `isr` is the set
+known to be recorded, and counts for min.insync.replicas.
 
 Source: KIP-497; kafka.cluster.Partition of Kafka 3.9.
 """
@@ -24,7 +24,7 @@ class Committed:
 
     @property
     def maximal(self) -> frozenset[BrokerId]:
-        """Whoever may be in the recorded set."""
+        """Union of all sets that may be recorded."""
         return self.isr
 
     def expand(self, joining: BrokerId) -> "PendingExpand":
@@ -34,44 +34,44 @@ class Committed:
 
     def shrink(self, leaving: Set[BrokerId]) -> "PendingShrink":
         """Propose that replicas leave."""
-        assert leaving, "nobody leaves"
-        assert leaving < self.isr, "somebody stays"
+        assert leaving, "a shrink removes a replica"
+        assert leaving < self.isr, "a shrink keeps a replica of the set"
         return PendingShrink(self.isr, frozenset(leaving))
 
 
 @dataclass(frozen=True, slots=True)
 class PendingExpand:
-    """It is proposed that `joining` joins `isr`."""
+    """A proposal to add `joining` to `isr` is open."""
 
     isr: frozenset[BrokerId]
     joining: BrokerId
 
     @property
     def proposed(self) -> frozenset[BrokerId]:
-        """The set that the controller is asked for."""
+        """The set that the controller is asked to record."""
         return self.isr | {self.joining}
 
     @property
     def maximal(self) -> frozenset[BrokerId]:
-        """Whoever may be in the recorded set: the controller may have said yes already."""
+        """Union of all sets that may be recorded: the proposal may have been accepted already."""
         return self.isr | {self.joining}
 
 
 @dataclass(frozen=True, slots=True)
 class PendingShrink:
-    """It is proposed that `leaving` leave `isr`."""
+    """A proposal to remove `leaving` from `isr` is open."""
 
     isr: frozenset[BrokerId]
     leaving: frozenset[BrokerId]
 
     @property
     def proposed(self) -> frozenset[BrokerId]:
-        """The set that the controller is asked for."""
+        """The set that the controller is asked to record."""
         return self.isr - self.leaving
 
     @property
     def maximal(self) -> frozenset[BrokerId]:
-        """Whoever may be in the recorded set: the controller may still say no."""
+        """Union of all sets that may be recorded: the proposal may still be refused."""
         return self.isr
 
 
@@ -80,7 +80,7 @@ IsrState: TypeAlias = Committed | PendingExpand | PendingShrink
 PROVES_UNCHANGED: Final = frozenset(
     {ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED}
 )
-"""Refusals after which the recorded set is what it was before."""
+"""Refusals that prove that the recorded set has not changed."""
 WAITS_FOR_LEADERSHIP: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -91,20 +91,22 @@ WAITS_FOR_LEADERSHIP: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""Refusals that prove nothing: an earlier copy of the proposal may have been recorded. The leader
-stays cautious until the next LeaderAndIsr says how it stands."""
+"""Refusals that prove nothing: an earlier copy of the proposal may have been recorded.
+
+The leader stays cautious until the next LeaderAndIsr carries the recorded set.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What to do about a refusal: the state to go on with, and whether to ask again."""
+    """Effect of a refusal: the next state, and whether to submit the proposal again."""
 
     state: IsrState
-    ask_again: bool
+    may_retry: bool
 
 
 def on_refusal(state: PendingExpand | PendingShrink, code: ErrorCode) -> Refused:
-    """Return how an open proposal stands after the controller refused it."""
+    """Return the state of an open proposal after the controller refused it with `code`."""
     if code in PROVES_UNCHANGED:
-        return Refused(Committed(state.isr), ask_again=False)
-    return Refused(state, ask_again=code not in WAITS_FOR_LEADERSHIP)
+        return Refused(Committed(state.isr), may_retry=False)
+    return Refused(state, may_retry=code not in WAITS_FOR_LEADERSHIP)

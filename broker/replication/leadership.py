@@ -1,8 +1,8 @@
 """One broker's leadership of one partition, in one leader epoch (decision).
 
-It says what is committed (the high watermark), who is in sync, and what the controller is to be
-asked. Invariants: every replica that may be in the recorded in-sync set holds every record below
-the high watermark; the high watermark never goes back and never passes the log's end.
+Determines the high watermark, the in-sync replicas and the proposal for the controller. Invariants:
+every replica that may be in the recorded in-sync set holds every record below the high watermark;
+the high watermark never moves back and never passes the log's end.
 
 Source: kafka.cluster.Partition of Kafka 3.9; KIP-497, KIP-966 (no progress below min ISR).
 """
@@ -22,12 +22,12 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset
 
 LiveEpoch = Callable[[BrokerId], int | None]
-"""The epoch of a broker that the metadata calls alive, -1 if it says none; None of a dead one."""
+"""Epoch of a broker that is alive in the metadata, -1 if unknown; None for a dead broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What the controller is asked to record: members with their broker epochs, -1 unknown."""
+    """In-sync set for the controller to record: members with their broker epochs, -1 if unknown."""
 
     isr: tuple[tuple[BrokerId, int], ...]
     leader_epoch: LeaderEpoch
@@ -36,7 +36,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What the controller answers that it has recorded."""
+    """In-sync set that the controller has recorded."""
 
     isr: frozenset[BrokerId]
     leader_epoch: LeaderEpoch
@@ -45,14 +45,14 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The settings that a leadership obeys."""
+    """Settings that a leadership obeys."""
 
     min_insync_replicas: int
     max_lag_ms: int
 
 
 class Leadership:
-    """State of a leader. Every method runs to its end before the next one is called."""
+    """State of a leader. Each method runs to its end before the next one is called."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Leadership:
         live_epoch: LiveEpoch,
         now_ms: int,
     ) -> None:
-        """Lead from `log_end_offset` on, knowing of the followers' logs nothing."""
+        """Begin to lead at `log_end_offset`, with nothing known of the followers' logs."""
         assert broker_id in recorded.isr, "a leader is in sync with itself"
         self.broker_id = broker_id
         self.leader_epoch = recorded.leader_epoch
@@ -78,10 +78,11 @@ class Leadership:
         self.high_watermark = min(high_watermark, log_end_offset)
         self.limits = limits
         self.has_min_isr = False
-        """Whether enough replicas are known to be in sync; an attribute, as appends ask for it."""
+        """Whether enough replicas are known to be in sync. An attribute, as each append reads it.
+        """
         self._live_epoch = live_epoch
-        # A reassignment's last step leaves members in the set that are no replicas any more. As
-        # long as they are recorded they could be elected, so they count.
+        # The last step of a reassignment leaves brokers in the in-sync set that are no longer
+        # replicas. They count as long as they are recorded, because they could be elected.
         self._followers = {
             one: FollowerProgress(caught_up_at_ms=now_ms if one in recorded.isr else 0)
             for one in (self.replicas | recorded.isr) - {broker_id}
@@ -92,17 +93,17 @@ class Leadership:
 
     @property
     def effective_min_isr(self) -> int:
-        """How many in-sync replicas a commit needs: never more than exist."""
+        """Number of in-sync replicas that a commit needs, at most the number of replicas."""
         return min(self.limits.min_insync_replicas, len(self.replicas))
 
     @property
-    def question(self) -> Proposal | None:
-        """What to ask the controller, until it answers; None when there is nothing to ask."""
+    def proposal_to_send(self) -> Proposal | None:
+        """Proposal to send to the controller until it responds; None if there is none."""
         return None if self._waits_for_leadership else self.proposal
 
     @property
     def proposal(self) -> Proposal | None:
-        """The change that is open; after some refusals it stays so until the next leadership."""
+        """Open proposal. After some refusals it stays open until the next leadership."""
         if isinstance(self.state, Committed):
             return None
         members = tuple((one, self._epoch_of(one)) for one in sorted(self.state.proposed))
@@ -111,7 +112,7 @@ class Leadership:
         )
 
     def on_append(self, next_offset: Offset, now_ms: int) -> None:
-        """Note that the own log now ends at `next_offset`."""
+        """Note that this broker's log now ends at `next_offset`."""
         assert next_offset > self.log_end_offset, "an append adds records"
         self.log_end_offset = next_offset
         if self._followers:
@@ -129,8 +130,8 @@ class Leadership:
     ) -> bool:
         """Note that `follower` holds every record from `log_start_offset` up to `fetch_offset`.
 
-        A fetch that was answered with a diverging epoch must not come here: what the follower
-        holds beyond that is not our log. Returns whether a proposal was opened.
+        Must not be called for a fetch that got a diverging epoch in response: the follower's
+        records beyond that epoch are not from this log. Returns whether a proposal was opened.
         """
         progress = self._followers.get(follower)
         if progress is None:
@@ -148,10 +149,10 @@ class Leadership:
         return opened
 
     def on_idle_fetch(self, follower: BrokerId, now_ms: int, broker_epoch: int) -> bool:
-        """Note that `follower` asks again for what comes behind the log's end, where it was.
+        """Note that `follower` fetches from its previous offset again, at the log's end.
 
-        It may have been declared dead and registered anew meanwhile: `broker_epoch` tells.
-        Returns whether a proposal was opened.
+        The follower may have been declared dead and registered again since then, with another
+        `broker_epoch`. Returns whether a proposal was opened.
         """
         progress = self._followers.get(follower)
         if progress is None:
@@ -165,11 +166,11 @@ class Leadership:
                 progress.log_start_offset,
             )
         progress.broker_epoch = broker_epoch
-        progress.on_still_there(self.log_end_offset, now_ms)
+        progress.on_idle_fetch(self.log_end_offset, now_ms)
         return False
 
     def reconsider(self, now_ms: int) -> bool:
-        """Look again whom to wait for: one outside the set may lag by now, or have died.
+        """Advance the high watermark if a follower outside the in-sync set now lags or is dead.
 
         Returns whether the high watermark has advanced.
         """
@@ -179,7 +180,7 @@ class Leadership:
         return self.high_watermark != before
 
     def on_tick(self, now_ms: int) -> bool:
-        """Propose that followers leave which have lagged too long; return whether any."""
+        """Propose to remove followers that have lagged too long; return whether there are any."""
         self.reconsider(now_ms)
         if not isinstance(self.state, Committed):
             return False
@@ -194,9 +195,9 @@ class Leadership:
             self._move_to(self.state.shrink(lagging))
         return bool(lagging)
 
-    def on_recorded(self, asked: Proposal, recorded: Recorded, now_ms: int) -> None:
-        """Adopt what the controller has recorded; an answer to something older changes nothing."""
-        if asked != self.proposal or recorded.leader_epoch != self.leader_epoch:
+    def on_recorded(self, sent: Proposal, recorded: Recorded, now_ms: int) -> None:
+        """Adopt the recorded in-sync set. A response to an older proposal changes nothing."""
+        if sent != self.proposal or recorded.leader_epoch != self.leader_epoch:
             return
         if recorded.partition_epoch < self.partition_epoch:
             return
@@ -204,13 +205,13 @@ class Leadership:
         self.partition_epoch = recorded.partition_epoch
         self._advance(now_ms)
 
-    def on_refused(self, asked: Proposal, code: ErrorCode, now_ms: int) -> None:
-        """Take a refusal; `question` says whether to ask again."""
-        if asked != self.proposal or not isinstance(self.state, PendingExpand | PendingShrink):
+    def on_refused(self, sent: Proposal, code: ErrorCode, now_ms: int) -> None:
+        """Handle a refusal. `proposal_to_send` then returns the proposal if it is to be retried."""
+        if sent != self.proposal or not isinstance(self.state, PendingExpand | PendingShrink):
             return
         refused = on_refusal(self.state, code)
         self._move_to(refused.state)
-        self._waits_for_leadership = not (refused.ask_again or isinstance(self.state, Committed))
+        self._waits_for_leadership = not (refused.may_retry or isinstance(self.state, Committed))
         self.reconsider(now_ms)
 
     def on_limits(self, limits: Limits, now_ms: int) -> None:
@@ -220,16 +221,19 @@ class Leadership:
         self._advance(now_ms)
 
     def is_follower(self, broker_id: BrokerId) -> bool:
-        """Whether `broker_id` is told to copy this partition."""
+        """Whether `broker_id` copies this partition from this broker."""
         return broker_id in self._followers
 
     def log_start_of(self, follower: BrokerId) -> Offset:
-        """Return where a follower's log starts, as far as it has told."""
+        """Return a follower's log start offset as last reported, or UNKNOWN."""
         progress = self._followers.get(follower)
         return UNKNOWN if progress is None else progress.log_start_offset
 
     def low_watermark(self, log_start_offset: Offset) -> Offset:
-        """Return the first offset that any replica alive still has, our log starting there."""
+        """Return the first offset that any live replica still has.
+
+        `log_start_offset` is the start of this broker's own log.
+        """
         lowest = log_start_offset
         for follower, progress in self._followers.items():
             if self._live_epoch(follower) is not None:
@@ -248,16 +252,16 @@ class Leadership:
             return False
         progress = self._followers[follower]
         reached = progress.log_end_offset
-        # The watermark of a new leader lags behind what its predecessor committed.
+        # A new leader's high watermark may be lower than the one its predecessor had reached.
         if reached < self.high_watermark or reached < self.epoch_start_offset:
             return False
-        # Below min ISR the watermark stands still and says little about how far others are.
+        # Below min ISR the high watermark does not move, so reaching it proves little.
         if not self.has_min_isr and not keeps_up:
             return False
         return self._is_eligible(follower)
 
     def _is_eligible(self, follower: BrokerId) -> bool:
-        """Whether the incarnation that fetches is the one that is alive."""
+        """Whether the incarnation of `follower` that fetches is the live one."""
         live, fetching = self._live_epoch(follower), self._followers[follower].broker_epoch
         return live is not None and (live == NO_EPOCH or fetching in (NO_EPOCH, live))
 
@@ -267,7 +271,7 @@ class Leadership:
         return self._followers[broker].broker_epoch
 
     def _advance(self, now_ms: int) -> None:
-        # Below min ISR nothing is committed: a consumer would read what one crash can undo.
+        # Below min ISR nothing is committed: a consumer could read records that one crash can undo.
         if not self.has_min_isr:
             return
         slowest, maximal = self.log_end_offset, self._maximal
@@ -276,12 +280,15 @@ class Leadership:
                 continue
             if broker in maximal or self._is_about_to_join(broker, now_ms):
                 slowest = progress.log_end_offset
-        # Never back: consumers have read what lies below.
+        # Never moves back: consumers have read the records below it.
         if slowest > self.high_watermark:
             self.high_watermark = slowest
 
     def _is_about_to_join(self, broker: BrokerId, now_ms: int) -> bool:
-        """Whether to wait for a replica outside the set, which else could never catch up."""
+        """Whether the high watermark waits for a caught-up replica outside the in-sync set.
+
+        Without that wait the replica could never catch up.
+        """
         progress = self._followers[broker]
         lag_ms = self.limits.max_lag_ms
         return progress.is_caught_up(self.log_end_offset, now_ms, lag_ms) and self._is_eligible(

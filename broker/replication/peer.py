@@ -1,8 +1,8 @@
-"""One connection to another broker: a request out, its answer in, then the next (edge).
+"""One connection to another broker, with one request in flight (edge).
 
-The connection is opened when it is first needed, and again after a failure. Which versions the
-other broker serves is asked once per connection, so that brokers of several releases, and Kafka's
-own, can be spoken to. Invariant: after a failure nothing that was sent before is answered.
+The connection is opened when it is first needed, and again after a failure. The versions that the
+other broker serves are requested once per connection, so brokers of several releases and Kafka's
+brokers are supported. Invariant: after a failure no earlier request gets a response.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _API_BY_REQUEST: Final = {f"{api.name}Request": api for api in APIS.values()}
 
 
 class PeerError(OSError):
-    """Another broker cannot be reached, does not answer, or not as it should; try again later."""
+    """Another broker is unreachable, silent or sends an invalid response; retry later."""
 
 
 class Peer:
@@ -47,7 +47,7 @@ class Peer:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        """Open nothing yet; `timeout_ms` is for requests that name none."""
+        """Open no connection yet. `timeout_ms` applies to requests without their own timeout."""
         self.endpoint = endpoint
         self._loop = loop
         self._client_id = client_id
@@ -61,7 +61,7 @@ class Peer:
     async def request(
         self, message: object, *, version: int | None = None, timeout_ms: int | None = None
     ) -> Any:
-        """Send a request and return its answer, a message of kafkawire; as `ask`."""
+        """Send a request and return its response, a kafkawire message; see `ask`."""
         response_type = _API_BY_REQUEST[type(message).__name__].response
         return await self.ask(message, response_type, version=version, timeout_ms=timeout_ms)
 
@@ -73,41 +73,41 @@ class Peer:
         version: int | None = None,
         timeout_ms: int | None = None,
     ) -> R:
-        """Send a request and return its answer, in the newest version of both unless given.
+        """Send a request and return its response, in the newest version of both unless given.
 
-        What the answer holds as records is valid until the next request.
+        Records in the response are valid until the next request.
 
         Raises:
-            PeerError: no answer has come, or none that can be read. The connection is closed.
+            PeerError: no response has arrived, or an invalid one. The connection is closed.
         """
         api = _API_BY_REQUEST[type(message).__name__]
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        async with self._lock, self._failing_well(limit_ms):
+        async with self._lock, self._failing_cleanly(limit_ms):
             link = await self._open()
             if version is None:
                 version = self._choose(api.key, api.decodable[1])
-            answer = await self._exchange(link, api, version, message)
-        assert isinstance(answer, response_type)
-        return answer
+            response = await self._exchange(link, api, version, message)
+        assert isinstance(response, response_type)
+        return response
 
     async def choose_version(self, key: ApiKey, newest: int) -> int:
         """Return the version up to `newest` to use with this broker.
 
         Raises:
-            PeerError: it does not say, or serves none of them.
+            PeerError: the broker does not return its versions, or serves none of these.
         """
-        async with self._lock, self._failing_well(self._timeout_ms):
+        async with self._lock, self._failing_cleanly(self._timeout_ms):
             await self._open()
             return self._choose(key, newest)
 
     def interrupt(self) -> None:
-        """Close the connection; whoever waits for an answer gets a PeerError."""
+        """Close the connection; a pending request fails with a PeerError."""
         link, self._link = self._link, None
         if link is not None:
             link.abort(PeerError(f"the connection to {self.name} was given up"))
 
     async def close(self) -> None:
-        """Do that for good, and wait until nothing of the connection is left."""
+        """Close the connection and wait until its transport has finished."""
         link = self._link
         self.interrupt()
         if link is not None:
@@ -115,11 +115,11 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """Its address, for people."""
+        """Address of the broker, for log events and errors."""
         return f"{self.endpoint.host}:{self.endpoint.port}"
 
-    def _failing_well(self, timeout_ms: int) -> _FailingWell:
-        return _FailingWell(self, timeout_ms)
+    def _failing_cleanly(self, timeout_ms: int) -> _FailingCleanly:
+        return _FailingCleanly(self, timeout_ms)
 
     async def _open(self) -> _Link:
         if self._link is not None and self._link.is_open:
@@ -135,12 +135,12 @@ class Peer:
             client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
         )
         api = APIS[ApiKey.API_VERSIONS]
-        answer = await self._exchange(link, api, API_VERSIONS_VERSION, about)
-        assert isinstance(answer, ApiVersionsResponse)
-        if answer.error_code != ErrorCode.NONE:
-            raise PeerError(f"{self.name} does not tell its versions: {answer.error_code}")
+        response = await self._exchange(link, api, API_VERSIONS_VERSION, about)
+        assert isinstance(response, ApiVersionsResponse)
+        if response.error_code != ErrorCode.NONE:
+            raise PeerError(f"{self.name} refuses ApiVersions with error {response.error_code}")
         self._versions = {
-            each.api_key: (each.min_version, each.max_version) for each in answer.api_keys
+            each.api_key: (each.min_version, each.max_version) for each in response.api_keys
         }
         return link
 
@@ -148,7 +148,9 @@ class Peer:
         oldest = APIS[key].decodable[0]
         served = self._versions.get(key)
         if served is None or served[0] > newest or served[1] < oldest:
-            raise PeerError(f"{self.name} serves {key.name} in {served}, not {oldest}..{newest}")
+            raise PeerError(
+                f"{self.name} serves {key.name} in versions {served}, not in {oldest}..{newest}"
+            )
         return min(newest, served[1])
 
     async def _exchange(self, link: _Link, api: Api, version: int, message: object) -> object:
@@ -156,15 +158,15 @@ class Peer:
         self._correlation_id = (correlation_id + 1) & MAX_CORRELATION_ID
         data = encode_request(api.key, version, correlation_id, self._client_id, message)
         frame = await link.exchange(data)
-        answered_id, start = decode_response_header(api.key, version, frame)
-        if answered_id != correlation_id:
-            raise DecodeError(f"answer {answered_id}, expected {correlation_id}")
-        answer: object = decode(api.response, frame[start:], version)
-        return answer
+        response_id, start = decode_response_header(api.key, version, frame)
+        if response_id != correlation_id:
+            raise DecodeError(f"response to request {response_id}, expected {correlation_id}")
+        response: object = decode(api.response, frame[start:], version)
+        return response
 
 
-class _FailingWell:
-    """Turns whatever goes wrong within a time limit into a PeerError and a closed connection."""
+class _FailingCleanly:
+    """Turns every failure or timeout into a PeerError and a closed connection."""
 
     def __init__(self, peer: Peer, timeout_ms: int) -> None:
         self._peer = peer
@@ -179,11 +181,11 @@ class _FailingWell:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
             self._peer.interrupt()
-            text = f"{self._peer.name} did not answer within {self._timeout_ms} ms"
+            text = f"{self._peer.name} did not respond within {self._timeout_ms} ms"
             raise PeerError(text) from None
         if error is None:
             return
-        # Also when cancelled: the answer that is under way would be taken for the next one's.
+        # Also when cancelled: the pending response would be taken for that of the next request.
         self._peer.interrupt()
         if isinstance(error, OSError | DecodeError | EncodeError):
             raise PeerError(f"{self._peer.name}: {error}") from error
@@ -197,7 +199,7 @@ class _Link(asyncio.BufferedProtocol):
         self._loop = loop
         self._name = name
         self._buffer = PeerBuffer(MAX_FRAME_BYTES)
-        self._answer: asyncio.Future[memoryview] | None = None
+        self._response: asyncio.Future[memoryview] | None = None
         self._transport: asyncio.Transport | None = None
 
     @property
@@ -206,15 +208,15 @@ class _Link(asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, data: bytes) -> memoryview:
-        """Send `data` and return the frame that answers it."""
+        """Send `data` and return the frame of the response."""
         assert self._transport is not None, "asyncio calls connection_made first"
         self._buffer.reset()
-        self._answer = self._loop.create_future()
+        self._response = self._loop.create_future()
         self._transport.write(data)
-        return await self._answer
+        return await self._response
 
     def abort(self, because: Exception) -> None:
-        """End the connection at once."""
+        """Close the connection at once."""
         self._fail(because)
         if self._transport is not None:
             self._transport.abort()
@@ -224,11 +226,11 @@ class _Link(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Return where received bytes go; called by the event loop."""
+        """Return the room for received bytes; called by the event loop."""
         return self._buffer.free
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take received bytes; called by the event loop."""
+        """Handle received bytes; called by the event loop."""
         try:
             frame = self._buffer.on_received(nbytes)
         except DecodeError as error:
@@ -236,24 +238,24 @@ class _Link(asyncio.BufferedProtocol):
             return
         if frame is None:
             return
-        answer, self._answer = self._answer, None
-        if answer is None:
-            self.abort(DecodeError("an answer to nothing"))
-        elif not answer.done():
-            answer.set_result(frame)
+        response, self._response = self._response, None
+        if response is None:
+            self.abort(DecodeError("a response without a request"))
+        elif not response.done():
+            response.set_result(frame)
 
     def eof_received(self) -> bool:
         """Close when the peer does; called by the event loop."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what still waits; called by the event loop."""
+        """Fail the pending request; called by the event loop."""
         self._fail(exc or PeerError(f"{self._name} closed the connection"))
         if not self.closed.done():
             self.closed.set_result(None)
 
     def _fail(self, because: Exception) -> None:
-        answer, self._answer = self._answer, None
-        if answer is not None and not answer.done():
+        response, self._response = self._response, None
+        if response is not None and not response.done():
             error = because if isinstance(because, OSError | DecodeError) else PeerError(because)
-            answer.set_exception(error)
+            response.set_exception(error)

@@ -1,7 +1,7 @@
-"""Storing a batch in the codec that its topic wants (decision).
+"""Recompresses a batch in its topic's codec (decision).
 
-Only where `compression.type` names another codec than the producer used. The records' bytes stay
-as they are inside; length, attributes and checksum of the batch change.
+Only needed if `compression.type` names another codec than the producer used. The bytes of the
+records inside do not change; length, attributes and checksum of the batch do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CODECS: Final = {
 
 
 def target_codec(config: LogConfig) -> Codec | None:
-    """Return the codec that every batch is stored in, None to keep the producer's."""
+    """Return the codec that every batch is stored in; None to keep the producer's."""
     return _CODECS.get(config.compression_type)
 
 
@@ -39,11 +39,12 @@ def recompress(
     try:
         copy = rebuild(batch, codec, _level(codec, config))
     except CorruptBatchError as error:
-        # The checksum was right, so sending the batch again would not help.
+        # The checksum was right, so a retry by the producer would not help.
         raise ApiError(ErrorCode.INVALID_RECORD, str(error)) from None
     if len(copy) > config.max_message_bytes:
         text = (
-            f"{len(copy)} bytes after recompression, max.message.bytes={config.max_message_bytes}"
+            f"batch has {len(copy)} bytes after recompression, "
+            f"max.message.bytes is {config.max_message_bytes}"
         )
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
     return memoryview(copy), read_header(copy)

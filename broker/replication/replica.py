@@ -1,8 +1,9 @@
-"""One partition on this broker: its log and its role: to lead, to follow, or none (edge).
+"""One partition on this broker: its log and its role as leader, follower or neither (edge).
 
-Every method runs to its end in the loop's thread and awaits nothing, so that no other request can
+Every method runs to its end in the event loop's thread without awaiting, so no other request can
 come between a check and the write that it guards. Invariants: a leadership's `log_end_offset` is
-the log's end; the high watermark never lies above it, and goes back only when the log is cut.
+the log's end; the high watermark never lies above it, and moves back only when the log is
+truncated.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NO_LEADER: Final = BrokerId(-1)
 
 
 class ReadResult(NamedTuple):
-    """What one read of a partition found; all numbers were taken at the same moment."""
+    """Result of one read of a partition; all offsets were taken at the same moment."""
 
     records: FileRegion | None
     high_watermark: Offset
@@ -39,7 +40,7 @@ class ReadResult(NamedTuple):
 
 
 class Replica:
-    """A partition of which this broker holds a copy."""
+    """This broker's copy of a partition."""
 
     __slots__ = (
         "_high_watermark",
@@ -55,69 +56,69 @@ class Replica:
     def __init__(
         self, topic_partition: TopicPartition, topic_id: TopicId, log: Log, high_watermark: Offset
     ) -> None:
-        """Hold `log`, in no role until one is given."""
+        """Hold `log`, without a role until a controller assigns one."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = LeaderEpoch(NO_EPOCH)
-        """Of the newest order of a controller; NO_EPOCH before the first one."""
+        """Epoch of a controller's newest request; NO_EPOCH before the first one."""
         self.leader = NO_LEADER
         self.leadership: Leadership | None = None
-        # Of a replica that does not lead.
+        # Valid while the replica does not lead.
         self._high_watermark = min(high_watermark, log.log_end_offset)
-        # Forgets transactions that are over, as nobody may ever read here.
+        # Drops finished transactions now, as there may never be a read that does.
         self.log.last_stable_offset(self._high_watermark)
         self.rules = BatchRules(log.config)
-        """Another object whenever the topic's config changes."""
+        """Replaced by another object whenever the topic's config changes."""
 
     @property
     def high_watermark(self) -> Offset:
-        """Consumers see what lies below."""
+        """Offset below which every record is committed and visible to consumers."""
         leadership = self.leadership
         return self._high_watermark if leadership is None else leadership.high_watermark
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Everything below is committed, and belongs to no transaction that is open."""
+        """Offset below which every record is committed and outside open transactions."""
         return self.log.last_stable_offset(self.high_watermark)
 
     @property
     def epoch_start_offset(self) -> Offset:
-        """Where the log ended when this broker began to lead."""
+        """Log end offset at the time when this broker began to lead."""
         leadership = self.leadership
         return Offset(0) if leadership is None else leadership.epoch_start_offset
 
     @property
     def low_watermark(self) -> Offset:
-        """The first offset that any replica alive still has."""
+        """First offset that any live replica still has."""
         start, leadership = self.log.log_start_offset, self.leadership
         return start if leadership is None else leadership.low_watermark(start)
 
     # Roles
 
     def lead(self, leadership: Leadership) -> None:
-        """Lead from now on: take writes and answer followers."""
-        # In memory: the checkpoint is written with the first batch. Batches tell their epochs, and
-        # an epoch without any is of no use after a crash.
+        """Lead from now on: accept writes and serve followers."""
+        # In memory: the checkpoint is written with the first batch. Batches carry their epochs, and
+        # after a crash an epoch without batches is not needed.
         self.log.leader_epochs.assign(leadership.leader_epoch, self.log.log_end_offset)
         self.leader, self.leader_epoch = leadership.broker_id, leadership.leader_epoch
         self.leadership = leadership
 
     def follow(self, leader: BrokerId, leader_epoch: LeaderEpoch) -> None:
-        """Take no writes from now on; `leader` is NO_LEADER while there is none."""
+        """Stop accepting writes; `leader` is NO_LEADER while there is none."""
         self.resign()
         self.leader, self.leader_epoch = leader, leader_epoch
 
     def resign(self) -> None:
-        """Have no role until the next order; what is committed stays known."""
+        """Give up the role until the next request of a controller; keep the high watermark."""
         self._high_watermark = self.high_watermark
         self.leadership = None
         self.leader = NO_LEADER
 
-    # The leader's part
+    # As leader
 
     def update_config(self, config: LogConfig) -> None:
-        """Apply a changed topic config, from the next append on."""
+        """Apply a changed topic config from the next append on."""
         self.log.update_config(config)
         self.rules = BatchRules(config)
 
@@ -130,9 +131,9 @@ class Replica:
 
         Raises:
             ApiError: this broker does not lead, too few replicas are in sync for `acks`, or the
-                batch is not acceptable.
-            BudgetSpentError: to check it takes more than is left of `budget`: prepare it by the
-                `rules` elsewhere, then append it by `append_prepared`.
+                batch is invalid.
+            BudgetSpentError: the check exceeds the rest of `budget`. Prepare the batch with `rules`
+                in a thread, then call `append_prepared`.
             StorageError, OSError: nothing was written.
         """
         leadership = self.writable(acks)
@@ -148,7 +149,7 @@ class Replica:
     def append_prepared(
         self, batch: memoryview, header: BatchHeader, acks: int, now_ms: int
     ) -> AppendInfo:
-        """Write a batch that has been prepared by the `rules` as they are now.
+        """Write a batch that was prepared with the current `rules`.
 
         Raises:
             ApiError, StorageError, OSError: as `append`.
@@ -167,8 +168,8 @@ class Replica:
         if acks == ACKS_ALL and not leadership.has_min_isr:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(leadership.state.isr)} of {leadership.effective_min_isr} replicas are "
-                "in sync",
+                f"{len(leadership.state.isr)} replicas are in sync, "
+                f"min.insync.replicas is {leadership.effective_min_isr}",
             )
         return leadership
 
@@ -176,9 +177,9 @@ class Replica:
         self, batch: memoryview, header: BatchHeader, leadership: Leadership, now_ms: int
     ) -> AppendInfo:
         if header.is_transactional:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
         info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
-        # Not so if the producer repeats a batch: that stands where it stood.
+        # Not true of a duplicate of an earlier batch, whose offset does not change.
         if info.last_offset >= leadership.log_end_offset:
             leadership.on_append(Offset(info.last_offset + 1), now_ms)
         return info
@@ -195,15 +196,15 @@ class Replica:
     ) -> ReadResult:
         """Return records from `offset` on, at most about `max_bytes`.
 
-        With `only_decided` they end at the last stable offset, and transactions that were aborted
-        are named; with `only_committed` at the high watermark, else at the log's end. A reader
-        whose `last_fetched_epoch` contradicts this log gets no records, but where they diverge.
+        With `only_decided` they end at the last stable offset, and aborted transactions are listed;
+        with `only_committed` they end at the high watermark, otherwise at the log's end. A reader
+        whose `last_fetched_epoch` contradicts this log gets the divergence and no records.
 
         Raises:
             OffsetOutOfRangeError: `offset` is outside the log.
             ApiError: nothing of `last_fetched_epoch` is in this log.
         """
-        # Once, into locals: an answer must not show records above the watermark that it names.
+        # Read once: a response must not show records above the high watermark that it carries.
         high_watermark, log_end_offset = self.high_watermark, self.log.log_end_offset
         log_start_offset = self.log.log_start_offset
         last_stable_offset = self.log.last_stable_offset(high_watermark)
@@ -230,23 +231,23 @@ class Replica:
         )
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Refuse a client that believes in another leadership; NO_EPOCH believes in any.
+        """Refuse a client that expects another leader epoch; NO_EPOCH matches any.
 
         Raises:
-            ApiError: the client's epoch is over, or has not begun here yet.
+            ApiError: the client's epoch has ended, or has not begun here yet.
         """
         known = self.leader_epoch
         if epoch in (known, NO_EPOCH):
             return
         code = ErrorCode.FENCED_LEADER_EPOCH if epoch < known else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise ApiError(code, f"leader epoch {epoch}, current is {known}")
+        raise ApiError(code, f"leader epoch is {known}, the request expects {epoch}")
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[LeaderEpoch, Offset]:
         """Return the largest epoch up to `epoch` and its end offset; (-1, -1) if unknown."""
         return self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
 
     def delete_records(self, offset: int) -> Offset:
-        """Let the log start at `offset` (-1: the high watermark) and return where it starts.
+        """Raise the log start offset to `offset` (-1: the high watermark) and return it.
 
         Raises:
             ApiError: the topic is compacted, or `offset` is above the high watermark.
@@ -262,24 +263,24 @@ class Replica:
             self.log.advance_log_start(Offset(target))
         return self.log.log_start_offset
 
-    # The follower's part
+    # As follower
 
     def adopt_high_watermark(self, high_watermark: int) -> None:
-        """Take over what the leader calls committed, as far as it is here."""
+        """Raise the high watermark to the leader's, at most to this log's end."""
         known = self.log.log_end_offset
         if high_watermark > self._high_watermark:
             self._high_watermark = min(Offset(high_watermark), known)
             self.log.last_stable_offset(self._high_watermark)
 
     def on_truncated(self) -> None:
-        """Note that the log was cut, or emptied to begin elsewhere."""
+        """Note that the log was truncated, or emptied to start at another offset."""
         log = self.log
         self._high_watermark = max(
             log.log_start_offset, min(self._high_watermark, log.log_end_offset)
         )
 
     def _diverging(self, epoch: int, offset: int) -> Divergence | None:
-        """Return where a reader that has `epoch` up to `offset` departs from this log."""
+        """Return where a reader with `epoch` up to `offset` diverges from this log."""
         log = self.log
         found = divergence(
             log.leader_epochs, log.log_end_offset, last_epoch=epoch, fetch_offset=Offset(offset)

@@ -1,6 +1,6 @@
-"""All that this broker copies from others: a fetcher for each leader it follows (edge).
+"""The fetchers of this broker, one or more for each leader that it follows (edge).
 
-Invariant: a partition is copied by one fetcher at most, from the leader that it was told.
+Invariant: a partition is copied by at most one fetcher, from the leader that the controller named.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kafkawire.ids import BrokerId
 from storage.directory import Logs
 
 FetcherId = tuple[BrokerId, int]
-"""A leader, and which of the `num.replica.fetchers` connections to it."""
+"""A leader, and the index of one of the `num.replica.fetchers` connections to it."""
 
 log = structlog.get_logger(__name__)
 
 
 class ReplicaFetchers:
-    """Starts and stops fetchers as partitions come and go."""
+    """Starts and stops fetchers as partitions are added and removed."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class ReplicaFetchers:
         self._now_ms = now_ms
         self._fetchers: dict[FetcherId, Fetcher] = {}
         self._home: dict[Key, FetcherId] = {}
-        # Followers of a broker whose address is not known, or that is not alive.
+        # Replicas whose leader is dead or has no known address.
         self._waiting: dict[Key, None] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._restart: asyncio.TimerHandle | None = None
 
     def add(self, replicas: Iterable[Replica]) -> None:
-        """Copy these partitions from their leaders from now on."""
+        """Copy partitions from their leaders from now on."""
         by_fetcher: dict[FetcherId, list[Replica]] = {}
         for replica in replicas:
             key = replica.topic_partition
@@ -77,7 +77,7 @@ class ReplicaFetchers:
             self._fetcher(fetcher_id).add(group)
 
     def remove(self, keys: Iterable[Key]) -> None:
-        """Copy these no more."""
+        """Stop copying partitions."""
         by_fetcher: dict[FetcherId, list[Key]] = {}
         for key in keys:
             self._waiting.pop(key, None)
@@ -90,7 +90,7 @@ class ReplicaFetchers:
                 self._end(fetcher_id)
 
     def on_metadata_changed(self) -> None:
-        """Begin what waited for an address, and go where a leader listens now."""
+        """Start waiting replicas whose leader has an address now, and follow leaders that moved."""
         for fetcher_id, fetcher in list(self._fetchers.items()):
             endpoint = self._endpoint_of(fetcher_id[0])
             if endpoint is not None and endpoint != fetcher.peer.endpoint:
@@ -102,7 +102,7 @@ class ReplicaFetchers:
             self.add([replica for replica in found if replica is not None])
 
     async def stop(self) -> None:
-        """Copy nothing any more."""
+        """Stop all fetchers."""
         if self._restart is not None:
             self._restart.cancel()
         for fetcher_id in list(self._fetchers):
@@ -121,7 +121,7 @@ class ReplicaFetchers:
         if fetcher is None:
             leader, index = fetcher_id
             endpoint = self._endpoint_of(leader)
-            assert endpoint is not None, "it was known in this very turn"
+            assert endpoint is not None, "the address was known in this turn of the event loop"
             peer = Peer(
                 endpoint,
                 loop=self._loop,
@@ -142,7 +142,7 @@ class ReplicaFetchers:
         return fetcher
 
     def _on_failed(self, fetcher_id: FetcherId) -> None:
-        """Let another fetcher take over from one that a bug has ended, after a pause."""
+        """Replace a fetcher that a bug has ended, after a pause."""
         self._fetchers.pop(fetcher_id, None)
         left = [key for key, home in self._home.items() if home == fetcher_id]
         for key in left:
@@ -157,7 +157,7 @@ class ReplicaFetchers:
         ending.add_done_callback(self._ending.discard)
 
     def _prepare(self, replicas: Iterable[Replica]) -> None:
-        """Cut logs without any epoch to what is committed: they have no history to compare."""
+        """Truncate logs without epochs to the high watermark: they have no history to compare."""
         cuts = {
             replica.topic_partition: replica.high_watermark
             for replica in replicas

@@ -1,9 +1,9 @@
-"""The partitions on this broker: who asks for one is served here (edge).
+"""Serves the partitions on this broker to clients and followers (edge).
 
-Finds the replica that a request means, reads or writes it, and tells those who wait what has
-changed. Every method is called in the loop's thread unless it says otherwise. A failure of the
-disk is told to the client as an `ApiError`. What controllers order is `replica_roles`' part, what
-is copied from other brokers `replica_fetchers`', what the controller is asked `isr_changes`'.
+Finds the replica for a request, reads or writes it, and notifies waiting requests of the change.
+Every method must be called in the event loop's thread unless its docstring says otherwise. A disk
+failure reaches the client as an `ApiError`. `replica_roles` handles the requests of controllers,
+`replica_fetchers` the copies from other brokers, `isr_changes` the ISR proposals.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ __all__ = ["Key", "LeadershipListener", "ReplicaManager"]
 log = structlog.get_logger(__name__)
 
 ALREADY_REPORTED: Final = (LogDirFullError, LogDirOfflineError)
-"""Logged once, when that state began, and not with each request that meets it."""
+"""Logged once, when that state began, and not with each request that fails because of it."""
 OPENING_RETRY_S: Final = 1.0
-"""As often as log dirs are looked at for space."""
+"""Interval between checks whether log dirs have space again."""
 
 
 class ReplicaManager:
-    """Leads and follows partitions. `start` and `stop` it once each, in the loop."""
+    """Leads and follows partitions. `start` and `stop` it once each, in the event loop."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class ReplicaManager:
         config: ReplicationKeys | None = None,
         is_in_touch: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Serve nothing until something is ordered.
+        """Serve no partition until the controller assigns one.
 
-        `endpoint_of` tells where another broker takes requests of brokers, `log_config_of` the
-        configs of a topic's logs. `isr_recorder` asks whoever decides on in-sync sets; a broker
-        that stands alone needs none. `is_in_touch` tells whether this broker's session lives, as
-        far as it knows.
+        `endpoint_of` returns the address where another broker accepts requests of brokers,
+        `log_config_of` the configs of a topic's logs. `isr_recorder` sends ISR proposals to the
+        controller; a standalone broker needs none. `is_in_touch` returns whether this broker's
+        session is alive, as far as it knows.
         """
         self.config = config or ReplicationKeys()
         self._broker_id = broker_id
@@ -106,7 +106,7 @@ class ReplicaManager:
         self.followers = FollowerService(
             broker_id, self, table=self.table, isr_changes=self._isr_changes
         )
-        """Serves those who copy what is led here."""
+        """Serves the followers of partitions that this broker leads."""
         self.roles = ReplicaRoles(
             broker_id,
             table=self.table,
@@ -120,7 +120,7 @@ class ReplicaManager:
             now_ms=now_ms,
         )
         self.control_queue = AdminQueue(loop)
-        """Where orders of controllers wait: they are obeyed one after the other."""
+        """Queue of the controllers' requests, which are handled one after the other."""
         self._tick_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self._live_brokers: frozenset[BrokerId] = frozenset()
@@ -130,22 +130,22 @@ class ReplicaManager:
 
     @property
     def isr_change_counts(self) -> tuple[int, int]:
-        """How often in-sync sets have shrunk and grown, of partitions that were led here."""
+        """Numbers of in-sync sets led here that have shrunk and grown."""
         return self._isr_changes.shrink_count, self._isr_changes.expand_count
 
     @property
     def partition_count(self) -> int:
-        """How many partitions this broker holds."""
+        """Number of partitions on this broker."""
         return len(self.table)
 
-    # Life
+    # Lifecycle
 
     def start(self) -> None:
-        """Begin to look for followers that lag."""
+        """Start to check for lagging followers."""
         self._set_tick_timer()
 
     async def stop(self) -> None:
-        """Copy nothing more, ask nothing more; appends and reads still work."""
+        """Stop fetching and sending proposals; appends and reads still work."""
         for timer in (self._tick_timer, self._retry_timer):
             if timer is not None:
                 timer.cancel()
@@ -154,19 +154,19 @@ class ReplicaManager:
         await self._fetchers.stop()
 
     def add_leadership_listener(self, listener: LeadershipListener) -> None:
-        """Tell `listener` of every leadership that begins or ends here."""
+        """Notify `listener` of every leadership that begins or ends here."""
         self.roles.add_listener(listener)
 
     def add_change_listener(self, listener: Callable[[TopicPartition], None]) -> None:
-        """Call `listener` with each partition whose log, marks or role change."""
+        """Call `listener` with each partition whose log, high watermark or role changes."""
         self._change_listeners = (*self._change_listeners, listener)
 
-    # What the rest of the node tells
+    # Events from the rest of the node
 
     async def become_leader_or_follower(
         self, request: LeaderAndIsrRequest, version: int, connection: int = 0
     ) -> LeaderAndIsrResponse:
-        """Obey a controller, one order at a time: handlers go through `control_queue`."""
+        """Handle a controller's request. Handlers call this through `control_queue`."""
         try:
             return await self.roles.become_leader_or_follower(request, version, connection)
         finally:
@@ -175,20 +175,20 @@ class ReplicaManager:
     async def stop_replicas(
         self, request: StopReplicaRequest, version: int, connection: int = 0
     ) -> StopReplicaResponse:
-        """Obey a controller, one order at a time: handlers go through `control_queue`."""
+        """Handle a controller's request. Handlers call this through `control_queue`."""
         return await self.roles.stop_replicas(request, version, connection)
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Stop serving a partition; those who wait for it are told so."""
+        """Stop serving a partition; requests that wait for it fail."""
         self.roles.remove(topic_partition)
 
     def on_registered(self, broker_epoch: int) -> None:
-        """Begin another life of this broker: orders for an earlier one are refused from now on."""
+        """Adopt the epoch of a new registration, which fences earlier incarnations."""
         self.roles.on_registered(broker_epoch)
         self._isr_changes.on_metadata_changed()
 
     def on_metadata_changed(self) -> None:
-        """Go on where a broker, or the controller, was not known or has moved."""
+        """Resume after a broker or the controller has become known, or has moved."""
         self._fetchers.on_metadata_changed()
         self._isr_changes.on_metadata_changed()
         live = frozenset(self._metadata.image.brokers)
@@ -197,7 +197,7 @@ class ReplicaManager:
         self._live_brokers = live
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Apply a topic's changed configs to its partitions here."""
+        """Apply a topic's changed configs to its partitions on this broker."""
         now_ms = self._now_ms()
         for replica in self.table:
             if replica.topic_partition.topic != topic:
@@ -212,30 +212,30 @@ class ReplicaManager:
                 self.changed(replica.topic_partition)
 
     def on_directory_failed(self, path: Path) -> set[TopicPartition]:
-        """Give up the partitions in a log dir that has failed, and return them."""
+        """Stop serving the partitions in a log dir that has failed, and return them."""
         return self.roles.on_directory_failed(path)
 
-    # What clients and followers ask
+    # Requests of clients and followers
 
     def holds(self, key: Key) -> bool:
-        """Whether this broker has a replica of a partition, leading or following."""
+        """Whether this broker has a replica of a partition, as leader or follower."""
         return key in self._by_key
 
     def is_offline(self, key: Key) -> bool:
-        """Whether the partition is lost with its log dir."""
+        """Whether the partition is offline because its log dir has failed."""
         return self.table.is_offline(key)
 
     def replace_log(self, moved: Log) -> None:
-        """Serve a partition from `moved` from now on, which holds what its log held."""
+        """Serve a partition from `moved` from now on, a copy of its log in another log dir."""
         replica = self._by_key.get(moved.topic_partition)
         if replica is not None:
             replica.log = moved
 
     def replica(self, key: Key) -> Replica:
-        """Return the replica of a partition, whether it leads or follows.
+        """Return the replica of a partition, as leader or follower.
 
         Raises:
-            ApiError: unknown partition, none of it here, or a failed disk.
+            ApiError: unknown partition, no replica of it here, or a failed disk.
         """
         replica = self._by_key.get(key)
         if replica is None:
@@ -245,7 +245,7 @@ class ReplicaManager:
     def leader(self, key: Key, epoch: int = NO_EPOCH, topic_id: TopicId = ZERO_TOPIC_ID) -> Replica:
         """Return the replica that leads the partition in `epoch` (NO_EPOCH: in any).
 
-        With `topic_id` it must be of that topic, and not of another one of the same name.
+        With `topic_id`, the replica must belong to that topic, not to another one of the same name.
 
         Raises:
             ApiError: unknown partition, another topic or epoch, or another broker leads it.
@@ -272,7 +272,7 @@ class ReplicaManager:
 
         Raises:
             ApiError: not the leader, too few in-sync replicas, a bad batch, or a failed disk.
-            BudgetSpentError: to check the batch takes more than is left of `budget`.
+            BudgetSpentError: checking the batch exceeds the rest of `budget`.
         """
         replica = self._by_key.get(key)
         if replica is None:
@@ -285,7 +285,7 @@ class ReplicaManager:
         return info
 
     def rules(self, key: Key, acks: int) -> BatchRules:
-        """Return by which rules a batch is to be prepared, if it could be appended now.
+        """Return the rules by which to prepare a batch, if it could be appended now.
 
         Raises:
             ApiError: not the leader, or too few in-sync replicas.
@@ -302,7 +302,7 @@ class ReplicaManager:
         acks: int,
         now_ms: int,
     ) -> AppendInfo | None:
-        """Append a batch that was prepared by `rules`; None if others hold by now.
+        """Append a batch that was prepared by `rules`; return None if the rules have changed since.
 
         Raises:
             ApiError: as `append`.
@@ -349,7 +349,7 @@ class ReplicaManager:
             raise self.failed(key, error) from error
 
     def delete_records(self, key: Key, offset: int) -> Offset:
-        """Delete the records below `offset`; return the first offset that is left.
+        """Delete the records below `offset`; return the new log start offset.
 
         Raises:
             ApiError: not the leader, not allowed, out of range, or a failed disk.
@@ -363,7 +363,7 @@ class ReplicaManager:
         return log_start_offset
 
     def is_committed(self, key: Key, offset: Offset) -> bool:
-        """Whether consumers may see `offset`; False if this broker does not lead (any more)."""
+        """Whether consumers may see `offset`; False if this broker does not lead the partition."""
         replica = self._by_key.get(key)
         leadership = None if replica is None else replica.leadership
         return leadership is not None and leadership.high_watermark > offset
@@ -378,20 +378,20 @@ class ReplicaManager:
         return None if replica is None else replica.high_watermark
 
     def topic_name(self, topic_id: TopicId) -> str | None:
-        """Return the name of a topic of which this broker has a replica, or knows."""
+        """Return the name of a topic that has a replica here or is in the metadata."""
         if topic_id == ZERO_TOPIC_ID:
             return None
         name = self.table.topic_names.get(topic_id)
         return self._metadata.image.topic_names.get(topic_id) if name is None else name
 
     def is_registered(self, broker_id: BrokerId) -> bool:
-        """Whether there is such a broker, as far as is known here."""
+        """Whether this broker's metadata contain a broker of that id."""
         return broker_id in self._metadata.image.brokers
 
     # Inside
 
     def _retry_later(self) -> None:
-        """See to it that orders which wait for space or descriptors are tried again."""
+        """Schedule a retry of role changes that wait for disk space or descriptors."""
         if self.roles.is_waiting and self._retry_timer is None:
             self._retry_timer = self._loop.call_later(OPENING_RETRY_S, self._retry)
 
@@ -406,20 +406,21 @@ class ReplicaManager:
             self._retry_later()
 
     def changed(self, topic_partition: TopicPartition) -> None:
-        """Tell those who wait for a partition that its log, marks or role have changed."""
+        """Notify requests and listeners that a partition's log, offsets or role have changed."""
         self._purgatory.on_change(topic_partition)
         for listener in self._change_listeners:
             listener(topic_partition)
 
     def _reconsider_high_watermarks(self) -> None:
-        """Wait no more for brokers that are gone: whoever waits for an answer sends nothing new."""
+        """Stop waiting for brokers that are dead."""
+        # Here, as no append may follow: a producer that waits for a response sends nothing more.
         now_ms = self._now_ms()
         for replica in self.table:
             if replica.leadership is not None and replica.leadership.reconsider(now_ms):
                 self.changed(replica.topic_partition)
 
     def missing(self, key: Key) -> ApiError:
-        """Return why a partition is not served of which there is no replica here."""
+        """Return the error for a partition that has no replica here."""
         if self.table.is_offline(key):
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         state = self._metadata.image.partition(TopicPartition(*key))
@@ -430,21 +431,21 @@ class ReplicaManager:
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def failed(self, key: Key, error: Exception) -> ApiError:
-        """Return what a client is told of a failure of the storage; log it, once if it stays."""
-        told = as_api_error(error)
-        if told.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._is_in_touch():
-            # The records that are missed may be with another leader. Some producers give up at
-            # once when told of a gap; told to look for the leader, they find the truth.
+        """Return the error for the client after a storage failure; log it, once if it persists."""
+        reported = as_api_error(error)
+        if reported.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self._is_in_touch():
+            # Another leader may have the missing records. Some producers give up at once on
+            # OUT_OF_ORDER_SEQUENCE_NUMBER; after this error they look for the leader and retry.
             return ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker's session is over: {error}"
             )
-        is_disk = told.code is ErrorCode.KAFKA_STORAGE_ERROR
+        is_disk = reported.code is ErrorCode.KAFKA_STORAGE_ERROR
         if is_disk and not isinstance(error, ALREADY_REPORTED):
             log.error("log.failed", partition=str(TopicPartition(*key)), error=str(error))
-        return told
+        return reported
 
     def _set_tick_timer(self) -> None:
-        # Half the limit, so that a follower leaves after one to one and a half times as long.
+        # Half the limit, so that a follower leaves after 1 to 1.5 times the limit.
         delay_s = self.config.replica_lag_time_max_ms / 2000
         self._tick_timer = self._loop.call_later(delay_s, self._tick)
 
@@ -459,6 +460,6 @@ class ReplicaManager:
                 log.info("isr.lagging", partition=str(replica.topic_partition))
             if leadership.high_watermark != before:
                 self.changed(replica.topic_partition)
-            if leadership.question is not None:
+            if leadership.proposal_to_send is not None:
                 self._isr_changes.put(replica)
         self._set_tick_timer()

@@ -1,8 +1,8 @@
-"""Finds, or makes, the log of each partition that a controller orders (edge).
+"""Finds or creates the log of each partition in a controller's request (edge).
 
-Logs that are missing are made by threads, several at a time: each costs some fsyncs, which then
-share the disk's turns, and the loop goes on meanwhile. Where there is no space for one, or no
-descriptor, that passes: the order is obeyed, and the log made when it can be.
+Missing logs are created by several threads at a time. Each log costs a few fsyncs, which then
+overlap on disk, and the event loop is not blocked. Lack of disk space or file descriptors is
+temporary: the request for such a partition is accepted, and its log is created later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 
 from broker.errors import as_api_error
-from broker.replication.control_orders import RoleOrder
+from broker.replication.control_orders import RoleChange
 from broker.replication.replica import Replica
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class ReplicaOpening:
-    """Puts replicas into `table`."""
+    """Adds replicas with open logs to `table`."""
 
     def __init__(
         self,
@@ -48,26 +48,26 @@ class ReplicaOpening:
         self._log_config_of = log_config_of
         self._loop = loop
         self._now_ms = now_ms
-        self._waiting: dict[TopicPartition, RoleOrder] = {}
+        self._waiting: dict[TopicPartition, RoleChange] = {}
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there are orders whose logs could not be made yet; see `open_waiting`."""
+        """Whether some role changes still wait for their logs; see `open_waiting`."""
         return bool(self._waiting)
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Make the logs of these no more that could not be made yet."""
+        """Give up creating the logs of `partitions` that could not be created yet."""
         for partition in partitions:
             self._waiting.pop(partition, None)
 
     def forget_all(self) -> None:
-        """Make none of the logs any more that could not be made yet."""
+        """Give up creating all logs that could not be created yet."""
         self._waiting.clear()
 
-    async def open_waiting(self) -> list[RoleOrder]:
-        """Try again what could not be made; return the orders that have their logs now.
+    async def open_waiting(self) -> list[RoleChange]:
+        """Retry the logs that could not be created; return the role changes that have logs now.
 
-        One is tried first, and no other unless that goes well: there may be thousands.
+        One log is tried first, and the others only if that succeeds: there may be thousands.
         """
         if not self._waiting:
             return []
@@ -75,74 +75,73 @@ class ReplicaOpening:
         await self.open_all([first])
         if first.topic_partition in self._waiting:
             return []
-        orders, self._waiting = [first, *self._waiting.values()], {}
-        codes = await self.open_all(orders)
-        return [each for each in orders if codes[each.topic_partition] is ErrorCode.NONE]
+        changes, self._waiting = [first, *self._waiting.values()], {}
+        codes = await self.open_all(changes)
+        return [each for each in changes if codes[each.topic_partition] is ErrorCode.NONE]
 
-    async def open_all(self, orders: Sequence[RoleOrder]) -> dict[TopicPartition, ErrorCode]:
-        """Have a replica for each order, and return what became of each.
+    async def open_all(self, changes: Sequence[RoleChange]) -> dict[TopicPartition, ErrorCode]:
+        """Open a replica for each role change, and return a code for each partition.
 
-        An order that waits for space or descriptors has no replica yet, and its code is NONE. One
-        call runs at a time; between its steps nothing else makes or deletes logs.
+        The code of a partition that waits for disk space or descriptors is NONE, although it has no
+        replica yet. One call runs at a time, and nothing else creates or deletes logs between its
+        steps.
         """
-        self.forget(order.topic_partition for order in orders)
-        codes = {order.topic_partition: self._open(order) for order in orders}
-        missing = [order for order in orders if codes[order.topic_partition] is None]
+        self.forget(change.topic_partition for change in changes)
+        codes = {change.topic_partition: self._open(change) for change in changes}
+        missing = [change for change in changes if codes[change.topic_partition] is None]
         made = await asyncio.gather(*map(self._make_and_open, missing))
-        codes.update(zip((order.topic_partition for order in missing), made, strict=True))
+        codes.update(zip((change.topic_partition for change in missing), made, strict=True))
         return {key: code or ErrorCode.NONE for key, code in codes.items()}
 
-    async def _make_and_open(self, order: RoleOrder) -> ErrorCode | None:
+    async def _make_and_open(self, change: RoleChange) -> ErrorCode | None:
         try:
-            await self._make(order)
+            await self._make(change)
         except (StorageError, OSError) as error:
-            return self._give_up(order, error)
-        return self._open(order)
+            return self._give_up(change, error)
+        return self._open(change)
 
-    def _open(self, order: RoleOrder) -> ErrorCode | None:
-        """Have a replica with the log that is there; None if there is no log."""
+    def _open(self, change: RoleChange) -> ErrorCode | None:
+        """Open a replica with the existing log; return None if there is no log."""
         try:
-            self._set_foreign_aside(order)
-            local = self._logs.get(order.topic_partition)
+            self._set_foreign_aside(change)
+            local = self._logs.get(change.topic_partition)
             if local is None:
                 return None
             local.health.check()
-            if order.topic_id != ZERO_TOPIC_ID:
-                local.assign_topic_id(order.topic_id)
-            self._put(order, local)
+            if change.topic_id != ZERO_TOPIC_ID:
+                local.assign_topic_id(change.topic_id)
+            self._put(change, local)
         except (StorageError, OSError) as error:
-            return self._give_up(order, error)
+            return self._give_up(change, error)
         return ErrorCode.NONE
 
-    def _give_up(self, order: RoleOrder, error: Exception) -> ErrorCode:
-        """Refuse an order, or keep it for later where the trouble passes by itself.
-
-        Not refused then, as a controller that was told KAFKA_STORAGE_ERROR takes the log dir for
-        lost, and never asks again.
-        """
-        partition = order.topic_partition
+    def _give_up(self, change: RoleChange, error: Exception) -> ErrorCode:
+        """Return the error code of a failed role change, or keep it if the error is temporary."""
+        partition = change.topic_partition
+        # Not an error code: a controller that gets KAFKA_STORAGE_ERROR takes the log dir for lost
+        # and never sends the partition again.
         if isinstance(error, LogDirFullError | OutOfFilesError):
             log.warning("log.opening_delayed", partition=str(partition), error=str(error))
-            self._waiting[partition] = order
+            self._waiting[partition] = change
             return ErrorCode.NONE
         log.error("log.not_opened", partition=str(partition), error=str(error))
         if isinstance(error, InconsistentTopicIdError):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return as_api_error(error).code
 
-    def _set_foreign_aside(self, order: RoleOrder) -> None:
-        """Put away the log of a topic of the same name, deleted while this broker was away."""
-        partition, topic_id = order.topic_partition, order.topic_id
+    def _set_foreign_aside(self, change: RoleChange) -> None:
+        """Set aside the log of a same-named topic that was deleted while this broker was down."""
+        partition, topic_id = change.topic_partition, change.topic_id
         known = self._logs.get(partition)
         if known is None or partition in self._table.by_key or topic_id == ZERO_TOPIC_ID:
             return
         if known.topic_id not in (None, topic_id):
             self._logs.set_aside_as_stray(partition)
 
-    async def _make(self, order: RoleOrder) -> None:
-        partition = order.topic_partition
-        topic_id = None if order.topic_id == ZERO_TOPIC_ID else order.topic_id
-        directory = self._logs.reserve(partition, topic_id, is_new=order.is_new)
+    async def _make(self, change: RoleChange) -> None:
+        partition = change.topic_partition
+        topic_id = None if change.topic_id == ZERO_TOPIC_ID else change.topic_id
+        directory = self._logs.reserve(partition, topic_id, is_new=change.is_new)
         try:
             made = await self._loop.run_in_executor(
                 None,
@@ -157,13 +156,13 @@ class ReplicaOpening:
             raise
         self._logs.adopt(made)
 
-    def _put(self, order: RoleOrder, local: Log) -> None:
-        partition = order.topic_partition
+    def _put(self, change: RoleChange, local: Log) -> None:
+        partition = change.topic_partition
         replica = self._table.by_key.get(partition)
         if replica is None:
             mark = self._logs.high_watermark(partition)
-            replica = Replica(partition, order.topic_id, local, mark)
+            replica = Replica(partition, change.topic_id, local, mark)
             replica.update_config(self._log_config_of(partition.topic))
             self._table.add(replica)
         elif replica.topic_id == ZERO_TOPIC_ID:
-            self._table.assign_topic_id(replica, order.topic_id)
+            self._table.assign_topic_id(replica, change.topic_id)

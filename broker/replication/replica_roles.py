@@ -1,9 +1,9 @@
-"""What controllers order: who leads, who follows, who goes (edge).
+"""Handles LeaderAndIsr and StopReplica: assigns roles and stops replicas (edge).
 
-Orders are obeyed one after the other, and all changes of one order happen in one turn of the loop,
-when the logs that it needs are there (`replica_opening`).
-Invariants: an order of an older controller, for an earlier life of this broker, or of an older
-leadership changes nothing; a partition is copied from its leader or led, never both.
+Requests are handled one after the other. All changes of one request happen in one turn of the event
+loop, after the logs that it needs have been opened (`replica_opening`). Invariants: a request of an
+older controller, for an earlier incarnation of this broker, or of an older leadership changes
+nothing; a partition is copied from its leader or led, never both.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from broker.replication.control_fence import (
     refuse_stop,
 )
 from broker.replication.control_orders import (
-    RoleOrder,
-    StopOrder,
+    ReplicaStop,
+    RoleChange,
     is_legal,
-    role_orders,
-    roles_answer,
-    stop_answer,
-    stop_orders,
+    replica_stops,
+    role_changes,
+    roles_response,
+    stop_response,
 )
 from broker.replication.leadership import Leadership, Limits, Recorded
 from broker.replication.replica import Replica
@@ -54,17 +54,17 @@ log = structlog.get_logger(__name__)
 
 
 class LeadershipListener(Protocol):
-    """Who must know what this broker leads: the coordinators of groups and transactions."""
+    """A coordinator of groups or transactions, notified of the partitions led here."""
 
     def on_become_leader(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
-        """Called when this broker leads a partition, in another epoch than before."""
+        """Handle the begin of a leadership of this broker, in another epoch than before."""
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
-        """Called when this broker does not lead it any more, or did not before, or holds none."""
+        """Handle that this broker does not lead a partition, whether it did before or not."""
 
 
 class ReplicaRoles:
-    """Gives the replicas in `table` their roles."""
+    """Assigns roles to the replicas in `table`."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ReplicaRoles:
         now_ms: Callable[[], int],
     ) -> None:
         self.fence = ControlFence(UNKNOWN_BROKER_EPOCH)
-        """What has been seen of controllers; UpdateMetadata goes by it, too."""
+        """Newest epochs seen in controllers' requests; UpdateMetadata uses it, too."""
         self._broker_id = broker_id
         self._table = table
         self._logs = logs
@@ -94,17 +94,18 @@ class ReplicaRoles:
             table, logs, log_config_of=log_config_of, loop=loop, now_ms=now_ms
         )
         self._listeners: list[LeadershipListener] = []
-        # Whether the next LeaderAndIsr is the first since a registration, which names all.
+        # Whether the next LeaderAndIsr is the first since a registration, so that it names every
+        # partition.
         self._expects_all = False
-        # Partitions on disk that the first LeaderAndIsr of the registration did not name.
+        # Partitions on disk that the first LeaderAndIsr after the registration did not name.
         self._unclaimed: set[TopicPartition] = set()
 
     def add_listener(self, listener: LeadershipListener) -> None:
-        """Tell `listener` of every leadership that begins or ends here."""
+        """Notify `listener` of every leadership that begins or ends here."""
         self._listeners.append(listener)
 
     def on_registered(self, broker_epoch: int) -> None:
-        """Begin another life of this broker: orders for an earlier one are refused from now on."""
+        """Adopt the epoch of a new registration, which fences earlier incarnations."""
         self.fence.broker_epoch = broker_epoch
         self._expects_all = True
         self._opening.forget_all()
@@ -112,56 +113,56 @@ class ReplicaRoles:
     async def become_leader_or_follower(
         self, request: LeaderAndIsrRequest, version: int, connection: int
     ) -> LeaderAndIsrResponse:
-        """Lead and follow what `request` says; one bad partition does not fail the others."""
+        """Assign the roles in `request`; one bad partition does not fail the others."""
         refusal = self.fence.refuse(request.controller_epoch, request.broker_epoch, connection)
         if refusal is not None:
             log.warning("leader_and_isr.refused", error=refusal.name)
             return LeaderAndIsrResponse(error_code=refusal)
-        orders = {order.topic_partition: order for order in role_orders(request)}
+        changes = {change.topic_partition: change for change in role_changes(request)}
         if self._expects_all and request.type != UpdateType.INCREMENTAL:
             self._expects_all = False
             self._unclaimed = {each.topic_partition for each in self._logs}
-        self._unclaimed.difference_update(orders)
+        self._unclaimed.difference_update(changes)
         self._set_strays_aside()
-        for order in orders.values():
-            self._set_former_aside(order)
-        codes = {key: self._refuse(order) or ErrorCode.NONE for key, order in orders.items()}
-        wanted = [order for key, order in orders.items() if codes[key] is ErrorCode.NONE]
+        for change in changes.values():
+            self._set_former_aside(change)
+        codes = {key: self._refuse(change) or ErrorCode.NONE for key, change in changes.items()}
+        wanted = [change for key, change in changes.items() if codes[key] is ErrorCode.NONE]
         codes.update(await self._opening.open_all(wanted))
-        accepted = [order for order in wanted if codes[order.topic_partition] is ErrorCode.NONE]
+        accepted = [change for change in wanted if codes[change.topic_partition] is ErrorCode.NONE]
         self._assume(accepted)
-        return roles_answer(request, codes, version)
+        return roles_response(request, codes, version)
 
     async def stop_replicas(
         self, request: StopReplicaRequest, version: int, connection: int
     ) -> StopReplicaResponse:
-        """Stop, and delete where asked, what `request` says."""
+        """Stop the replicas in `request`, and delete them where requested."""
         del version
         refusal = self.fence.refuse(request.controller_epoch, request.broker_epoch, connection)
         if refusal is not None:
             log.warning("stop_replica.refused", error=refusal.name)
             return StopReplicaResponse(error_code=refusal)
-        orders = list(stop_orders(request))
-        codes = {order.topic_partition: self._stop(order) for order in orders}
+        stops = list(replica_stops(request))
+        codes = {stop.topic_partition: self._stop(stop) for stop in stops}
         gone = [
-            order.topic_partition
-            for order in orders
-            if order.deletes and codes[order.topic_partition] is ErrorCode.NONE
+            stop.topic_partition
+            for stop in stops
+            if stop.deletes and codes[stop.topic_partition] is ErrorCode.NONE
         ]
         codes.update(dict.fromkeys(gone, self._delete(gone)))
-        return stop_answer(codes)
+        return stop_response(codes)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there are orders whose logs could not be made yet."""
+        """Whether some role changes still wait for their logs."""
         return self._opening.is_waiting
 
     async def open_waiting(self) -> None:
-        """Obey the orders that waited for space or descriptors, if there are any now."""
+        """Apply the waiting role changes whose logs can be created now."""
         self._assume(await self._opening.open_waiting())
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Stop serving a partition, whatever its role; its log stays."""
+        """Stop serving a partition in any role; keep its log."""
         self._opening.forget([topic_partition])
         self._fetchers.remove([topic_partition])
         replica = self._table.remove(topic_partition)
@@ -170,11 +171,11 @@ class ReplicaRoles:
             self._resigned(topic_partition)
 
     def is_unclaimed(self, topic_partition: TopicPartition) -> bool:
-        """Whether a partition lies on disk that the controller did not name at the registration."""
+        """Whether a partition on disk was missing in the LeaderAndIsr after the registration."""
         return topic_partition in self._unclaimed
 
     def on_directory_failed(self, path: Path) -> set[TopicPartition]:
-        """Serve nothing in the log dir at `path` any more; return what that was."""
+        """Stop serving the partitions in the log dir at `path`, and return them."""
         lost = {each.topic_partition for each in self._logs.in_directory(path)}
         for partition in lost:
             self.remove(partition)
@@ -183,46 +184,46 @@ class ReplicaRoles:
 
     # Inside
 
-    def _refuse(self, order: RoleOrder) -> ErrorCode | None:
-        if not is_legal(order.topic_partition):
+    def _refuse(self, change: RoleChange) -> ErrorCode | None:
+        if not is_legal(change.topic_partition):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if order.leader_epoch < 0:
+        if change.leader_epoch < 0:
             return ErrorCode.INVALID_REQUEST
-        replica = self._table.by_key.get(order.topic_partition)
+        replica = self._table.by_key.get(change.topic_partition)
         refusal = refuse_leadership(
             None if replica is None else replica.leader_epoch,
             None if replica is None else replica.topic_id,
-            order.leader_epoch,
-            order.topic_id,
+            change.leader_epoch,
+            change.topic_id,
         )
         if refusal is not None:
             return refusal
-        if self._broker_id not in order.replicas:
+        if self._broker_id not in change.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if order.leader == self._broker_id and self._broker_id not in order.isr:
+        if change.leader == self._broker_id and self._broker_id not in change.isr:
             return ErrorCode.INVALID_REQUEST
         return None
 
-    def _assume(self, orders: Iterable[RoleOrder]) -> None:
-        """Take over the roles, all in one turn; first nobody is copied any more."""
-        orders = [order for order in orders if order.topic_partition in self._table.by_key]
-        self._fetchers.remove([order.topic_partition for order in orders])
+    def _assume(self, changes: Iterable[RoleChange]) -> None:
+        """Assume roles in one turn of the event loop, after their fetchers have stopped."""
+        changes = [change for change in changes if change.topic_partition in self._table.by_key]
+        self._fetchers.remove([change.topic_partition for change in changes])
         followed = []
-        for order in orders:
-            replica = self._table.by_key[order.topic_partition]
-            if order.leader == self._broker_id:
+        for change in changes:
+            replica = self._table.by_key[change.topic_partition]
+            if change.leader == self._broker_id:
                 recorded = Recorded(
-                    isr=order.isr,
-                    leader_epoch=order.leader_epoch,
-                    partition_epoch=order.partition_epoch,
+                    isr=change.isr,
+                    leader_epoch=change.leader_epoch,
+                    partition_epoch=change.partition_epoch,
                 )
-                self._lead(replica, recorded, order.replicas)
+                self._lead(replica, recorded, change.replicas)
             else:
-                replica.follow(order.leader, order.leader_epoch)
+                replica.follow(change.leader, change.leader_epoch)
                 followed.append(replica)
-                self._resigned(order.topic_partition)
+                self._resigned(change.topic_partition)
         self._fetchers.add(followed)
-        log.info("roles.assumed", led_count=len(orders) - len(followed), followed=len(followed))
+        log.info("roles.assumed", led_count=len(changes) - len(followed), followed=len(followed))
 
     def _lead(self, replica: Replica, recorded: Recorded, replicas: frozenset[BrokerId]) -> None:
         leadership = Leadership(
@@ -251,18 +252,18 @@ class ReplicaRoles:
     def _live_epoch(self, broker_id: BrokerId) -> int | None:
         if broker_id == self._broker_id:
             return self.fence.broker_epoch
-        # UpdateMetadata does not tell the epochs of other brokers.
+        # UpdateMetadata does not carry the epochs of other brokers.
         return UNKNOWN_BROKER_EPOCH if broker_id in self._metadata.image.brokers else None
 
-    def _stop(self, order: StopOrder) -> ErrorCode:
-        partition = order.topic_partition
+    def _stop(self, stop: ReplicaStop) -> ErrorCode:
+        partition = stop.topic_partition
         if not is_legal(partition):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if self._table.is_offline(partition):
             return ErrorCode.KAFKA_STORAGE_ERROR
         replica = self._table.by_key.get(partition)
         current = None if replica is None else replica.leader_epoch
-        refusal = refuse_stop(current, order.leader_epoch)
+        refusal = refuse_stop(current, stop.leader_epoch)
         if refusal is not None:
             return refusal
         self._opening.forget([partition])
@@ -283,11 +284,11 @@ class ReplicaRoles:
         return ErrorCode.NONE
 
     def _set_strays_aside(self) -> None:
-        """Put away what the controller has not named, and the metadata say is not ours any more.
+        """Set aside unclaimed partitions that are not assigned to this broker, by the metadata.
 
-        A partition that the metadata do not know stays where it is: its nodes may be unreadable for
-        a while, or its deletion may have waited for this broker and be asked for next. A topic that
-        is made again under its name has another id, which sets it aside then.
+        A partition that is missing in the metadata stays: its nodes may be unreadable for a while,
+        or its deletion may have waited for this broker and be requested next. If a topic of that
+        name is created again, its new id sets the old log aside.
         """
         for partition in sorted(self._unclaimed):
             if self._logs.get(partition) is None:
@@ -310,20 +311,20 @@ class ReplicaRoles:
         state = topic.partitions.get(partition.partition)
         return state is not None and self._broker_id not in state.replicas
 
-    def _set_former_aside(self, order: RoleOrder) -> None:
-        """Put away what is left of a topic that is gone, if one of its name comes in its place.
+    def _set_former_aside(self, change: RoleChange) -> None:
+        """Set aside the log of a deleted topic if a new topic has taken its name.
 
-        A controller that dies after it has moved a replica away may not have had it deleted, and
-        nobody else knows of it. Kafka refuses the new one until the broker starts again. As long as
-        the metadata know the old topic, so do we.
+        A controller may die after it has moved a replica away and before it has had the replica
+        deleted, and no other node knows of that replica. Kafka refuses the new one until the broker
+        restarts. The old topic is kept as long as it is in the metadata.
         """
-        partition = order.topic_partition
+        partition = change.topic_partition
         replica = self._table.by_key.get(partition)
-        if replica is None or ZERO_TOPIC_ID in (replica.topic_id, order.topic_id):
+        if replica is None or ZERO_TOPIC_ID in (replica.topic_id, change.topic_id):
             return
         current = self._metadata.image.topics.get(partition.topic)
         is_current = current is not None and current.topic_id == replica.topic_id
-        if replica.topic_id != order.topic_id and not is_current:
+        if replica.topic_id != change.topic_id and not is_current:
             self._set_aside(partition)
 
     def _set_aside(self, partition: TopicPartition) -> None:

@@ -1,4 +1,4 @@
-"""The replicas on this broker, by partition, and those that a failed disk took away (decision)."""
+"""The replicas on this broker, and the partitions that a failed disk took offline (decision)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kafkawire.ids import ZERO_TOPIC_ID, TopicId, TopicPartition
 if TYPE_CHECKING:
     from broker.replication.replica import Replica
 
-# A TopicPartition, or the bare tuple equal to it, which costs a quarter to make.
+# A TopicPartition or the equal plain tuple, which takes a quarter of the time to create.
 Key = tuple[str, int]
 
 
 class TopicNames:
-    """The names of topics by their ids, as long as one of their partitions is here."""
+    """Names of topics by their ids, while at least one of their partitions is here."""
 
     def __init__(self) -> None:
         self._names: dict[TopicId, str] = {}
@@ -34,20 +34,20 @@ class TopicNames:
         self._names[topic_id] = name
 
     def discard(self, topic_id: TopicId) -> None:
-        """Note one partition less; with the last one the id is forgotten."""
+        """Note one partition less; remove the topic with the last one."""
         self._counts[topic_id] -= 1
         if not self._counts[topic_id]:
             del self._counts[topic_id], self._names[topic_id]
 
 
 class ReplicaTable:
-    """Invariant: a partition is held, or offline, or neither."""
+    """Table of replicas. Invariant: a partition is held, offline or neither."""
 
     def __init__(self) -> None:
         self.by_key: dict[Key, Replica] = {}
-        """To be read by anyone, and changed by the methods only."""
+        """Anyone may read it; only the methods change it."""
         self.topic_names = TopicNames()
-        """Of the topics that a replica here belongs to; likewise."""
+        """Names of the topics that a replica here belongs to. Anyone may read it, too."""
         self._offline: set[Key] = set()
 
     def __iter__(self) -> Iterator[Replica]:
@@ -72,7 +72,7 @@ class ReplicaTable:
         self.topic_names.add(topic_id, replica.topic_partition.topic)
 
     def remove(self, key: Key) -> Replica | None:
-        """Stop serving a partition; return what served it."""
+        """Stop serving a partition; return its replica, if there was one."""
         self._offline.discard(key)
         replica = self.by_key.pop(key, None)
         if replica is not None:
@@ -86,5 +86,5 @@ class ReplicaTable:
             self._offline.add(partition)
 
     def is_offline(self, key: Key) -> bool:
-        """Whether the partition is lost with its log dir."""
+        """Whether the partition is offline because its log dir has failed."""
         return key in self._offline

@@ -1,9 +1,9 @@
-"""How fast partitions are copied that an operator wants copied slowly (decision).
+"""Rate limit for the replication of partitions that an operator throttles (decision).
 
-A topic names its throttled replicas (`leader.` and `follower.replication.throttled.replicas`, as
-PARTITION:BROKER or `*`), each broker has a rate for each side. Only whoever lags is held back: what
-keeps up is counted, and goes on, or a throttle would push healthy replicas out of the in-sync set.
-Source: KIP-73; ReplicationQuotaManager of Kafka 3.9.
+A topic lists its throttled replicas (`leader.` and `follower.replication.throttled.replicas`, as
+PARTITION:BROKER or `*`), and each broker has a rate for each side. Only lagging replicas are
+delayed. The bytes of the others count, but a delay would push healthy replicas out of the in-sync
+set. Source: KIP-73; ReplicationQuotaManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage.config_key import LONG_MAX
 
 ALL: Final = ("*",)
 LONGEST_PAUSE_MS: Final = 1000
-"""So often a partition that is held back is looked at again: the rate may have been raised."""
+"""Re-check interval of a throttled partition: the rate may have been raised."""
 
 
 class _Log(Protocol):
@@ -27,33 +27,33 @@ class _Log(Protocol):
 
 
 class Throttled(Protocol):
-    """What a throttle needs to know of a replica."""
+    """A replica, as far as a throttle needs it."""
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which partition it is of."""
+        """Partition of the replica."""
 
     @property
     def log(self) -> _Log:
-        """Its log, which knows the topic's configs."""
+        """Log of the replica, with the topic's configs."""
 
 
 class ReplicationThrottle:
-    """One side: what this broker sends to followers, or what it copies from leaders."""
+    """One side: the bytes that this broker sends to followers, or copies from leaders."""
 
     def __init__(self, broker_id: BrokerId, listed: Callable[[LogConfig], Sequence[str]]) -> None:
-        """`listed` picks the topic config that names the throttled replicas."""
+        """Throttle the replicas that `listed` reads from a topic's config."""
         self._broker_id = broker_id
         self._listed = listed
         self._bytes_per_second: float = LONG_MAX
         self._rate = Rate(is_padded=False)
 
     def set_rate(self, bytes_per_second: float) -> None:
-        """Hold replicas back beyond so many bytes per second, from now on."""
+        """Delay replicas beyond `bytes_per_second` from now on."""
         self._bytes_per_second = bytes_per_second
 
     def covers(self, replica: Throttled) -> bool:
-        """Whether a replica on this broker is one of those to be copied slowly."""
+        """Whether a replica on this broker is throttled."""
         listed = self._listed(replica.log.config)
         if not listed:
             return False
@@ -61,23 +61,23 @@ class ReplicationThrottle:
         return tuple(listed) == ALL or wanted in listed
 
     def record(self, size_bytes: int, now_ms: int) -> None:
-        """Count what was copied of a replica that is covered."""
+        """Count bytes that were copied of a throttled replica."""
         self._rate.add(size_bytes, now_ms)
 
     def pause_ms(self, now_ms: int) -> int:
-        """Return for how long nothing of a lagging replica should be copied; 0: go on."""
+        """Return the delay before a lagging replica may be copied; 0 for no delay."""
         return min(self._rate.excess_ms(self._bytes_per_second, now_ms), LONGEST_PAUSE_MS)
 
 
 def leader_throttle(broker_id: BrokerId) -> ReplicationThrottle:
-    """Return the throttle of what this broker sends."""
+    """Return the throttle of the bytes that this broker sends to followers."""
     return ReplicationThrottle(
         broker_id, lambda config: config.leader_replication_throttled_replicas
     )
 
 
 def follower_throttle(broker_id: BrokerId) -> ReplicationThrottle:
-    """Return the throttle of what this broker copies."""
+    """Return the throttle of the bytes that this broker copies from leaders."""
     return ReplicationThrottle(
         broker_id, lambda config: config.follower_replication_throttled_replicas
     )

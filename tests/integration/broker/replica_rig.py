@@ -26,7 +26,7 @@ from broker.network.request_tasks import RequestTasks
 from broker.network.router import Handler, Router
 from broker.network.socket_server import SocketServer
 from broker.purgatory import Purgatory
-from broker.replication.isr_changes import Answer, IsrQuestion
+from broker.replication.isr_changes import IsrProposal, ProposalResult
 from broker.replication.leadership import Recorded
 from broker.replication.peer import Peer
 from broker.replication.replica import Replica
@@ -90,27 +90,27 @@ class Recorder:
     """Says yes to every in-sync set, unless the test holds it back."""
 
     def __init__(self) -> None:
-        self.asked: list[IsrQuestion] = []
+        self.asked: list[IsrProposal] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.refusals: list[ErrorCode | OSError] = []
 
-    async def record(self, questions: Sequence[IsrQuestion]) -> Sequence[Answer]:
-        """Answer as the test has said."""
-        self.asked += questions
+    async def record(self, proposals: Sequence[IsrProposal]) -> Sequence[ProposalResult]:
+        """ProposalResult as the test has said."""
+        self.asked += proposals
         await self.may_answer.wait()
         if self.refusals:
             refusal = self.refusals.pop(0)
             if isinstance(refusal, OSError):
                 raise refusal
-            return [refusal for _ in questions]
+            return [refusal for _ in proposals]
         return [
             Recorded(
-                isr=frozenset(one for one, _ in question.proposal.isr),
-                leader_epoch=question.proposal.leader_epoch,
-                partition_epoch=question.proposal.partition_epoch + 1,
+                isr=frozenset(one for one, _ in each.proposal.isr),
+                leader_epoch=each.proposal.leader_epoch,
+                partition_epoch=each.proposal.partition_epoch + 1,
             )
-            for question in questions
+            for each in proposals
         ]
 
 

@@ -212,7 +212,7 @@ def refusal_resets(patch: pytest.MonkeyPatch) -> None:
     """Any refusal is taken for proof that nothing was recorded (T11)."""
 
     def reset(state: IsrState, _: ErrorCode) -> Refused:
-        return Refused(Committed(state.isr), ask_again=False)
+        return Refused(Committed(state.isr), may_retry=False)
 
     patch.setattr(isr_state, "on_refusal", reset)
     patch.setattr("broker.replication.leadership.on_refusal", reset)

@@ -552,7 +552,7 @@ class Process:
 
     def _propose(self, replica: Replica) -> None:
         leadership = replica.leadership
-        asked = leadership.question if leadership is not None else None
+        asked = leadership.proposal_to_send if leadership is not None else None
         now_ms = self.world.clock.now_ms
         if asked is None or self.controller_id is None:
             return

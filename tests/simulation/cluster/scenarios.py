@@ -57,7 +57,7 @@ def unclear_refusal_keeps_the_joiner() -> None:
     led.on_append(Offset(12), now_ms=5000)
     # Broker 2 may be elected any time: what it does not hold is not committed.
     assert led.high_watermark == 10
-    assert led.question is None, "asking again proves nothing"
+    assert led.proposal_to_send is None, "asking again proves nothing"
 
 
 def no_update_is_lost() -> None:

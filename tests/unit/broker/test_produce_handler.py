@@ -98,7 +98,7 @@ async def test_replicas_that_leave_after_the_append_are_told(world: World) -> No
     world.follower_fetches(B3, 2)
     leadership.on_append(Offset(3), NOW_MS)
     assert leadership.on_tick(NOW_MS + MAX_LAG_MS + 1)
-    asked = leadership.question
+    asked = leadership.proposal_to_send
     assert asked is not None
     alone = Recorded(isr=frozenset({B1}), leader_epoch=LeaderEpoch(0), partition_epoch=1)
     leadership.on_recorded(asked, alone, NOW_MS)

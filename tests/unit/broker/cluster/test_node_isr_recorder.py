@@ -9,7 +9,7 @@ import pytest
 from broker.cluster import node_isr_recorder
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_isr_recorder import NodeIsrRecorder
-from broker.replication.isr_changes import IsrQuestion
+from broker.replication.isr_changes import IsrProposal
 from broker.replication.leadership import Proposal, Recorded
 from controller.effects import Plan
 from controller.znodes import paths
@@ -26,60 +26,60 @@ B1, B2 = BrokerId(1), BrokerId(2)
 
 
 class FakeSession:
-    """Performs plans at once, or not at all after the session is over."""
+    """Performs plans at once, or refuses them after the session has expired."""
 
     def __init__(self) -> None:
         self.driver: Driver = empty_cluster(1, 2)
         self.driver.coordinator.put(paths.partition_state(T0), b"anything")
-        self.is_over = False
-        self.is_told = asyncio.Event()
+        self.is_expired = False
+        self.is_notified = asyncio.Event()
 
     async def run(self, plan: Plan[T]) -> T:
-        if self.is_over:
+        if self.is_expired:
             raise SessionExpiredError(CoordinationCode.SESSION_EXPIRED)
         result = self.driver.run(plan)
-        if self.notices():
-            self.is_told.set()
+        if self.notifications():
+            self.is_notified.set()
         return result
 
-    def notices(self) -> list[str]:
+    def notifications(self) -> list[str]:
         return self.driver.coordinator.children(paths.ISR_CHANGES)
 
 
-def question(version: int) -> IsrQuestion:
+def proposal_at(version: int) -> IsrProposal:
     proposal = Proposal(
         isr=((B1, -1), (B2, -1)), leader_epoch=LeaderEpoch(0), partition_epoch=version
     )
-    return IsrQuestion(T0, uuid.UUID(int=1), proposal)
+    return IsrProposal(T0, uuid.UUID(int=1), proposal)
 
 
 def recorder_of(session: FakeSession) -> NodeIsrRecorder:
     return NodeIsrRecorder(B1, cast(CoordinatorSession, session), lambda: 1)
 
 
-async def test_what_is_written_is_recorded_and_what_is_outdated_is_not() -> None:
+async def test_write_is_recorded_unless_the_node_has_changed() -> None:
     session = FakeSession()
     recorder = recorder_of(session)
     recorded = Recorded(isr=frozenset({B1, B2}), leader_epoch=LeaderEpoch(0), partition_epoch=1)
-    assert await recorder.record([question(0)]) == [recorded]
+    assert await recorder.record([proposal_at(0)]) == [recorded]
     session.driver.coordinator.put(paths.partition_state(T0), b"of another")
-    assert await recorder.record([question(0)]) == [ErrorCode.INVALID_UPDATE_VERSION]
-    session.is_over = True
+    assert await recorder.record([proposal_at(0)]) == [ErrorCode.INVALID_UPDATE_VERSION]
+    session.is_expired = True
     with pytest.raises(OSError, match="session_expired"):
-        await recorder.record([question(1)])
+        await recorder.record([proposal_at(1)])
     await recorder.close()
 
 
-async def test_the_controller_is_told_when_nothing_changes_any_more(
+async def test_controller_is_notified_once_changes_have_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(node_isr_recorder, "CHECK_INTERVAL_S", 0.001)
     monkeypatch.setattr(node_isr_recorder, "LINGER_S", 0.0)
     session = FakeSession()
     recorder = recorder_of(session)
-    await recorder.record([question(0)])
-    await asyncio.wait_for(session.is_told.wait(), 10)
-    [notice] = session.notices()
-    data = session.driver.coordinator.nodes[f"{paths.ISR_CHANGES}/{notice}"].data
+    await recorder.record([proposal_at(0)])
+    await asyncio.wait_for(session.is_notified.wait(), 10)
+    [notification] = session.notifications()
+    data = session.driver.coordinator.nodes[f"{paths.ISR_CHANGES}/{notification}"].data
     assert decode_partitions(data) == (T0,)
     await recorder.close()

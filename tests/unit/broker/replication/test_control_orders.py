@@ -1,15 +1,15 @@
-"""What controllers ask for, in every version: `broker.replication.control_orders`."""
+"""LeaderAndIsr and StopReplica in every version: `broker.replication.control_orders`."""
 
 import pytest
 
 from broker.replication.control_orders import (
-    RoleOrder,
-    StopOrder,
+    ReplicaStop,
+    RoleChange,
     is_legal,
-    role_orders,
-    roles_answer,
-    stop_answer,
-    stop_orders,
+    replica_stops,
+    role_changes,
+    roles_response,
+    stop_response,
 )
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -52,10 +52,10 @@ def role_request(version: int) -> LeaderAndIsrRequest:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_every_version_of_leader_and_isr_orders_the_same(version: int) -> None:
+def test_every_version_of_leader_and_isr_decodes_to_the_same_change(version: int) -> None:
     request = decode(LeaderAndIsrRequest, encode(role_request(version), version), version)
-    assert list(role_orders(request)) == [
-        RoleOrder(
+    assert list(role_changes(request)) == [
+        RoleChange(
             topic_partition=T0,
             topic_id=ID if version >= 5 else ZERO_TOPIC_ID,
             leader=BrokerId(1),
@@ -69,22 +69,22 @@ def test_every_version_of_leader_and_isr_orders_the_same(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_every_version_of_leader_and_isr_is_answered(version: int) -> None:
+def test_every_version_of_leader_and_isr_gets_a_response(version: int) -> None:
     codes = {T0: ErrorCode.STALE_CONTROLLER_EPOCH}
-    answer = roles_answer(role_request(version), codes, version)
-    answer = decode(LeaderAndIsrResponse, encode(answer, version), version)
+    response = roles_response(role_request(version), codes, version)
+    response = decode(LeaderAndIsrResponse, encode(response, version), version)
     if version >= 5:
-        [topic] = answer.topics
+        [topic] = response.topics
         assert topic.topic_id == ID
         [error] = topic.partition_errors
     else:
-        [error] = answer.partition_errors
+        [error] = response.partition_errors
         assert error.topic_name == "t"
     assert (error.partition_index, error.error_code) == (0, ErrorCode.STALE_CONTROLLER_EPOCH)
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_of_stop_replica_orders_the_same(version: int) -> None:
+def test_every_version_of_stop_replica_decodes_to_the_same_stop(version: int) -> None:
     if version == 0:
         old = [StopReplicaPartitionV0(topic_name="t", partition_index=0)]
         request = StopReplicaRequest(delete_partitions=True, ungrouped_partitions=old)
@@ -96,12 +96,12 @@ def test_every_version_of_stop_replica_orders_the_same(version: int) -> None:
         states = [StopReplicaTopicState(topic_name="t", partition_states=[state])]
         request = StopReplicaRequest(topic_states=states)
     request = decode(StopReplicaRequest, encode(request, version), version)
-    expected = StopOrder(topic_partition=T0, leader_epoch=4 if version >= 3 else -1, deletes=True)
-    assert list(stop_orders(request)) == [expected]
+    expected = ReplicaStop(topic_partition=T0, leader_epoch=4 if version >= 3 else -1, deletes=True)
+    assert list(replica_stops(request)) == [expected]
 
 
-def test_a_stop_is_answered_by_name() -> None:
-    [error] = stop_answer({T0: ErrorCode.FENCED_LEADER_EPOCH}).partition_errors
+def test_response_to_a_stop_names_the_topic() -> None:
+    [error] = stop_response({T0: ErrorCode.FENCED_LEADER_EPOCH}).partition_errors
     assert (error.topic_name, error.partition_index) == T0
     assert error.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
@@ -115,7 +115,7 @@ def test_a_stop_is_answered_by_name() -> None:
         (TopicPartition("t" * 250, 0), False),
     ],
 )
-def test_what_has_no_directory_of_its_own_in_a_log_dir_is_not_legal(
+def test_partition_without_a_valid_directory_name_is_not_legal(
     partition: TopicPartition, expected: bool
 ) -> None:
     assert is_legal(partition) is expected

@@ -1,4 +1,4 @@
-"""Where a follower's log departs from its leader's."""
+"""Divergence of a follower's log from its leader's: `broker.replication.divergence`."""
 
 import pytest
 
@@ -31,12 +31,12 @@ LEADER = history((0, 0), (2, 10), (4, 20))
         pytest.param(2, 15, None, id="behind in an older epoch"),
         pytest.param(2, 20, None, id="at the end of an older epoch"),
         pytest.param(2, 22, (2, 20), id="beyond the end of an older epoch"),
-        pytest.param(3, 15, (2, 20), id="an epoch that is not here"),
-        pytest.param(5, 15, (-1, -1), id="an epoch of the future"),
+        pytest.param(3, 15, (2, 20), id="an epoch unknown to the leader"),
+        pytest.param(5, 15, (-1, -1), id="an epoch newer than the leader's"),
         pytest.param(-1, 0, None, id="an empty log"),
     ],
 )
-def test_what_a_leader_finds(
+def test_leader_finds_the_divergence(
     last_epoch: int, fetch_offset: int, expected: tuple[int, int] | None
 ) -> None:
     found = divergence(LEADER, Offset(30), last_epoch=last_epoch, fetch_offset=Offset(fetch_offset))
@@ -46,20 +46,26 @@ def test_what_a_leader_finds(
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        pytest.param(diverging(2, 20), (20, True), id="a known epoch that is longer here"),
-        pytest.param(diverging(2, 99), (22, True), id="a known epoch that is shorter here"),
-        pytest.param(diverging(1, 9), (8, False), id="an unknown epoch: ask again"),
+        pytest.param(
+            diverging(2, 20), (20, True), id="a known epoch that is longer in the follower's log"
+        ),
+        pytest.param(
+            diverging(2, 99), (22, True), id="a known epoch that is shorter in the follower's log"
+        ),
+        pytest.param(diverging(1, 9), (8, False), id="an unknown epoch: compare again"),
         pytest.param(diverging(-1, 15), (15, True), id="an offset without an epoch"),
-        pytest.param(diverging(-1, -1), (5, True), id="nothing to compare: what is committed"),
-        pytest.param(diverging(9, 15), (15, True), id="an epoch after all of ours"),
+        pytest.param(diverging(-1, -1), (5, True), id="no epoch to compare: the high watermark"),
+        pytest.param(diverging(9, 15), (15, True), id="an epoch newer than the follower's"),
     ],
 )
-def test_what_a_follower_does(found: Divergence, expected: tuple[int, bool]) -> None:
+def test_follower_truncates_at_the_divergence(
+    found: Divergence, expected: tuple[int, bool]
+) -> None:
     follower = history((0, 0), (2, 8), (3, 22))
     cut = truncation(follower, Offset(25), Offset(5), found)
     assert cut == Truncation(Offset(expected[0]), expected[1])
 
 
-def test_an_offset_that_the_leader_does_not_have() -> None:
+def test_out_of_range_follower_truncates_or_starts_over() -> None:
     assert out_of_range(Offset(20), Offset(0), Offset(15)) == (15, False)
     assert out_of_range(Offset(3), Offset(10), Offset(15)) == (10, True)

@@ -1,4 +1,4 @@
-"""What a follower asks for next: `broker.replication.fetch_plan`, over logs that are not there."""
+"""A follower's next request: `broker.replication.fetch_plan`, with fake logs."""
 
 from typing import cast
 
@@ -46,7 +46,7 @@ def followed_of(plan: FetchPlan, key: TopicPartition) -> FollowedPartition:
     return followed
 
 
-def asked(request: FetchRequest) -> list[tuple[str, int, int]]:
+def requested(request: FetchRequest) -> list[tuple[str, int, int]]:
     return [
         (topic.topic, each.partition, each.fetch_offset)
         for topic in request.topics
@@ -69,29 +69,29 @@ def in_session(*partitions: TopicPartition) -> FetchPlan:
     return plan
 
 
-def test_the_first_request_names_everything() -> None:
+def test_first_request_names_every_partition() -> None:
     request = plan_of(T0, T1).request(0, 12)
-    assert asked(request) == [("t", 0, 0), ("t", 1, 0)]
+    assert requested(request) == [("t", 0, 0), ("t", 1, 0)]
     assert (request.session_id, request.session_epoch, request.replica_id) == (0, 0, B1)
     assert request.topics[0].partitions[0].current_leader_epoch == 4
 
 
-def test_newer_versions_tell_which_life_of_the_broker_fetches() -> None:
+def test_newer_versions_carry_the_broker_epoch() -> None:
     request = plan_of(T0).request(0, 17)
     assert request.replica_id == -1
     assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (B1, 11)
 
 
-def test_in_a_session_only_what_has_moved_is_named() -> None:
+def test_request_within_a_session_names_only_moved_partitions() -> None:
     plan = in_session(T0, T1)
-    assert asked(plan.request(0, 17)) == []
+    assert requested(plan.request(0, 17)) == []
     moved = followed_of(plan, T1)
     cast(FakeReplica, moved.replica).log.log_end_offset = Offset(5)
     assert not moved.is_current
     plan.on_moved(T1)
     plan.on_response(FetchResponse(session_id=SESSION))
     request = plan.request(0, 17)
-    assert (asked(request), request.session_id, request.session_epoch) == (
+    assert (requested(request), request.session_id, request.session_epoch) == (
         [("t", 1, 5)],
         SESSION,
         2,
@@ -99,108 +99,108 @@ def test_in_a_session_only_what_has_moved_is_named() -> None:
     assert moved.is_current
 
 
-def test_a_leader_without_sessions_is_asked_for_everything_each_time() -> None:
+def test_request_to_a_leader_without_sessions_names_every_partition() -> None:
     plan = plan_of(T0)
     for _ in range(2):
-        assert asked(plan.request(0, 17)) == [("t", 0, 0)]
+        assert requested(plan.request(0, 17)) == [("t", 0, 0)]
         plan.on_response(FetchResponse())
 
 
-def test_a_session_that_is_lost_is_begun_anew() -> None:
+def test_lost_session_is_replaced_by_another_one() -> None:
     plan = in_session(T0)
     plan.on_response(
         FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, session_id=SESSION)
     )
     request = plan.request(0, 17)
-    assert (asked(request), request.session_id, request.session_epoch) == ([("t", 0, 0)], 0, 0)
+    assert (requested(request), request.session_id, request.session_epoch) == ([("t", 0, 0)], 0, 0)
 
 
-def test_after_a_lost_answer_the_old_session_is_closed() -> None:
+def test_lost_response_closes_the_old_session() -> None:
     plan = in_session(T0)
     plan.on_no_response()
     request = plan.request(0, 17)
-    assert (asked(request), request.session_id, request.session_epoch) == (
+    assert (requested(request), request.session_id, request.session_epoch) == (
         [("t", 0, 0)],
         SESSION,
         0,
     )
 
 
-def test_after_a_request_that_was_given_up_the_session_goes_on() -> None:
+def test_session_continues_after_a_request_was_given_up() -> None:
     plan = in_session(T0)
     plan.request(0, 17)
     plan.on_given_up()
     plan.add(cast(Replica, FakeReplica(T1)))
     request = plan.request(0, 17)
-    assert (asked(request), request.session_id, request.session_epoch) == (
+    assert (requested(request), request.session_id, request.session_epoch) == (
         [("t", 1, 0)],
         SESSION,
         2,
     )
 
 
-def test_a_session_that_was_given_up_before_it_began_begins() -> None:
+def test_session_given_up_before_its_first_response_is_begun_again() -> None:
     plan = plan_of(T0)
     plan.request(0, 17)
     plan.on_given_up()
     request = plan.request(0, 17)
-    assert (asked(request), request.session_id, request.session_epoch) == ([("t", 0, 0)], 0, 0)
+    assert (requested(request), request.session_id, request.session_epoch) == ([("t", 0, 0)], 0, 0)
 
 
-def test_epochs_begin_again_behind_the_largest() -> None:
+def test_session_epoch_wraps_around_after_the_largest() -> None:
     plan = in_session(T0)
     plan._epoch = MAX_EPOCH
     plan.on_response(FetchResponse(session_id=SESSION))
     assert plan.request(0, 17).session_epoch == 1
 
 
-def test_what_is_removed_is_forgotten_by_the_leader_too() -> None:
+def test_removed_partition_is_forgotten_by_the_leader_too() -> None:
     plan = in_session(T0, T1)
     plan.remove([T0, TopicPartition("unknown", 0)])
     request = plan.request(0, 17)
-    assert (forgotten(request), asked(request), len(plan)) == ([T0], [], 1)
+    assert (forgotten(request), requested(request), len(plan)) == ([T0], [], 1)
     assert forgotten(plan.request(0, 17)) == []
 
 
-def test_what_comes_back_at_once_is_not_forgotten() -> None:
+def test_partition_removed_and_added_again_is_not_forgotten() -> None:
     plan = in_session(T0)
     plan.remove([T0])
     plan.add(cast(Replica, FakeReplica(T0)))
     request = plan.request(0, 17)
-    assert (forgotten(request), asked(request)) == ([], [("t", 0, 0)])
+    assert (forgotten(request), requested(request)) == ([], [("t", 0, 0)])
 
 
-def test_a_partition_that_failed_rests_longer_and_longer() -> None:
+def test_back_off_of_a_failed_partition_doubles_up_to_the_limit() -> None:
     plan = in_session(T0)
-    rests = []
+    backoffs_ms = []
     for _ in range(4):
         plan.on_failure(followed_of(plan, T0), 100)
-        assert not plan.is_due
-        rests.append(plan.rest_ms(100))
-    assert rests == [FIRST_BACKOFF_MS, 20, 30, 30]
+        assert not plan.has_ready
+        backoffs_ms.append(plan.resume_in_ms(100))
+    assert backoffs_ms == [FIRST_BACKOFF_MS, 20, 30, 30]
     followed_of(plan, T0).on_success()
     plan.on_failure(followed_of(plan, T0), 100)
-    assert plan.rest_ms(100) == FIRST_BACKOFF_MS
+    assert plan.resume_in_ms(100) == FIRST_BACKOFF_MS
 
 
-def test_others_are_asked_for_while_one_rests_and_no_longer_than_it_does() -> None:
+def test_other_partitions_are_fetched_until_a_back_off_ends() -> None:
     plan = in_session(T0, T1)
     plan.on_failure(followed_of(plan, T0), 100)
-    assert plan.is_due
-    resting = plan.request(100, 17)
-    assert (forgotten(resting), resting.max_wait_ms) == ([T0], FIRST_BACKOFF_MS)
+    assert plan.has_ready
+    during = plan.request(100, 17)
+    assert (forgotten(during), during.max_wait_ms) == ([T0], FIRST_BACKOFF_MS)
     plan.on_response(FetchResponse(session_id=SESSION))
-    rested = plan.request(100 + FIRST_BACKOFF_MS, 17)
-    assert (asked(rested), rested.max_wait_ms) == ([("t", 0, 0)], 500)
+    after = plan.request(100 + FIRST_BACKOFF_MS, 17)
+    assert (requested(after), after.max_wait_ms) == ([("t", 0, 0)], 500)
 
 
-def test_what_fails_before_it_was_asked_for_waits_for_its_turn() -> None:
+def test_partition_that_fails_before_its_first_request_backs_off() -> None:
     plan = plan_of(T0, T1)
     plan.on_failure(followed_of(plan, T1), 0)
-    assert asked(plan.request(0, 17)) == [("t", 0, 0)]
+    assert requested(plan.request(0, 17)) == [("t", 0, 0)]
 
 
-def test_topics_without_ids_can_only_be_named() -> None:
+def test_topic_without_id_must_be_named() -> None:
     plan = plan_of(T0)
     assert not plan.has_topic_without_id
     assert (plan.topic_name(TopicId(int=3)), plan.topic_name(TopicId(int=4))) == ("t", "")
@@ -208,12 +208,12 @@ def test_topics_without_ids_can_only_be_named() -> None:
     assert plan.has_topic_without_id
 
 
-def test_nothing_is_due_without_partitions() -> None:
+def test_no_partition_is_ready_in_an_empty_plan() -> None:
     plan = plan_of()
-    assert (plan.is_due, plan.rest_ms(0), plan.get(T0)) == (False, None, None)
+    assert (plan.has_ready, plan.resume_in_ms(0), plan.get(T0)) == (False, None, None)
 
 
-def test_a_position_is_where_the_log_ends_and_its_newest_epoch() -> None:
+def test_position_is_the_log_end_offset_and_the_newest_epoch() -> None:
     followed = followed_of(plan_of(T0), T0)
     assert followed.position == (0, -1)
     local = cast(FakeReplica, followed.replica).log
@@ -222,18 +222,18 @@ def test_a_position_is_where_the_log_ends_and_its_newest_epoch() -> None:
     assert followed.position == (3, 2)
 
 
-def test_what_is_paused_is_forgotten_by_the_leader_and_asked_for_again_later() -> None:
+def test_paused_partition_is_forgotten_by_the_leader_and_fetched_again_later() -> None:
     plan = plan_of(T0, T1)
     plan.request(0, 17)
     plan.on_response(FetchResponse(session_id=SESSION))
     plan.pause(followed_of(plan, T0), until_ms=800)
     request = plan.request(100, 17)
-    assert (asked(request), forgotten(request)) == ([], [("t", 0)])
+    assert (requested(request), forgotten(request)) == ([], [("t", 0)])
     assert request.max_wait_ms == 500
-    assert asked(plan.request(800, 17)) == [("t", 0, 0)]
+    assert requested(plan.request(800, 17)) == [("t", 0, 0)]
 
 
-def test_a_topic_made_again_is_asked_for_by_its_new_id_and_forgotten_by_the_old_one() -> None:
+def test_recreated_topic_is_fetched_by_its_new_id_and_forgotten_by_the_old_one() -> None:
     plan = in_session(T0, T1)
     plan.remove([T0])
     plan.add(cast(Replica, FakeReplica(T0, OTHER_ID)))
@@ -247,13 +247,13 @@ def test_a_topic_made_again_is_asked_for_by_its_new_id_and_forgotten_by_the_old_
     assert (plan.topic_name(ID), plan.topic_name(OTHER_ID)) == ("t", "t")
 
 
-def test_a_partition_that_gets_its_topic_id_is_not_forgotten_by_its_name() -> None:
+def test_partition_that_gets_its_topic_id_is_not_forgotten_by_name() -> None:
     plan = in_session(T0)
     plan.add(cast(Replica, FakeReplica(T0, OTHER_ID)))
-    assert forgotten(plan.request(0, 12)) == [], "the request names it in the same breath"
+    assert forgotten(plan.request(0, 12)) == [], "the same request names it"
 
 
-def test_an_id_is_forgotten_with_the_last_partition_of_its_topic() -> None:
+def test_topic_id_is_forgotten_with_the_last_partition_of_its_topic() -> None:
     plan = plan_of(T0, T1)
     plan.add(cast(Replica, FakeReplica(T0, OTHER_ID)))
     plan.remove([T0])

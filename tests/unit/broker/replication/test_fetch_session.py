@@ -1,4 +1,4 @@
-"""What a leader remembers of its followers' fetches: `broker.replication.fetch_session`."""
+"""Fetch sessions of followers: `broker.replication.fetch_session`."""
 
 import pytest
 
@@ -36,30 +36,30 @@ class Waiting:
     """A request that waits."""
 
     def __init__(self) -> None:
-        self.heard: list[Key] = []
+        self.notified: list[Key] = []
         self.has_given_way = False
 
     def on_news(self, key: Key) -> None:
-        self.heard.append(key)
+        self.notified.append(key)
 
     def give_way(self) -> None:
         self.has_given_way = True
 
 
-def answer_all(session: FollowerSession) -> None:
+def respond_with_all(session: FollowerSession) -> None:
     for key in list(session.active):
         session.on_sent(key, (0, 0), is_complete=True)
     session.on_answer([T0])
 
 
-def test_a_follower_is_told_from_a_consumer_in_every_version() -> None:
+def test_follower_is_distinguished_from_a_consumer_in_every_version() -> None:
     assert follower_of(FetchRequest()) is None
     assert follower_of(FetchRequest(replica_id=2)) == B2
     state = ReplicaState(replica_id=2, replica_epoch=7)
     assert follower_of(FetchRequest(replica_state=state)) == Follower(BrokerId(2), 7)
 
 
-def test_a_session_goes_on_epoch_by_epoch() -> None:
+def test_session_epoch_must_grow_by_one() -> None:
     sessions = FetchSessions(1)
     session = begin(sessions)
     assert sessions.find(ask(1, session.session_id), B2, 0) is session
@@ -70,7 +70,7 @@ def test_a_session_goes_on_epoch_by_epoch() -> None:
     assert unknown is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_epochs_and_ids_begin_again_behind_the_largest() -> None:
+def test_session_epochs_and_ids_wrap_around_after_the_largest() -> None:
     sessions = FetchSessions(2)
     sessions._last_id = MAX_EPOCH
     session = begin(sessions)
@@ -81,17 +81,17 @@ def test_epochs_and_ids_begin_again_behind_the_largest() -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, -1])
-def test_a_session_ends_when_its_follower_begins_anew(epoch: int) -> None:
+def test_session_ends_when_its_follower_begins_another(epoch: int) -> None:
     sessions = FetchSessions(9)
     session = begin(sessions)
     sessions.find(ask(epoch, session.session_id), B2, 0)
     assert len(sessions) == (1 if epoch == 0 else 0)
-    answer_all(session)
+    respond_with_all(session)
     sessions.on_change(T0)
-    assert not session.active, "nobody tells one that has ended"
+    assert not session.active, "an ended session is not notified"
 
 
-def test_without_room_there_is_no_session_until_one_has_long_been_idle() -> None:
+def test_full_table_accepts_a_session_only_after_one_was_idle_for_long() -> None:
     sessions = FetchSessions(1)
     begin(sessions)
     assert begin(sessions).session_id == 0
@@ -99,68 +99,68 @@ def test_without_room_there_is_no_session_until_one_has_long_been_idle() -> None
     assert len(sessions) == 1
 
 
-def test_only_what_has_changed_is_looked_at() -> None:
+def test_only_changed_partitions_are_active() -> None:
     sessions = FetchSessions(1)
     session = begin(sessions)
     assert list(session.active) == [T0, T1]
-    answer_all(session)
+    respond_with_all(session)
     assert not session.active
     sessions.on_change(T1)
     sessions.on_change(("other", 0))
     assert list(session.active) == [T1]
 
 
-def test_marks_are_told_when_they_are_news() -> None:
+def test_marks_are_sent_when_they_have_changed() -> None:
     session = begin(FetchSessions(1))
-    assert session.is_news(T0, (0, 0)), "the first answer names all"
-    answer_all(session)
+    assert session.is_news(T0, (0, 0)), "the first response names every partition"
+    respond_with_all(session)
     assert not session.is_news(T0, (0, 0))
     assert session.is_news(T0, (5, 0))
 
 
-def test_who_lacks_something_is_looked_at_again_after_the_others() -> None:
+def test_incomplete_partition_stays_active_behind_the_others() -> None:
     session = begin(FetchSessions(1))
     session.on_sent(T0, (0, 0), is_complete=False)
     assert list(session.active) == [T1, T0]
 
 
-def test_who_waits_hears_of_a_change() -> None:
+def test_waiting_request_is_notified_of_a_change() -> None:
     sessions = FetchSessions(1)
     session = begin(sessions)
     session.waiting = waiting = Waiting()
     sessions.on_change(T0)
-    assert waiting.heard == [T0]
+    assert waiting.notified == [T0]
 
 
-def test_what_may_not_have_arrived_is_told_again() -> None:
+def test_marks_of_a_possibly_lost_response_are_sent_again() -> None:
     session = begin(FetchSessions(1))
     session.on_request(7)
-    answer_all(session)
+    respond_with_all(session)
     session.on_request(7)
     assert not session.active
     session.on_request(8)
-    assert list(session.active) == [T0], "the last answer named it"
+    assert list(session.active) == [T0], "the last response named it"
     assert session.is_news(T0, (0, 0))
     assert not session.is_news(T1, (0, 0))
 
 
-def test_what_was_forgotten_meanwhile_is_not_told_again() -> None:
+def test_marks_of_a_forgotten_partition_are_not_sent_again() -> None:
     sessions = FetchSessions(1)
     session = begin(sessions)
-    answer_all(session)
+    respond_with_all(session)
     sessions.forget(session, T0)
     session.on_request(8)
     assert not session.active
 
 
-def test_who_waits_makes_way_for_the_next_request() -> None:
+def test_waiting_request_gives_way_to_the_next_one() -> None:
     session = begin(FetchSessions(1))
     session.waiting = waiting = Waiting()
     session.on_request(7)
     assert waiting.has_given_way
 
 
-def test_what_is_forgotten_is_gone() -> None:
+def test_forgotten_partition_leaves_the_session() -> None:
     sessions = FetchSessions(1)
     session = begin(sessions)
     sessions.forget(session, T0)
@@ -169,7 +169,7 @@ def test_what_is_forgotten_is_gone() -> None:
     assert (list(session.partitions), list(session.active)) == ([T1], [T1])
 
 
-def test_a_topic_is_known_by_the_id_that_was_asked_for_last() -> None:
+def test_topic_is_known_by_the_id_in_the_last_request() -> None:
     sessions = FetchSessions(1)
     session = begin(sessions)
     old, new = TopicId(int=1), TopicId(int=2)
@@ -178,14 +178,14 @@ def test_a_topic_is_known_by_the_id_that_was_asked_for_last() -> None:
     assert (session.topic_names.get(old), session.topic_names.get(new)) == (None, "t")
 
 
-def test_only_registered_brokers_get_sessions() -> None:
+def test_only_registered_broker_gets_a_session() -> None:
     sessions = FetchSessions(10)
     found = sessions.find(ask(0), B2, 0, is_registered=False)
     assert isinstance(found, FollowerSession)
     assert (found.session_id, len(sessions)) == (0, 0)
 
 
-def test_a_broker_has_only_so_many_sessions_and_the_oldest_gives_way() -> None:
+def test_oldest_session_of_a_broker_is_evicted_at_its_limit() -> None:
     sessions = FetchSessions(1000)
     other = sessions.find(ask(0), Follower(BrokerId(3), -1), 0)
     assert isinstance(other, FollowerSession)
@@ -197,7 +197,7 @@ def test_a_broker_has_only_so_many_sessions_and_the_oldest_gives_way() -> None:
 
 
 @pytest.mark.parametrize("epoch", [-1, 0, 1])
-def test_a_broker_neither_ends_nor_takes_over_what_another_one_began(epoch: int) -> None:
+def test_broker_neither_ends_nor_takes_over_the_session_of_another(epoch: int) -> None:
     sessions = FetchSessions(10)
     session = begin(sessions)
     stranger = sessions.find(ask(epoch, session.session_id), Follower(BrokerId(3), -1), 0)
@@ -205,7 +205,7 @@ def test_a_broker_neither_ends_nor_takes_over_what_another_one_began(epoch: int)
     assert sessions.find(ask(1, session.session_id), B2, 0) is session
 
 
-def test_a_session_that_refused_ends_with_the_connection_that_was_told() -> None:
+def test_session_with_refused_partitions_ends_on_another_connection() -> None:
     sessions = FetchSessions(10)
     session = begin(sessions)
     session.on_request(1)
@@ -215,7 +215,7 @@ def test_a_session_that_refused_ends_with_the_connection_that_was_told() -> None
         session.on_request(connection)
     session.has_refused = True
     found = sessions.find(ask(3, session.session_id), B2, 0, connection_number=2)
-    assert found is session, "the follower has the answer"
+    assert found is session, "the follower has received the response"
     found = sessions.find(ask(4, session.session_id), B2, 0, connection_number=3)
     assert found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(sessions) == 0

@@ -1,4 +1,4 @@
-"""Fetch and ListOffsets at both isolation levels, and when a waiting fetch is answered."""
+"""Fetch and ListOffsets at both isolation levels, and completion of a waiting fetch."""
 
 import asyncio
 from pathlib import Path
@@ -42,7 +42,7 @@ async def world(tmp_path: Path) -> World:
 
 
 def append(world: World, batch: bytearray) -> None:
-    """Append as a coordinator of transactions would, which does not exist yet."""
+    """Append as a transaction coordinator would, which does not exist yet."""
     info = write(world.log, batch)
     assert world.replica.leadership is not None
     world.replica.leadership.on_append(Offset(info.last_offset + 1), NOW_MS)
@@ -79,7 +79,7 @@ def fetch(
     return handler.handle(request(ApiKey.FETCH, VERSION, message), message)
 
 
-def answer(reply: Reply) -> PartitionData:
+def result_of(reply: Reply) -> PartitionData:
     assert isinstance(reply.message, FetchResponse)
     return reply.message.responses[0].partitions[0]
 
@@ -97,12 +97,12 @@ def latest(world: World, isolation: int, timestamp: int = LATEST, replica_id: in
     return reply.message.topics[0].partitions[0].offset
 
 
-async def test_an_open_transaction_ends_what_a_committed_reader_gets(world: World) -> None:
+async def test_committed_reader_gets_records_up_to_an_open_transaction(world: World) -> None:
     begin(world, 7)
     end(world, COMMIT, 7)
     begin(world, 8)
-    everything = answer(fetch(world, READ_UNCOMMITTED))
-    decided = answer(fetch(world, READ_COMMITTED))
+    everything = result_of(fetch(world, READ_UNCOMMITTED))
+    decided = result_of(fetch(world, READ_COMMITTED))
     for data in (everything, decided):
         assert (data.high_watermark, data.last_stable_offset) == (3, 2)
     assert size_of(everything) == world.log.size_bytes
@@ -111,25 +111,25 @@ async def test_an_open_transaction_ends_what_a_committed_reader_gets(world: Worl
     assert decided.aborted_transactions == []
 
 
-async def test_aborted_transactions_are_named_to_committed_readers_only(world: World) -> None:
+async def test_only_committed_reader_gets_aborted_transactions(world: World) -> None:
     begin(world, 7)
     end(world, ABORT, 7)
-    assert answer(fetch(world, READ_UNCOMMITTED)).aborted_transactions is None
-    data = answer(fetch(world, READ_COMMITTED))
+    assert result_of(fetch(world, READ_UNCOMMITTED)).aborted_transactions is None
+    data = result_of(fetch(world, READ_COMMITTED))
     assert data.aborted_transactions == [AbortedTransaction(producer_id=7, first_offset=0)]
     assert size_of(data) == world.log.size_bytes
 
 
-async def test_between_the_last_stable_offset_and_the_end_there_is_nothing_yet(
+async def test_committed_reader_gets_no_record_beyond_the_last_stable_offset(
     world: World,
 ) -> None:
     begin(world)
     end(world, COMMIT, 8)
-    data = answer(fetch(world, READ_COMMITTED, 1))
+    data = result_of(fetch(world, READ_COMMITTED, 1))
     assert (data.error_code, size_of(data), data.aborted_transactions) == (0, 0, [])
 
 
-async def test_a_long_poll_ends_when_the_marker_is_committed(world: World) -> None:
+async def test_waiting_fetch_completes_when_the_marker_is_committed(world: World) -> None:
     world.replicate_to(B2)
     begin(world)
     world.follower_fetches(B2, 1)
@@ -139,13 +139,15 @@ async def test_a_long_poll_ends_when_the_marker_is_committed(world: World) -> No
     states = [reply.is_done]
     world.follower_fetches(B2, 2)
     await turn()
-    assert [*states, reply.is_done] == [False, True], "only when the marker is replicated"
-    data = answer(reply)
+    assert [*states, reply.is_done] == [False, True], (
+        "the fetch completes only when the marker is replicated"
+    )
+    data = result_of(reply)
     assert data.aborted_transactions == [AbortedTransaction(producer_id=7, first_offset=0)]
     assert (size_of(data), data.last_stable_offset) == (world.log.size_bytes, 2)
 
 
-async def test_the_latest_offset_is_the_last_stable_one_for_committed_readers_only(
+async def test_latest_offset_is_the_last_stable_one_for_committed_readers_only(
     world: World,
 ) -> None:
     world.replicate_to(B2)
@@ -159,14 +161,14 @@ async def test_the_latest_offset_is_the_last_stable_one_for_committed_readers_on
     assert latest(world, READ_COMMITTED, replica_id=2) == 4
 
 
-async def test_a_time_is_not_found_in_an_open_transaction(world: World) -> None:
+async def test_timestamp_is_not_found_in_an_open_transaction(world: World) -> None:
     begin(world)
     for timestamp in (NOW_MS, MAX_TIMESTAMP):
         assert latest(world, READ_UNCOMMITTED, timestamp) == 0
         assert latest(world, READ_COMMITTED, timestamp) == -1
 
 
-async def test_a_follower_forgets_ended_transactions_when_the_leader_calls_them_committed(
+async def test_follower_drops_ended_transactions_once_they_are_committed(
     world: World,
 ) -> None:
     world.replicate_to(B2)

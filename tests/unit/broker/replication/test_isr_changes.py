@@ -1,4 +1,4 @@
-"""Who is asked for another in-sync set, and how often: `isr_changes`, `isr_recorder`."""
+"""Submission of ISR proposals and its retries: `isr_changes`, `isr_recorder`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.replication.isr_changes import Answer, IsrChanges, IsrQuestion
-from broker.replication.isr_recorder import alter_partition, answers_of
+from broker.replication.isr_changes import IsrChanges, IsrProposal, ProposalResult
+from broker.replication.isr_recorder import alter_partition, results_of
 from broker.replication.leadership import Leadership, Proposal, Recorded
 from broker.replication.replica_table import ReplicaTable
 from kafkawire.errors import ErrorCode
@@ -25,18 +25,18 @@ TIMEOUT_S = 5.0
 
 
 class Recorder:
-    """Answers as the test has said, at last yes."""
+    """Returns the given results in order, then accepts every proposal."""
 
-    def __init__(self, *answers: ErrorCode | OSError) -> None:
-        self.asked: list[IsrQuestion] = []
-        self._answers = list(answers)
+    def __init__(self, *results: ErrorCode | OSError) -> None:
+        self.submitted: list[IsrProposal] = []
+        self._results = list(results)
 
-    async def record(self, questions: Sequence[IsrQuestion]) -> Sequence[Answer]:
-        self.asked += questions
-        answer = self._answers.pop(0) if self._answers else None
-        if isinstance(answer, OSError):
-            raise answer
-        return [recorded(question.proposal) if answer is None else answer for question in questions]
+    async def record(self, proposals: Sequence[IsrProposal]) -> Sequence[ProposalResult]:
+        self.submitted += proposals
+        result = self._results.pop(0) if self._results else None
+        if isinstance(result, OSError):
+            raise result
+        return [recorded(each.proposal) if result is None else result for each in proposals]
 
 
 def recorded(proposal: Proposal) -> Recorded:
@@ -47,8 +47,8 @@ def recorded(proposal: Proposal) -> Recorded:
     )
 
 
-class Asking:
-    """One leadership that wants broker 2 in its in-sync set, and who asks for it."""
+class Submitting:
+    """A leadership that proposes to add broker 2 to the in-sync set, and its `IsrChanges`."""
 
     def __init__(self, world: World, recorder: Recorder) -> None:
         self.leadership: Leadership = world.replicate_to()
@@ -65,9 +65,9 @@ class Asking:
         assert self.leadership.on_fetch(B2, Offset(0), NOW_MS)
         self.changes.put(world.replica)
 
-    async def until_asked(self, recorder: Recorder, count: int) -> None:
+    async def until_submitted(self, recorder: Recorder, count: int) -> None:
         async with asyncio.timeout(TIMEOUT_S):
-            while len(recorder.asked) < count or self.leadership.question is not None:
+            while len(recorder.submitted) < count or self.leadership.proposal_to_send is not None:
                 self.changes.on_metadata_changed()
                 await asyncio.sleep(0)
 
@@ -77,52 +77,52 @@ async def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_what_is_recorded_is_adopted(world: World) -> None:
+async def test_recorded_set_is_adopted(world: World) -> None:
     recorder = Recorder()
-    asking = Asking(world, recorder)
+    submitting = Submitting(world, recorder)
     await turn()
-    assert asking.leadership.state.isr == {B1, B2}
-    assert asking.changed == [PARTITION]
-    assert len(recorder.asked) == 1
+    assert submitting.leadership.state.isr == {B1, B2}
+    assert submitting.changed == [PARTITION]
+    assert len(recorder.submitted) == 1
 
 
 @pytest.mark.parametrize("trouble", [OSError("gone"), ErrorCode.REQUEST_TIMED_OUT])
-async def test_a_question_is_asked_until_it_is_answered(
+async def test_proposal_is_retried_until_it_has_a_result(
     world: World, trouble: ErrorCode | OSError
 ) -> None:
     recorder = Recorder(trouble, trouble)
-    asking = Asking(world, recorder)
-    await asking.until_asked(recorder, 3)
-    assert asking.leadership.state.isr == {B1, B2}
+    submitting = Submitting(world, recorder)
+    await submitting.until_submitted(recorder, 3)
+    assert submitting.leadership.state.isr == {B1, B2}
 
 
-async def test_a_refusal_that_proves_nothing_ends_the_asking_until_the_next_leadership(
+async def test_refusal_that_proves_nothing_ends_retries_until_the_next_leadership(
     world: World,
 ) -> None:
     recorder = Recorder(ErrorCode.INVALID_UPDATE_VERSION)
-    asking = Asking(world, recorder)
+    submitting = Submitting(world, recorder)
     await turn()
-    assert (asking.leadership.question, len(recorder.asked)) == (None, 1)
-    assert asking.leadership.state.maximal == {B1, B2}
+    assert (submitting.leadership.proposal_to_send, len(recorder.submitted)) == (None, 1)
+    assert submitting.leadership.state.maximal == {B1, B2}
 
 
-async def test_the_answer_to_a_leadership_that_is_over_is_left_out(world: World) -> None:
+async def test_result_for_an_ended_leadership_is_ignored(world: World) -> None:
     recorder = Recorder()
-    asking = Asking(world, recorder)
+    submitting = Submitting(world, recorder)
     world.replica.resign()
     await turn()
-    assert asking.leadership.state.isr == {B1}
-    await asking.changes.stop()
+    assert submitting.leadership.state.isr == {B1}
+    await submitting.changes.stop()
 
 
-async def test_nothing_is_asked_after_the_stop(world: World) -> None:
+async def test_no_proposal_is_submitted_after_stop(world: World) -> None:
     recorder = Recorder(OSError("gone"))
-    asking = Asking(world, recorder)
+    submitting = Submitting(world, recorder)
     await turn()
-    await asking.changes.stop()
-    asking.changes.put(world.replica)
+    await submitting.changes.stop()
+    submitting.changes.put(world.replica)
     await turn()
-    assert len(recorder.asked) == 1
+    assert len(recorder.submitted) == 1
 
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -133,9 +133,9 @@ PROPOSAL = Proposal(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_version_of_alter_partition_asks_the_same(version: int) -> None:
-    questions = [IsrQuestion(T1, ID, PROPOSAL), IsrQuestion(T0, ID, PROPOSAL)]
-    request = alter_partition(BrokerId(1), 11, questions, version)
+def test_every_version_of_alter_partition_carries_the_same_proposal(version: int) -> None:
+    proposals = [IsrProposal(T1, ID, PROPOSAL), IsrProposal(T0, ID, PROPOSAL)]
+    request = alter_partition(BrokerId(1), 11, proposals, version)
     request = decode(AlterPartitionRequest, encode(request, version), version)
     [topic] = request.topics
     assert (topic.topic_id == ID) is (version >= 2)
@@ -152,16 +152,16 @@ def test_every_version_of_alter_partition_asks_the_same(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_every_question_gets_its_answer(version: int) -> None:
-    told = [
+def test_every_proposal_gets_its_result(version: int) -> None:
+    results = [
         ResponsePartitionData(partition_index=1, error_code=ErrorCode.INELIGIBLE_REPLICA),
         ResponsePartitionData(partition_index=0, isr=[1, 2], leader_epoch=3, partition_epoch=9),
     ]
-    topics = [ResponseTopicData(topic_name="t", topic_id=ID, partitions=told)]
+    topics = [ResponseTopicData(topic_name="t", topic_id=ID, partitions=results)]
     response = AlterPartitionResponse(topics=topics)
     response = decode(AlterPartitionResponse, encode(response, version), version)
-    asked = [IsrQuestion(TopicPartition("t", index), ID, PROPOSAL) for index in range(3)]
-    assert answers_of(response, asked, version) == [
+    submitted = [IsrProposal(TopicPartition("t", index), ID, PROPOSAL) for index in range(3)]
+    assert results_of(response, submitted, version) == [
         recorded(PROPOSAL),
         ErrorCode.INELIGIBLE_REPLICA,
         ErrorCode.UNKNOWN_SERVER_ERROR,

@@ -1,4 +1,4 @@
-"""A leader's decisions: who is in sync, what is committed, what to ask the controller."""
+"""A leader's decisions: in-sync set, high watermark and proposals."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def lead(*isr: int, live: dict[BrokerId, int] | None = None, end: int = 10) -> L
     )
 
 
-def test_the_slowest_in_sync_replica_decides_what_is_committed() -> None:
+def test_slowest_in_sync_replica_determines_the_high_watermark() -> None:
     led = lead(1, 2, 3)
     led.on_append(Offset(20), 1)
     assert led.high_watermark == 10
@@ -44,7 +44,7 @@ def test_the_slowest_in_sync_replica_decides_what_is_committed() -> None:
     assert led.high_watermark == 15
 
 
-def test_a_follower_that_lags_is_proposed_to_leave_and_counts_until_it_is_recorded() -> None:
+def test_lagging_follower_counts_until_its_removal_is_recorded() -> None:
     led = lead(1, 2, 3)
     led.on_append(Offset(20), 1)
     led.on_fetch(B2, Offset(20), 1400, 12)
@@ -52,32 +52,32 @@ def test_a_follower_that_lags_is_proposed_to_leave_and_counts_until_it_is_record
     assert led.on_tick(1500)
     assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B3}))
     assert not led.on_tick(1600), "one change at a time"
-    asked = led.question
-    assert asked is not None
-    assert asked.isr == ((B1, 11), (B2, 12))
+    sent = led.proposal_to_send
+    assert sent is not None
+    assert sent.isr == ((B1, 11), (B2, 12))
     assert led.high_watermark == 10
-    led.on_recorded(asked, recorded(1, 2, epoch=10), 1700)
+    led.on_recorded(sent, recorded(1, 2, epoch=10), 1700)
     assert (led.high_watermark, led.partition_epoch) == (20, 10)
-    assert led.question is None
+    assert led.proposal_to_send is None
 
 
-def test_a_follower_that_has_caught_up_joins() -> None:
+def test_caught_up_follower_joins() -> None:
     led = lead(1, 2)
     assert not led.on_fetch(B3, Offset(9), 1, 13)
     assert led.on_fetch(B3, Offset(10), 2, 13)
     assert led.state == PendingExpand(frozenset({B1, B2}), B3)
     led.on_append(Offset(11), 3)
     led.on_fetch(B2, Offset(11), 4, 12)
-    assert led.high_watermark == 10, "the joiner may be recorded already"
+    assert led.high_watermark == 10, "broker 3 may be recorded as in sync already"
 
 
-def test_a_former_life_of_a_follower_does_not_join() -> None:
+def test_former_incarnation_of_a_follower_does_not_join() -> None:
     assert not lead(1, 2).on_fetch(B3, Offset(10), 1, 7)
     assert not lead(1, 2, live={B1: 11, B2: 12}).on_fetch(B3, Offset(10), 1, 13)
     assert lead(1, 2, live={B1: -1, B2: -1, B3: -1}).on_fetch(B3, Offset(10), 1, 13)
 
 
-def test_a_member_that_is_no_replica_any_more_does_not_join_again() -> None:
+def test_member_that_is_no_longer_a_replica_does_not_join_again() -> None:
     led = Leadership(
         B1,
         recorded(1, 3),
@@ -90,34 +90,34 @@ def test_a_member_that_is_no_replica_any_more_does_not_join_again() -> None:
     )
     led.on_append(Offset(11), 5000)
     assert led.on_tick(5000)
-    asked = led.question
-    assert asked is not None
-    led.on_recorded(asked, recorded(1, epoch=10), 5001)
+    sent = led.proposal_to_send
+    assert sent is not None
+    led.on_recorded(sent, recorded(1, epoch=10), 5001)
     assert not led.on_fetch(B3, Offset(11), 5002)
 
 
-def test_a_stranger_is_ignored() -> None:
+def test_fetch_of_a_broker_without_replica_is_ignored() -> None:
     led = lead(1, 2)
     assert not led.on_fetch(B4, Offset(10), 1)
     assert led.proposal is None
 
 
-def test_old_answers_change_nothing() -> None:
+def test_outdated_responses_change_nothing() -> None:
     led = lead(1, 2)
     led.on_fetch(B3, Offset(10), 1, 13)
-    asked = led.proposal
-    assert asked is not None
-    led.on_recorded(asked, recorded(1, 2, 3, epoch=8), 2)
-    led.on_recorded(asked, recorded(1, 2, 3, epoch=10, leader_epoch=3), 2)
+    sent = led.proposal
+    assert sent is not None
+    led.on_recorded(sent, recorded(1, 2, 3, epoch=8), 2)
+    led.on_recorded(sent, recorded(1, 2, 3, epoch=10, leader_epoch=3), 2)
     assert isinstance(led.state, PendingExpand)
-    led.on_recorded(asked, recorded(1, 2, 3, epoch=10), 2)
-    led.on_refused(asked, ErrorCode.INELIGIBLE_REPLICA, 3)
+    led.on_recorded(sent, recorded(1, 2, 3, epoch=10), 2)
+    led.on_refused(sent, ErrorCode.INELIGIBLE_REPLICA, 3)
     assert led.proposal is None
     assert led.state.isr == {B1, B2, B3}
 
 
 @pytest.mark.parametrize(
-    ("code", "is_committed", "asks_again"),
+    ("code", "is_committed", "may_retry"),
     [
         (ErrorCode.INELIGIBLE_REPLICA, True, False),
         (ErrorCode.OPERATION_NOT_ATTEMPTED, True, False),
@@ -127,28 +127,30 @@ def test_old_answers_change_nothing() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, False, True),
     ],
 )
-def test_refusals(code: ErrorCode, is_committed: bool, asks_again: bool) -> None:
+def test_refusal_settles_or_keeps_the_proposal(
+    code: ErrorCode, is_committed: bool, may_retry: bool
+) -> None:
     pending = Committed(frozenset({B1, B2})).expand(B3)
     refused = on_refusal(pending, code)
-    assert refused.ask_again is asks_again
+    assert refused.may_retry is may_retry
     assert refused.state == (Committed(frozenset({B1, B2})) if is_committed else pending)
     led = lead(1, 2)
     led.on_fetch(B3, Offset(10), 1, 13)
-    asked = led.question
-    assert asked is not None
-    led.on_refused(asked, code, 2)
-    assert (led.question is not None) is asks_again
+    sent = led.proposal_to_send
+    assert sent is not None
+    led.on_refused(sent, code, 2)
+    assert (led.proposal_to_send is not None) is may_retry
     assert (led.proposal is None) is is_committed
 
 
-def test_a_shrinking_set_counts_whole() -> None:
+def test_pending_shrink_counts_the_whole_set() -> None:
     shrinking = Committed(frozenset({B1, B2})).shrink({B2})
     assert shrinking.maximal == {B1, B2}
     assert shrinking.proposed == {B1}
     assert Committed(frozenset({B1})).maximal == {B1}
 
 
-def test_min_isr_is_never_more_than_there_are_replicas() -> None:
+def test_min_isr_is_at_most_the_number_of_replicas() -> None:
     led = Leadership(
         B1,
         recorded(1),
@@ -162,10 +164,10 @@ def test_min_isr_is_never_more_than_there_are_replicas() -> None:
     assert (led.effective_min_isr, led.has_min_isr) == (1, True)
     led.on_append(Offset(3), 1)
     assert led.high_watermark == 3
-    assert led.question is None
+    assert led.proposal_to_send is None
 
 
-def test_a_follower_that_lacks_nothing_stays_caught_up_without_being_read_for() -> None:
+def test_idle_follower_at_the_log_end_stays_caught_up_without_reads() -> None:
     led = lead(1, 2, 3)
     for one in (B2, B3):
         led.on_fetch(one, Offset(10), 1, 10 + one)
@@ -175,7 +177,7 @@ def test_a_follower_that_lacks_nothing_stays_caught_up_without_being_read_for() 
     assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B3}))
 
 
-def test_one_that_lags_is_not_taken_to_be_there() -> None:
+def test_idle_fetch_of_a_lagging_follower_does_not_count_as_caught_up() -> None:
     led = lead(1, 2, 3)
     led.on_append(Offset(20), 1)
     led.on_fetch(B2, Offset(15), 2, 12)
@@ -184,7 +186,7 @@ def test_one_that_lags_is_not_taken_to_be_there() -> None:
     assert led.state == PendingShrink(frozenset({B1, B2, B3}), frozenset({B2, B3}))
 
 
-def test_a_follower_that_waits_at_the_end_joins_when_it_may() -> None:
+def test_follower_that_waits_at_the_log_end_joins_once_it_is_eligible() -> None:
     alive = {B1: 11, B2: 12}
     led = lead(1, 2, live=alive)
     assert not led.on_fetch(B3, Offset(10), 1, 13)
@@ -194,25 +196,25 @@ def test_a_follower_that_waits_at_the_end_joins_when_it_may() -> None:
     assert led.state == PendingExpand(frozenset({B1, B2}), B3)
 
 
-def test_one_that_registered_anew_while_it_waited_joins_under_its_new_epoch() -> None:
+def test_follower_that_registered_again_joins_with_its_new_epoch() -> None:
     alive = {B1: 11, B2: 12, B3: 33}
     led = lead(1, 2, live=alive)
     led.on_fetch(B2, Offset(10), 1, 12)
     assert not led.on_fetch(B3, Offset(10), 1, 13)
     assert not led.on_idle_fetch(B3, 2, 13)
     assert led.on_idle_fetch(B3, 3, 33)
-    assert led.question is not None
-    assert led.question.isr == ((B1, 11), (B2, 12), (B3, 33))
+    assert led.proposal_to_send is not None
+    assert led.proposal_to_send.isr == ((B1, 11), (B2, 12), (B3, 33))
 
 
-def test_nobody_else_is_a_follower() -> None:
+def test_only_other_replicas_are_followers() -> None:
     led = lead(1, 2)
     assert not led.on_idle_fetch(B4, 1, 14)
-    assert not led.on_idle_fetch(B3, 1, 13), "it has never fetched"
+    assert not led.on_idle_fetch(B3, 1, 13), "broker 3 has never fetched"
     assert [led.is_follower(one) for one in (B1, B2, B3, B4)] == [False, True, True, False]
 
 
-def test_a_replica_that_died_outside_the_set_is_not_waited_for_any_longer() -> None:
+def test_high_watermark_does_not_wait_for_a_dead_replica_outside_the_isr() -> None:
     alive = {B1: 11, B2: 12, B3: 13}
     led = lead(1, 2, live=alive, end=10)
     led.on_fetch(B3, Offset(9), 1, 13)
@@ -225,24 +227,24 @@ def test_a_replica_that_died_outside_the_set_is_not_waited_for_any_longer() -> N
     del alive[B3]
     assert led.reconsider(5)
     assert led.high_watermark == 20
-    assert not led.reconsider(6), "all is committed"
+    assert not led.reconsider(6), "every record is committed"
 
 
-def test_one_that_may_not_join_is_not_waited_for_any_longer() -> None:
+def test_high_watermark_does_not_wait_for_an_ineligible_replica() -> None:
     alive = {B1: 11, B2: 12, B3: 13}
     led = lead(1, 2, live=alive, end=10)
     led.on_fetch(B2, Offset(10), 1, 12)
     assert led.on_fetch(B3, Offset(10), 1, 13)
     led.on_append(Offset(20), 2)
     led.on_fetch(B2, Offset(20), 3, 12)
-    assert led.high_watermark == 10, "it may have been recorded as in sync"
+    assert led.high_watermark == 10, "broker 3 may have been recorded as in sync"
     del alive[B3]
     assert led.proposal is not None
     led.on_refused(led.proposal, ErrorCode.INELIGIBLE_REPLICA, 4)
     assert led.high_watermark == 20
 
 
-def test_records_are_gone_when_no_replica_alive_has_them() -> None:
+def test_low_watermark_ignores_dead_replicas() -> None:
     alive = {B1: 11, B2: 12, B3: 13}
     led = lead(1, 2, 3, live=alive)
     led.on_fetch(B2, Offset(10), 1, 12, Offset(5))
@@ -252,15 +254,19 @@ def test_records_are_gone_when_no_replica_alive_has_them() -> None:
     assert led.low_watermark(Offset(7)) == 5
 
 
-def test_below_min_isr_only_one_that_keeps_up_joins() -> None:
+def test_below_min_isr_only_a_follower_that_keeps_up_joins() -> None:
     led = lead(1)
     led.on_append(Offset(20), 1)
-    assert not led.on_fetch(B2, Offset(15), 2, 12), "the watermark stands still and says little"
+    assert not led.on_fetch(B2, Offset(15), 2, 12), (
+        "the high watermark does not move and proves little"
+    )
     led.on_append(Offset(30), 3)
-    assert led.on_fetch(B2, Offset(20), 4, 12), "it has what existed at its last fetch"
+    assert led.on_fetch(B2, Offset(20), 4, 12), (
+        "the follower has every record that existed at its last fetch"
+    )
 
 
-def test_under_load_a_follower_that_is_never_at_the_end_is_caught_up() -> None:
+def test_follower_under_load_is_caught_up_without_reaching_the_log_end() -> None:
     led = lead(1, 2, 3)
     for now_ms in range(0, 5000, 100):
         had = led.log_end_offset

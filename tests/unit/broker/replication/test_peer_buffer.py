@@ -1,4 +1,4 @@
-"""Where an answer arrives: `broker.replication.peer_buffer`."""
+"""Receiving a response: `broker.replication.peer_buffer`."""
 
 import pytest
 
@@ -27,13 +27,13 @@ def frame_of(body: bytes) -> bytes:
 
 @pytest.mark.parametrize("step", [1, 3, 1 << 30])
 @pytest.mark.parametrize("size_bytes", [0, 1, 1000])
-def test_an_answer_comes_whole_wherever_it_was_cut(step: int, size_bytes: int) -> None:
+def test_response_is_assembled_from_parts_of_any_size(step: int, size_bytes: int) -> None:
     buffer, body = PeerBuffer(LIMIT), bytes(range(250)) * 4
     assert bytes(receive(buffer, frame_of(body[:size_bytes]), step)) == body[:size_bytes]
 
 
 @pytest.mark.parametrize("size_bytes", [INITIAL_BYTES - 4, INITIAL_BYTES, MAX_KEPT_BYTES + 1])
-def test_a_large_answer_gets_a_larger_buffer(size_bytes: int) -> None:
+def test_large_response_gets_a_larger_buffer(size_bytes: int) -> None:
     buffer, body = PeerBuffer(LIMIT), b"x" * size_bytes
     for _ in range(2):
         assert bytes(receive(buffer, frame_of(body), 30_000)) == body
@@ -44,7 +44,7 @@ def test_a_large_answer_gets_a_larger_buffer(size_bytes: int) -> None:
     assert len(buffer.free) <= MAX_KEPT_BYTES
 
 
-def test_what_was_returned_stays_until_the_next_answer_is_awaited() -> None:
+def test_returned_frame_stays_valid_until_the_next_response() -> None:
     buffer = PeerBuffer(LIMIT)
     first = receive(buffer, frame_of(b"first"), 100)
     buffer.reset()
@@ -53,11 +53,11 @@ def test_what_was_returned_stays_until_the_next_answer_is_awaited() -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [-1, LIMIT + 1])
-def test_a_size_that_cannot_be_is_refused(size_bytes: int) -> None:
-    with pytest.raises(DecodeError, match="announced"):
+def test_invalid_frame_size_is_refused(size_bytes: int) -> None:
+    with pytest.raises(DecodeError, match="frame size must be within"):
         receive(PeerBuffer(LIMIT), SIZE.pack(size_bytes), 4)
 
 
-def test_nothing_may_follow_the_one_answer() -> None:
-    with pytest.raises(DecodeError, match="behind"):
+def test_bytes_after_the_response_are_refused() -> None:
+    with pytest.raises(DecodeError, match="1 bytes follow the response"):
         receive(PeerBuffer(LIMIT), frame_of(b"a") + b"b", 100)

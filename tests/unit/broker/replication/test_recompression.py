@@ -1,4 +1,4 @@
-"""Storing a batch in the codec of its topic: `broker.replication.recompression`."""
+"""Recompression in the codec of a topic: `broker.replication.recompression`."""
 
 import pytest
 
@@ -22,13 +22,13 @@ def built(codec: Codec) -> memoryview:
     ("compression_type", "codec"),
     [("producer", None), ("uncompressed", Codec.NONE), ("zstd", Codec.ZSTD), ("gzip", Codec.GZIP)],
 )
-def test_a_topics_codec_is_the_one_it_names(compression_type: str, codec: Codec | None) -> None:
+def test_target_codec_is_the_one_in_the_config(compression_type: str, codec: Codec | None) -> None:
     assert target_codec(LogConfig(compression_type=compression_type)) is codec
 
 
 @pytest.mark.parametrize("source", Codec, ids=lambda codec: codec.name)
 @pytest.mark.parametrize("target", Codec, ids=lambda codec: codec.name)
-def test_only_the_codec_of_a_batch_changes(source: Codec, target: Codec) -> None:
+def test_recompression_changes_only_the_codec(source: Codec, target: Codec) -> None:
     original = built(source)
     copy, header = recompress(original, target, LogConfig())
     assert header == read_header(copy)
@@ -39,7 +39,7 @@ def test_only_the_codec_of_a_batch_changes(source: Codec, target: Codec) -> None
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 1, 4)
 
 
-def test_levels_of_the_topic_are_used() -> None:
+def test_compression_levels_of_the_topic_are_used() -> None:
     levels = LogConfig(
         compression_gzip_level=1, compression_lz4_level=12, compression_zstd_level=19
     )
@@ -48,14 +48,14 @@ def test_levels_of_the_topic_are_used() -> None:
         assert list(read_records(copy)) == list(read_records(built(Codec.NONE)))
 
 
-def test_a_batch_that_has_grown_too_large_is_refused() -> None:
+def test_batch_too_large_after_recompression_is_refused() -> None:
     original = built(Codec.ZSTD)
     with pytest.raises(ApiError) as caught:
         recompress(original, Codec.NONE, LogConfig(max_message_bytes=300))
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_records_that_cannot_be_decompressed_are_refused() -> None:
+def test_undecompressible_records_are_refused() -> None:
     original = built(Codec.ZSTD)
     original[61:] = bytes(len(original) - 61)
     with pytest.raises(ApiError) as caught:

@@ -1,4 +1,4 @@
-"""One partition and those who read it: `replica`, `replica_manager`, ListOffsets."""
+"""One partition and its readers: `replica`, `replica_manager`, ListOffsets."""
 
 import errno
 from pathlib import Path
@@ -40,7 +40,7 @@ def append(world: World, *values: bytes) -> None:
     world.replicas.append(PARTITION, memoryview(bytearray(batch(*values))), 1, NOW_MS)
 
 
-async def test_consumers_see_only_what_is_committed_and_others_see_all(world: World) -> None:
+async def test_only_committed_records_are_visible_to_consumers(world: World) -> None:
     world.replicate_to(B2)
     append(world, b"a")
     append(world, b"b")
@@ -54,7 +54,7 @@ async def test_consumers_see_only_what_is_committed_and_others_see_all(world: Wo
 
 
 @pytest.mark.parametrize("codec", Codec)
-async def test_noise_under_a_good_checksum_is_refused(world: World, codec: Codec) -> None:
+async def test_noise_with_a_valid_checksum_is_refused(world: World, codec: Codec) -> None:
     noise = with_section(batch_of(codec=codec), bytes(range(100, 164)), 5)
     with pytest.raises(ApiError) as refused:
         world.replicas.append(PARTITION, memoryview(noise), 1, NOW_MS)
@@ -62,7 +62,7 @@ async def test_noise_under_a_good_checksum_is_refused(world: World, codec: Codec
     assert world.log.log_end_offset == 0
 
 
-async def test_a_config_change_moves_min_isr_too(world: World) -> None:
+async def test_config_change_updates_min_isr(world: World) -> None:
     leadership = world.replicate_to(min_insync_replicas=2)
     append(world, b"a")
     assert world.replica.high_watermark == 0
@@ -70,7 +70,7 @@ async def test_a_config_change_moves_min_isr_too(world: World) -> None:
     assert (leadership.limits.min_insync_replicas, world.replica.high_watermark) == (1, 1)
 
 
-async def test_the_latest_offset_is_not_known_just_after_an_election(world: World) -> None:
+async def test_latest_offset_is_unknown_just_after_an_election(world: World) -> None:
     append(world, b"a", b"b")
     world.replicate_to(B2)
     with pytest.raises(ApiError) as caught:
@@ -87,7 +87,7 @@ async def test_the_latest_offset_is_not_known_just_after_an_election(world: Worl
     ("version", "code"),
     [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)],
 )
-async def test_an_old_client_is_told_so_in_words_that_it_knows(
+async def test_old_client_gets_an_error_code_of_its_version(
     world: World, version: int, code: ErrorCode
 ) -> None:
     append(world, b"a")
@@ -116,7 +116,7 @@ def state(*, is_offline: bool) -> PartitionState:
     ("is_offline", "code"),
     [(True, ErrorCode.KAFKA_STORAGE_ERROR), (False, ErrorCode.NOT_LEADER_OR_FOLLOWER)],
 )
-async def test_a_partition_that_is_not_here_is_told_apart(
+async def test_missing_partition_is_distinguished_from_an_offline_one(
     world: World, is_offline: bool, code: ErrorCode
 ) -> None:
     partitions = {1: state(is_offline=is_offline)}
@@ -137,18 +137,18 @@ async def test_a_partition_that_is_not_here_is_told_apart(
         (OSError(errno.EIO, "disk"), ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )
-def test_failures_of_the_storage_have_a_code(error: Exception, code: ErrorCode) -> None:
+def test_storage_failure_has_an_error_code(error: Exception, code: ErrorCode) -> None:
     assert as_api_error(error).code is code
 
 
-async def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
+async def test_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
     world = World(tmp_path, LogConfig(segment_bytes=100))
     with pytest.raises(ApiError) as caught:
         append(world, b"x" * 100)
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-async def test_a_committed_offset_is_one_below_the_high_watermark(world: World) -> None:
+async def test_committed_offset_is_below_the_high_watermark(world: World) -> None:
     append(world, b"a")
     assert world.replicas.is_committed(PARTITION, Offset(0))
     assert not world.replicas.is_committed(PARTITION, Offset(1))

@@ -1,4 +1,4 @@
-"""Error codes of `broker.replication.replica_manager` for an append that fails."""
+"""Error codes of `broker.replication.replica_manager` for a failed append."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,9 @@ from storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from tests.unit.broker.replicas import B1, NOW_MS
 
 
-async def test_a_leader_that_may_have_been_deposed_tells_nobody_of_a_gap(tmp_path: Path) -> None:
+async def test_leader_that_may_have_been_deposed_does_not_report_a_sequence_gap(
+    tmp_path: Path,
+) -> None:
     loop, is_in_touch = asyncio.get_running_loop(), True
     replicas = ReplicaManager(
         broker_id=B1,
@@ -30,7 +32,7 @@ async def test_a_leader_that_may_have_been_deposed_tells_nobody_of_a_gap(tmp_pat
     key = ("t", 0)
     assert replicas.failed(key, gap).code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     is_in_touch = False
-    told = replicas.failed(key, gap)
-    assert told.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert "5 comes next" in str(told)
+    reported = replicas.failed(key, gap)
+    assert reported.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert "5 comes next" in str(reported)
     assert replicas.failed(key, zombie).code is ErrorCode.INVALID_PRODUCER_EPOCH

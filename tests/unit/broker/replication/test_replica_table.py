@@ -1,4 +1,4 @@
-"""Which partitions are here: `broker.replication.replica_table`."""
+"""The table of replicas on a broker: `broker.replication.replica_table`."""
 
 from typing import cast
 
@@ -15,7 +15,7 @@ class FakeReplica:
     topic_id = ID
 
 
-def test_a_partition_is_held_until_it_is_removed_or_its_disk_fails() -> None:
+def test_partition_is_held_until_it_is_removed_or_its_disk_fails() -> None:
     table, replica = ReplicaTable(), cast(Replica, FakeReplica())
     table.add(replica)
     assert (list(table), len(table), table.topic_names.get(ID)) == ([replica], 1, "t")
@@ -28,7 +28,7 @@ def test_a_partition_is_held_until_it_is_removed_or_its_disk_fails() -> None:
     assert not table.is_offline(T1)
 
 
-def test_an_id_is_known_while_a_replica_of_its_topic_is_here() -> None:
+def test_topic_id_is_known_while_a_replica_of_its_topic_is_held() -> None:
     table = ReplicaTable()
     first, second = FakeReplica(), FakeReplica()
     second.topic_partition = T1

@@ -1,4 +1,4 @@
-"""Which replicas are copied slowly, and how slowly: `broker.replication.throttle`."""
+"""Replication throttling: `broker.replication.throttle`."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ def replica(partition: int, leaders: str = "", followers: str = "") -> FakeRepli
         ("0:22,10:2", 0, False),
     ],
 )
-def test_which_replicas_are_copied_slowly(listed: str, partition: int, expected: bool) -> None:
+def test_throttle_covers_the_listed_replicas(listed: str, partition: int, expected: bool) -> None:
     assert leader_throttle(B2).covers(replica(partition, leaders=listed)) is expected
     assert follower_throttle(B2).covers(replica(partition, followers=listed)) is expected
     assert not leader_throttle(B2).covers(replica(partition, followers=listed))
@@ -58,13 +58,13 @@ def made() -> ReplicationThrottle:
     return leader_throttle(B2)
 
 
-def test_without_a_rate_nothing_waits() -> None:
+def test_no_replica_waits_without_a_rate() -> None:
     throttle = made()
     throttle.record(10**12, NOW_MS)
     assert throttle.pause_ms(NOW_MS) == 0
 
 
-def test_what_is_too_fast_waits_until_it_is_not() -> None:
+def test_replica_above_the_rate_waits_until_below_it() -> None:
     throttle = made()
     throttle.set_rate(1000)
     throttle.record(900, NOW_MS)
@@ -74,7 +74,7 @@ def test_what_is_too_fast_waits_until_it_is_not() -> None:
     assert throttle.pause_ms(NOW_MS + 1300) == 0
 
 
-def test_a_long_pause_is_cut_so_that_a_new_rate_is_noticed() -> None:
+def test_pause_is_limited_so_that_a_new_rate_takes_effect() -> None:
     throttle = made()
     throttle.set_rate(1)
     throttle.record(10**6, NOW_MS)
@@ -83,7 +83,7 @@ def test_a_long_pause_is_cut_so_that_a_new_rate_is_noticed() -> None:
     assert throttle.pause_ms(NOW_MS) == 0
 
 
-def test_a_rate_of_nothing_stops_the_copying() -> None:
+def test_zero_rate_stops_replication() -> None:
     throttle = made()
     throttle.set_rate(0)
     throttle.record(1, NOW_MS)

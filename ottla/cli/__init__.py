@@ -1,1 +1,1 @@
-"""The `ottla` command: `commands` holds a module per command, what they share lies beside it."""
+"""The `ottla` command. `commands` holds one module per command, with shared modules beside it."""

@@ -1,7 +1,7 @@
-"""The way into the `ottla` command. Composition: runs the command that was typed.
+"""Entry point of the `ottla` command. Composition: runs the command on the command line.
 
-Who types Ctrl-C before there is a command wants silence, not a stack trace: so importing this
-module loads nothing, and `main` loads the commands when it is ready for that.
+Ctrl-C during startup must not print a stack trace. Importing this module therefore loads nothing:
+`main` loads the commands after it has installed its signal handler.
 """
 
 import contextlib
@@ -10,17 +10,17 @@ import signal
 import sys
 from typing import NoReturn
 
-# As every shell counts it.
+# The exit code that shells report for a process killed by SIGINT.
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 def main() -> None:
-    """Run the command that `sys.argv` names; ends the process with its exit code."""
-    # Python has none where the descriptor was closed (`>&-`); what is printed must go somewhere.
+    """Run the command that `sys.argv` names and end the process with its exit code."""
+    # Python sets `sys.stdout` to None if its descriptor is closed (`>&-`), so no print can work.
     if sys.stdout is None:
-        sys.exit("ottla: standard output is closed: send it to /dev/null if it is not wanted.")
+        sys.exit("ottla: standard output is closed: redirect it to /dev/null to discard it.")
     handler = signal.getsignal(signal.SIGINT)
-    # Who starts it with nohup wants it to go on.
+    # An ignored signal stays ignored, as nohup and background jobs expect.
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
     import speedups.import_path
@@ -33,7 +33,7 @@ def main() -> None:
     try:
         app(prog_name="ottla")
     except KeyboardInterrupt:
-        # Before the command began: it would have made something of it.
+        # The interrupt preceded the command, which would have handled it.
         _leave()
     except SystemExit as end:
         if end.code == EXIT_INTERRUPTED:
@@ -42,8 +42,8 @@ def main() -> None:
 
 
 def _leave(*_: object) -> NoReturn:
-    # Not by sys.exit: Python remembers an interrupt that hit the code of a dataclass in the making,
-    # and at its end dies of the signal, whatever the exit code was to be.
+    # `sys.exit` does not suffice. Python remembers an interrupt that hit code generated from text,
+    # such as a dataclass's, and then dies of the signal at exit, ignoring the exit code.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()

@@ -1,7 +1,7 @@
-"""The `ottla` command. Composition: puts the commands together.
+"""The `ottla` application. Composition: registers the commands.
 
-Importing this module loads typer and the commands' signatures, nothing else: `ottla --help` has to
-answer at once, so each command imports what it starts inside its own function.
+`ottla --help` has to be fast. Importing this module loads only typer and the commands' signatures;
+each command imports its implementation inside its own function.
 """
 
 import sys
@@ -25,7 +25,7 @@ from ottla.cli.commands import (
 
 
 def make_app() -> typer.Typer:
-    """Return the application; help has panels and colours only where a person reads it."""
+    """Return the application; its help has panels and colours only on a terminal."""
     app = typer.Typer(
         name="ottla",
         no_args_is_help=True,

@@ -1,4 +1,4 @@
-"""Elections and moves as the command line words them. Composition of questions to the cluster."""
+"""Elections and reassignments by command-line arguments. Composition of admin requests."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,12 +18,12 @@ from ottla.cli.partition_argument import (
 from ottla.client.admin import Admin
 from ottla.client.admin_model import ElectionType, Reassignment
 
-LOOK_INTERVAL_S: Final = 0.2
+POLL_INTERVAL_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What shall be moved: `moves` as typed, or the text of a plan."""
+class MoveRequest:
+    """Requested moves: `moves` as typed, or the text of a plan."""
 
     moves: tuple[str, ...]
     brokers: str | None
@@ -34,7 +34,7 @@ class Wish:
 async def elect_leaders(
     bootstrap: str, places: Sequence[str] | None, kind: ElectionType
 ) -> list[TopicPartition]:
-    """Elect leaders of the partitions that `places` name, of all without any."""
+    """Elect leaders of the partitions that `places` name, or of all partitions if it is empty."""
     async with Admin(bootstrap) as admin:
         return await admin.elect_leaders(await _partitions(admin, places), kind)
 
@@ -42,15 +42,15 @@ async def elect_leaders(
 async def list_moves(
     bootstrap: str, places: Sequence[str] | None
 ) -> Mapping[TopicPartition, Reassignment]:
-    """Return which of the partitions that `places` name are being moved."""
+    """Return the reassignments in progress of the named partitions, or of all if none is named."""
     async with Admin(bootstrap) as admin:
         return await admin.list_reassignments(await _partitions(admin, places))
 
 
-async def move(bootstrap: str, wish: Wish, *, is_waiting: bool) -> list[TopicPartition]:
-    """Begin the moves, or take them back; with `is_waiting` return when all are done."""
+async def move(bootstrap: str, request: MoveRequest, *, is_waiting: bool) -> list[TopicPartition]:
+    """Start or cancel the requested moves; with `is_waiting`, return once all have completed."""
     async with Admin(bootstrap) as admin:
-        moves = await _moves(admin, wish)
+        moves = await _moves(admin, request)
         await admin.alter_reassignments(moves)
         if is_waiting:
             await _finish(admin, moves)
@@ -63,20 +63,22 @@ async def _finish(admin: Admin, moves: Iterable[TopicPartition]) -> None:
         left = await admin.list_reassignments(left)
         if not left:
             return
-        # Brokers do not tell when a move is done.
-        await asyncio.sleep(LOOK_INTERVAL_S)
+        # Brokers send no notification when a move completes.
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
-async def _moves(admin: Admin, wish: Wish) -> Mapping[TopicPartition, Sequence[int] | None]:
+async def _moves(
+    admin: Admin, request: MoveRequest
+) -> Mapping[TopicPartition, Sequence[int] | None]:
     try:
-        if wish.plan is not None:
-            return parse_plan(wish.plan)
-        if wish.is_cancelling:
-            return dict.fromkeys(await _partitions(admin, wish.moves) or ())
-        if wish.brokers is None:
-            return dict(map(parse_move, wish.moves))
-        wanted = await _partitions(admin, wish.moves) or ()
-        return spread(await _replica_counts(admin, wanted), parse_brokers(wish.brokers))
+        if request.plan is not None:
+            return parse_plan(request.plan)
+        if request.is_cancelling:
+            return dict.fromkeys(await _partitions(admin, request.moves) or ())
+        if request.brokers is None:
+            return dict(map(parse_move, request.moves))
+        wanted = await _partitions(admin, request.moves) or ()
+        return spread(await _replica_counts(admin, wanted), parse_brokers(request.brokers))
     except ValueError as error:
         raise CommandError(str(error), EXIT_USAGE) from error
 

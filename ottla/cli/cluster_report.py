@@ -1,4 +1,4 @@
-"""What `ottla cluster describe` knows. Composition of two questions to the cluster."""
+"""The report behind `ottla cluster describe`. Composition of two admin requests."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ COLUMNS: Final = ("broker", "address", "rack", "role", "leaders", "replicas", "l
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """The brokers, and all partitions."""
+    """Brokers and topics of a cluster."""
 
     cluster: ClusterDescription
     topics: Mapping[str, TopicDescription]
@@ -28,7 +28,7 @@ class ClusterReport:
 
 
 async def describe_cluster(bootstrap: str) -> ClusterReport:
-    """Ask for brokers and topics."""
+    """Fetch the brokers and topics of the cluster."""
     async with Admin(bootstrap) as admin:
         return ClusterReport(await admin.describe_cluster(), await admin.describe_all_topics())
 
@@ -51,7 +51,7 @@ def to_rows(report: ClusterReport) -> list[list[Cell]]:
 
 
 def to_json(report: ClusterReport) -> dict[str, JsonValue]:
-    """Return the whole report for programs."""
+    """Return the whole report as a JSON object."""
     leaders, replicas, lagging = _counts(report)
     brokers: list[JsonValue] = [
         {
@@ -77,7 +77,7 @@ def to_json(report: ClusterReport) -> dict[str, JsonValue]:
 
 
 def is_under_replicated(part: PartitionMetadata) -> bool:
-    """Whether a replica of the partition is not in sync."""
+    """Whether some replica of the partition is out of sync."""
     return len(part.isr) < len(part.replicas)
 
 

@@ -1,4 +1,4 @@
-"""Reads a topic with our consumer and writes it out. Composition."""
+"""Reads a topic with our consumer and writes its records to standard output. Composition."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ SILENT_WAIT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeOptions:
-    """What is read, from where, and until when."""
+    """Topic to read, start point and end condition."""
 
     bootstrap: str
     topic: str
@@ -35,7 +35,10 @@ class ConsumeOptions:
 
 
 async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer: Transfer) -> None:
-    """Write records to standard output until the end, the limit, or for ever."""
+    """Write records to standard output up to the end of the topic or to the limit.
+
+    With `is_following` the topic has no end, and only the limit ends the work.
+    """
     reset: ResetPolicy = "latest" if isinstance(options.start, End) else "earliest"
     async with Consumer(
         options.bootstrap, group_id=options.group, auto_offset_reset=reset
@@ -57,18 +60,21 @@ async def consume_records(options: ConsumeOptions, write: WriteRecord, transfer:
             if reminder.is_due(asyncio.get_running_loop().time(), consumer.assignment()):
                 complain(
                     f"still waiting for partitions of {options.topic}: group {options.group} has "
-                    "no coordinator at the moment, or its other members read them all."
+                    "no coordinator at the moment, or its other members own all of them."
                 )
 
 
 class Reminder:
-    """Knows when to tell a person why nothing comes: once, if no partition was given for long."""
+    """Timer of the hint that no partition is assigned; it fires at most once."""
 
     def __init__(self, now_s: float) -> None:
         self._due_s: float | None = now_s + SILENT_WAIT_S
 
     def is_due(self, now_s: float, assignment: Sequence[TopicPartition]) -> bool:
-        """Whether to tell it now."""
+        """Whether the hint is to be printed now.
+
+        True once, when `SILENT_WAIT_S` have passed without any assignment.
+        """
         if self._due_s is None:
             return False
         if assignment:
@@ -81,7 +87,7 @@ class Reminder:
 
 
 def _is_anything_left(consumer: Consumer, ends: Mapping[TopicPartition, Offset]) -> bool:
-    """Whether this consumer has something left to read; also while it waits for its share."""
+    """Whether records before `ends` remain, or the consumer still waits for an assignment."""
     positions = {partition: consumer.position(partition) for partition in consumer.assignment()}
     return not positions or any(
         position is None or position < ends[partition] for partition, position in positions.items()
@@ -100,7 +106,7 @@ def _write(
     write: WriteRecord,
     transfer: Transfer,
 ) -> None:
-    """Write the records that lie before the end, all of them if there is none."""
+    """Write the records before `ends`; write all of them if there is no end."""
     if ends is not None:
         records = [
             record
@@ -113,7 +119,7 @@ def _write(
 
 
 async def _partitions(consumer: Consumer, options: ConsumeOptions) -> list[TopicPartition]:
-    # A consumer waits for its topic to appear; whoever types a wrong name wants to know at once.
+    # A consumer waits for its topic to appear, but a mistyped name should fail at once.
     async with Admin(options.bootstrap) as admin:
         await admin.describe_topics([options.topic])
     existing = await consumer.partitions_of(options.topic)
@@ -123,7 +129,7 @@ async def _partitions(consumer: Consumer, options: ConsumeOptions) -> list[Topic
     if missing := set(wanted) - set(existing):
         raise CommandError(
             f"{min(missing)} does not exist: {options.topic} has {len(existing)} partitions, "
-            "counted from 0."
+            "numbered from 0."
         )
     return wanted
 
@@ -137,8 +143,8 @@ async def _seek(consumer: Consumer, partitions: list[TopicPartition], start: Sta
         case AtOffset(offset):
             for partition, end in (await consumer.end_offsets(partitions)).items():
                 if offset > end:
-                    # The consumer would take it for lost, and read everything.
-                    complain(f"{partition} ends at {end}: it is read from there.")
+                    # The consumer would find the offset out of range and reset to the beginning.
+                    complain(f"{partition} ends at {end}: reading starts there.")
                 consumer.seek(partition, min(Offset(offset), end))
         case AtTime(timestamp_ms):
             for partition in partitions:

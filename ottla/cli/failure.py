@@ -1,8 +1,9 @@
-"""How a command ends when it cannot do its work. Edge: the only place that turns errors into exits.
+"""Failures of commands and their exit codes. Edge: the only place that turns errors into exits.
 
-0  done                     1  failed, one sentence on standard error says what to do
-2  wrong usage              3  a check found something
-130, 141                    stopped by Ctrl-C, or by a reader that had enough (as every shell does)
+0  success                  1  failure; one sentence on standard error names the remedy
+2  wrong usage              3  a check found an inconsistency
+130                         interrupted by Ctrl-C
+141                         broken pipe: the reader of standard output has exited
 """
 
 import functools
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 class CommandError(Exception):
-    """The command cannot go on; the message is one sentence that says what to do."""
+    """The command cannot continue; the message is one sentence that names the remedy."""
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -34,7 +35,7 @@ class CommandError(Exception):
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """Return `command` with its expected failures turned into a sentence and an exit code."""
+    """Return `command` with its expected failures turned into one sentence and an exit code."""
 
     @functools.wraps(command)
     def run(*args: P.args, **options: P.kwargs) -> None:
@@ -57,17 +58,17 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def run_client(work: Coroutine[object, object, T]) -> T:
-    """Run a piece of work with our client in an event loop of its own.
+    """Run client work in an event loop of its own and return its result.
 
     Raises:
-        CommandError: the client gave up; the message is the client's.
+        CommandError: the client failed; the message is the client's.
     """
     import asyncio
     import logging
 
     from ottla.client.errors import ConfigurationError, OttlaError
 
-    # What the client logs on its way, the user is told by the error at the end.
+    # Silences the client's log messages: the final error reports the failure to the user.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     try:
         return asyncio.run(work)
@@ -78,13 +79,13 @@ def run_client(work: Coroutine[object, object, T]) -> T:
 
 
 def usage_error(message: str) -> NoReturn:
-    """End the command because its arguments make no sense together."""
+    """End the command because its arguments contradict each other."""
     raise CommandError(message, EXIT_USAGE)
 
 
 def complain(message: str) -> None:
     """Write one sentence to standard error."""
-    # A sentence may quote what a stranger has chosen: a name, or a broker's text.
+    # The message may quote untrusted text: a topic's name, or a broker's error.
     sys.stderr.write(f"ottla: {shown(message)}\n")
     sys.stderr.flush()
 
@@ -95,7 +96,7 @@ def _os_error_text(error: OSError) -> str:
 
 
 def _forget_standard_output() -> None:
-    """Send what is still buffered to nowhere, so that the interpreter's exit stays quiet too."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    """Discard the buffered output, so that the interpreter's final flush does not fail either."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

@@ -1,4 +1,4 @@
-"""What `ottla groups` knows of groups, and where it sets them. Composition of questions."""
+"""Reports and offset resets of consumer groups. Composition of admin requests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NOTHING = "-"
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """A group, its offsets, and where the logs end that it reads."""
+    """A group, its committed offsets, and the end offsets and owners of its partitions."""
 
     group: GroupDescription
     committed: Mapping[TopicPartition, CommittedOffset]
@@ -27,16 +27,16 @@ class GroupReport:
     owners: Mapping[TopicPartition, str]
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return how many offsets the group is behind; None where it has not begun."""
+        """Return the number of offsets up to the log's end; None without a committed offset."""
         held, end = self.committed.get(partition), self.ends.get(partition)
         return None if held is None or end is None else max(end - held.offset, 0)
 
 
 async def describe_group(admin: Admin, group_id: str) -> GroupReport:
-    """Ask for a group and everything that it has committed or reads.
+    """Fetch a group with all partitions that it has committed or owns.
 
     Raises:
-        CommandError: there is no such group.
+        CommandError: the group does not exist.
     """
     group = await admin.describe_group(group_id)
     committed = await admin.list_group_offsets(group_id)
@@ -52,24 +52,27 @@ async def describe_group(admin: Admin, group_id: str) -> GroupReport:
 
 
 async def reset(
-    admin: Admin, group_id: str, start: StartPoint, topics: Sequence[str], *, is_rehearsal: bool
+    admin: Admin, group_id: str, start: StartPoint, topics: Sequence[str], *, is_dry_run: bool
 ) -> dict[TopicPartition, int]:
-    """Set a group to `start` in `topics`, or in all that it has committed; return the offsets.
+    """Set a group's offsets to `start` and return them.
+
+    Covers all partitions of `topics`, or without topics every partition that the group has
+    committed. A dry run only computes the offsets.
 
     Raises:
-        CommandError: the group has members, or nothing says which partitions are meant.
+        CommandError: the group has members, or there are neither topics nor committed offsets.
     """
     group = await admin.describe_group(group_id)
     if group.members:
         raise CommandError(
-            f"group {group_id} has {len(group.members)} members: stop them before its offsets "
-            "are set, for they would go on where they are."
+            f"group {group_id} has {len(group.members)} members: stop them before resetting its "
+            "offsets, because they would continue from their own positions."
         )
     partitions = await _partitions(admin, group_id, topics)
     if not partitions:
-        raise CommandError(f"group {group_id} has committed nothing: name topics with --topic.")
+        raise CommandError(f"group {group_id} has no committed offsets: name topics with --topic.")
     wanted = await _offsets(admin, partitions, start)
-    if not is_rehearsal:
+    if not is_dry_run:
         await admin.alter_group_offsets(group_id, wanted)
     return wanted
 
@@ -96,7 +99,7 @@ def to_rows(report: GroupReport) -> list[list[Cell]]:
 
 
 def to_json(report: GroupReport) -> JsonValue:
-    """Return the whole report for programs."""
+    """Return the whole report as a JSON object."""
     group = report.group
     return {
         "group_id": group.group_id,
@@ -136,7 +139,7 @@ def _partition_json(report: GroupReport, partition: TopicPartition) -> JsonValue
 
 
 async def _ends(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return where logs end; of a topic that is gone, nothing."""
+    """Return the end offset of each partition, without partitions of deleted topics."""
     named = list(partitions)
     existing = set(await admin.list_topics(include_internal=True))
     found = {each: int(OffsetSpec.LATEST) for each in named if each.topic in existing}
@@ -158,7 +161,7 @@ async def _partitions(admin: Admin, group_id: str, topics: Sequence[str]) -> lis
 async def _offsets(
     admin: Admin, partitions: Sequence[TopicPartition], start: StartPoint
 ) -> dict[TopicPartition, int]:
-    """Return where `start` is in each partition, never outside its log."""
+    """Return the offset of `start` in each partition, clamped to the range of its log."""
 
     async def places(spec: int) -> dict[TopicPartition, int]:
         found = await admin.list_offsets(dict.fromkeys(partitions, spec))

@@ -1,8 +1,8 @@
-"""Turns input lines into records to send. Decision: bytes in, values out.
+"""Parses input lines into records to send. Decision: bytes in, values out.
 
-Three forms: the line is the value; the line is key, separator, value; the line is a JSON object
-with any of `key`, `value`, `headers`, `partition`, `timestamp` (ms, or ISO 8601). In JSON a value
-that is no string is sent as the JSON text that it is; `key_base64` and `value_base64` hold bytes.
+A line has one of three forms: a value; key, separator and value; or a JSON object with any of
+`key`, `value`, `headers`, `partition` and `timestamp` (ms, or ISO 8601). A JSON key or value that
+is not a string is sent as its JSON text; `key_base64` and `value_base64` hold arbitrary bytes.
 """
 
 import base64
@@ -29,12 +29,12 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class InputError(ValueError):
-    """A line cannot be read as a record; the message says what is wrong with it."""
+    """A line cannot be parsed as a record; the message states the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRecord:
-    """One record to send; what is None is left to the producer."""
+    """One record to send; the producer chooses the partition and timestamp that are None."""
 
     value: bytes | None
     key: bytes | None = None
@@ -47,7 +47,7 @@ ParseLine = Callable[[bytes], InputRecord]
 
 
 class LineSplitter:
-    """Cuts a stream of chunks into lines, without their line feeds; a last one may be missing."""
+    """Splits a stream of chunks into lines without their line feeds; the last may lack one."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._max_line_bytes = max_line_bytes
@@ -58,7 +58,7 @@ class LineSplitter:
         """Return the lines that `chunk` completes.
 
         Raises:
-            InputError: a line is longer than the limit.
+            InputError: a line exceeds the limit.
         """
         lines = chunk.split(_NEWLINE)
         end = lines.pop()
@@ -68,17 +68,17 @@ class LineSplitter:
         self._rest.append(end)
         self._rest_bytes += len(end)
         if self._rest_bytes > self._max_line_bytes:
-            raise InputError(f"it is longer than {self._max_line_bytes} bytes")
+            raise InputError(f"longer than the limit of {self._max_line_bytes} bytes")
         return lines
 
     def finish(self) -> Iterator[bytes]:
-        """Yield the last line, if the stream did not end with a line feed."""
+        """Yield the last line if the stream did not end with a line feed."""
         if last := b"".join(self._rest):
             yield last
 
 
 def line_parser(*, key_separator: str | None, is_json: bool) -> ParseLine:
-    """Return the function that reads lines of the form asked for."""
+    """Return the function that parses lines of the chosen form."""
     if is_json:
         return _parse_json
     if key_separator is not None:
@@ -97,7 +97,7 @@ class _KeyedLine:
     def __call__(self, line: bytes) -> InputRecord:
         key, found, value = line.partition(self._separator)
         if not found:
-            raise InputError(f"there is no separator {self._separator.decode()!r} in it")
+            raise InputError(f"no separator {self._separator.decode()!r} found")
         return InputRecord(key=key, value=value)
 
 
@@ -105,11 +105,11 @@ def _parse_json(line: bytes) -> InputRecord:
     try:
         document = json.loads(line)
     except ValueError as error:
-        raise InputError(f"it is no JSON ({error})") from None
+        raise InputError(f"not valid JSON ({error})") from None
     except RecursionError:
-        raise InputError("its arrays and objects are nested too deep") from None
+        raise InputError("its arrays and objects are nested too deeply") from None
     if not isinstance(document, dict):
-        raise InputError("it is no JSON object")
+        raise InputError("not a JSON object")
     if unknown := document.keys() - _KNOWN - _IGNORED:
         raise InputError(f"unknown field {', '.join(sorted(unknown))}")
     return InputRecord(
@@ -126,11 +126,11 @@ def _field_bytes(document: dict[str, object], name: str) -> bytes | None:
     if encoded is None:
         return _to_bytes(document.get(name))
     if name in document:
-        raise InputError(f"it has both {name} and {name}_base64")
+        raise InputError(f"fields {name} and {name}_base64 are both present")
     try:
         return base64.b64decode(str(encoded), validate=True)
     except (binascii.Error, ValueError):
-        raise InputError(f"{name}_base64 is no base64") from None
+        raise InputError(f"{name}_base64 is not valid base64") from None
 
 
 def _to_bytes(value: object) -> bytes | None:
@@ -142,9 +142,9 @@ def _to_bytes(value: object) -> bytes | None:
 
 
 def _encodable(text: str) -> str:
-    # JSON can spell half of a pair that UTF-16 needs for one character.
+    # JSON can spell half of a UTF-16 surrogate pair, which UTF-8 cannot encode.
     if any(_FIRST_SURROGATE <= character <= _LAST_SURROGATE for character in text):
-        raise InputError(f"{text!r} holds half of a character (a lone surrogate)")
+        raise InputError(f"{text!r} contains half of a character (a lone surrogate)")
     return text
 
 
@@ -152,47 +152,47 @@ def _partition(value: object) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"partition {value!r} is no number from 0")
+        raise InputError(f"partition {value!r} is not an integer of 0 or more")
     return value
 
 
 def _timestamp_ms(value: object) -> int | None:
     if isinstance(value, str):
         value = parse_time_ms(value)
-    # `ottla consume` writes this for a record without a time.
+    # `ottla consume` writes -1 for a record without a timestamp.
     if value is None or value == NO_TIMESTAMP_MS:
         return None
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value <= MAX_TIMESTAMP_MS:
             raise InputError(f"timestamp {value} must be within 0..{MAX_TIMESTAMP_MS}")
         return value
-    raise InputError(f"timestamp {value!r} is neither milliseconds nor a time")
+    raise InputError(f"timestamp {value!r} is neither milliseconds nor an ISO 8601 time")
 
 
 def parse_time_ms(text: str) -> int:
-    """Return an ISO 8601 time as milliseconds since 1970; without a zone it is UTC.
+    """Return an ISO 8601 time as milliseconds since 1970. A time without a zone is UTC.
 
     Raises:
-        InputError: the text is no such time.
+        InputError: the text is not an ISO 8601 time.
     """
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
-        raise InputError(f"{text!r} is no time like 2026-01-31T12:00:00Z") from None
+        raise InputError(f"{text!r} is not a time like 2026-01-31T12:00:00Z") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return round(moment.timestamp() * 1000)
 
 
 def _headers(value: object) -> Headers:
-    """Read `{"name": value, ...}` or `[{"key": name, "value": value}, ...]`."""
+    """Parse `{"name": value, ...}` or `[{"key": name, "value": value}, ...]`."""
     if value is None:
         return ()
     if isinstance(value, dict):
         return tuple((_encodable(name), _to_bytes(text)) for name, text in value.items())
     if isinstance(value, list) and all(isinstance(header, dict) for header in value):
         return tuple((_header_key(header), _field_bytes(header, "value")) for header in value)
-    raise InputError("headers are neither an object nor a list of {key, value}")
+    raise InputError("headers are neither an object nor a list of {key, value} objects")
 
 
 def _header_key(header: dict[str, object]) -> str:

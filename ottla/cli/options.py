@@ -13,17 +13,15 @@ Bootstrap = Annotated[
         "-b",
         metavar="HOST:PORT[,...]",
         envvar="OTTLA_BOOTSTRAP",
-        help="Brokers to ask first; any Kafka will do.",
+        help="Brokers to connect to first, of Ottla or of Kafka.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-JsonLines = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 Setting = Annotated[
     list[str] | None,
-    typer.Option(
-        "--config", "-c", metavar="KEY=VALUE", help="A topic setting; may stand several times."
-    ),
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set this config; repeatable."),
 ]
 
 
@@ -31,12 +29,12 @@ def parse_settings(pairs: list[str] | None) -> dict[str, str]:
     """Return the `KEY=VALUE` pairs as a mapping.
 
     Raises:
-        typer.BadParameter: one of them has no `=`, or no key.
+        typer.BadParameter: a pair has no `=`, or no key.
     """
     settings: dict[str, str] = {}
     for pair in pairs or ():
         key, separator, value = pair.partition("=")
         if not separator or not key.strip():
-            raise typer.BadParameter(f"{pair!r} is no KEY=VALUE")
+            raise typer.BadParameter(f"{pair!r} is not of the form KEY=VALUE")
         settings[key.strip()] = value.strip()
     return settings

@@ -1,4 +1,4 @@
-"""How a consumed record is written. Decision: a record in, bytes out, line feed included."""
+"""Output formats of consumed records. Decision: a record in, a line of bytes out."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ottla.cli.text import bytes_to_json, headers_to_json, readable, time_text
 
 if TYPE_CHECKING:
-    # The formats stand in the signature of a command, and no command loads the client for its help.
+    # A command's signature needs this module, and printing help must not load the client.
     from ottla.client.record import ConsumerRecord
 
 DEFAULT_SEPARATOR: Final = "\t"
 MAX_WIDTH: Final = 10_000
-"""Characters to which a template may fill a field up."""
+"""Largest field width, in characters, that a template may request."""
 
 WriteRecord: TypeAlias = "Callable[[ConsumerRecord], bytes]"
 
 
 class OutputFormat(StrEnum):
-    """The forms that `ottla consume` writes."""
+    """Output formats of `ottla consume`."""
 
     VALUE = "value"
     KEY_VALUE = "key-value"
@@ -37,10 +37,11 @@ def record_writer(
     separator: str = DEFAULT_SEPARATOR,
     template: str | None = None,
 ) -> WriteRecord:
-    """Return the function that writes records in the format asked for.
+    """Return the function that encodes a record in the chosen format, line feed included.
 
     Raises:
-        ValueError: the template is missing, or names a field that no record has.
+        ValueError: the template is missing or malformed, names an unknown field, or has a width
+            above `MAX_WIDTH`.
     """
     if output_format is OutputFormat.TEMPLATE:
         return _TemplateWriter(template)
@@ -50,12 +51,12 @@ def record_writer(
 
 
 def record_size_bytes(record: ConsumerRecord) -> int:
-    """Return the size of key and value."""
+    """Return the size of key and value together, in bytes."""
     return len(record.key or b"") + len(record.value or b"")
 
 
 def _write_value(record: ConsumerRecord) -> bytes:
-    # A tombstone has no value: it is an empty line.
+    # A tombstone has no value and becomes an empty line.
     return (record.value or b"") + b"\n"
 
 
@@ -83,28 +84,28 @@ class _KeyValueWriter:
 class _TemplateWriter:
     def __init__(self, template: str | None) -> None:
         if template is None:
-            raise ValueError("the format template needs --template, like '{offset}: {value}'")
+            raise ValueError("--format template needs --template, such as '{offset}: {value}'")
         self._template = template
         try:
             _check_widths(template)
             template.format_map(_EXAMPLE_FIELDS)
         except (KeyError, IndexError, ValueError, AttributeError) as error:
             known = ", ".join(_EXAMPLE_FIELDS)
-            raise ValueError(f"the template is wrong at {error}; fields are {known}") from None
+            raise ValueError(f"the template is invalid at {error}; fields are {known}") from None
 
     def __call__(self, record: ConsumerRecord) -> bytes:
         return self._template.format_map(_fields(record)).encode() + b"\n"
 
 
 def _check_widths(template: str) -> None:
-    """Refuse a template that would make a line of gigabytes out of one record.
+    """Reject a template whose widths could turn one record into a line of gigabytes.
 
     Raises:
-        ValueError: a width is too large, or is taken from a field.
+        ValueError: a width exceeds `MAX_WIDTH`, or comes from a field.
     """
     for _, _, width, _ in Formatter().parse(template):
         if width and ("{" in width or any(map(_is_too_wide, re.findall("[0-9]+", width)))):
-            raise ValueError(f"{width!r}, for a width is a number up to {MAX_WIDTH}")
+            raise ValueError(f"{width!r}: a width must be a number up to {MAX_WIDTH}")
 
 
 def _is_too_wide(number: str) -> bool:

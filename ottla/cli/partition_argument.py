@@ -1,7 +1,7 @@
-"""How partitions and their replicas are written on the command line (decision).
+"""Command-line syntax of partitions and their replicas (decision).
 
-`orders:0` is a partition, `orders` all partitions of the topic, `orders:0=1,2,3` a partition with
-the brokers that hold it, the preferred leader first.
+`orders:0` names a partition, `orders` all partitions of the topic, and `orders:0=1,2,3` a partition
+with the brokers that hold its replicas, the preferred leader first.
 """
 
 import json
@@ -11,14 +11,14 @@ from kafkawire.ids import TopicPartition
 
 
 def parse_brokers(text: str) -> tuple[int, ...]:
-    """Return the broker ids in `1,2,3`.
+    """Return the broker ids in a text like `1,2,3`.
 
     Raises:
-        ValueError: it is no list of different numbers.
+        ValueError: the text is not a list of distinct numbers.
     """
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdigit() for word in words):
-        raise ValueError(f"{text!r} is no list of broker ids: write 1,2,3")
+        raise ValueError(f"{text!r} is not a list of broker ids such as 1,2,3")
     brokers = tuple(map(int, words))
     if len(set(brokers)) < len(brokers):
         raise ValueError(f"{text!r} names a broker twice")
@@ -26,35 +26,35 @@ def parse_brokers(text: str) -> tuple[int, ...]:
 
 
 def parse_partition(text: str) -> tuple[str, int | None]:
-    """Return topic and partition in `TOPIC:PARTITION`; None when only a topic is named.
+    """Return the topic and partition in `TOPIC[:PARTITION]`; the partition may be None.
 
     Raises:
-        ValueError: what follows the colon is no number, or there is no topic.
+        ValueError: the topic is missing, or the partition is not a number.
     """
     topic, separator, number = text.partition(":")
     if not topic or (separator and not number.isdigit()):
-        raise ValueError(f"{text!r} is no TOPIC or TOPIC:PARTITION")
+        raise ValueError(f"{text!r} is not of the form TOPIC or TOPIC:PARTITION")
     return topic, int(number) if separator else None
 
 
 def parse_move(text: str) -> tuple[TopicPartition, tuple[int, ...]]:
-    """Return partition and brokers in `TOPIC:PARTITION=BROKER,...`.
+    """Return the partition and brokers in `TOPIC:PARTITION=BROKER,...`.
 
     Raises:
-        ValueError: it is not of that form.
+        ValueError: the text is not of that form.
     """
     place, _, brokers = text.partition("=")
     topic, partition = parse_partition(place)
     if partition is None or not brokers:
-        raise ValueError(f"{text!r} is no TOPIC:PARTITION=BROKER,...")
+        raise ValueError(f"{text!r} is not of the form TOPIC:PARTITION=BROKER,...")
     return TopicPartition(topic, partition), parse_brokers(brokers)
 
 
 def parse_plan(text: str) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the moves in a plan as kafka-reassign-partitions.sh writes it.
+    """Return the moves in a plan of the format of kafka-reassign-partitions.sh.
 
     Raises:
-        ValueError: it is no such plan.
+        ValueError: the text is not such a plan.
     """
     try:
         entries = json.loads(text)["partitions"]
@@ -66,7 +66,7 @@ def parse_plan(text: str) -> dict[TopicPartition, tuple[int, ...]]:
         }
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            'that is no reassignment plan, such as {"version":1,"partitions":'
+            'the file is not a reassignment plan such as {"version":1,"partitions":'
             '[{"topic":"orders","partition":0,"replicas":[1,2,3]}]}'
         ) from error
 
@@ -74,10 +74,10 @@ def parse_plan(text: str) -> dict[TopicPartition, tuple[int, ...]]:
 def spread(
     counts: Mapping[TopicPartition, int], brokers: Sequence[int]
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return the partitions spread over `brokers`, each with as many replicas as `counts` says.
+    """Return a round-robin assignment of partitions to `brokers`; `counts` are replica counts.
 
-    Leaders and replicas go round, and the distance between them grows with each round, so that
-    the load of a broker that dies falls on all others.
+    The distance between a leader and its followers grows with each round, so that all other brokers
+    share the load of a broker that fails.
 
     Raises:
         ValueError: a partition has more replicas than there are brokers.
@@ -96,7 +96,7 @@ def spread(
 def expand(
     places: Iterable[tuple[str, int | None]], counts: Mapping[str, int]
 ) -> list[TopicPartition]:
-    """Return all partitions that `places` name; `counts` says how many a topic has."""
+    """Return all partitions that `places` name; `counts` holds each topic's partition count."""
     return [
         TopicPartition(topic, number)
         for topic, partition in places

@@ -1,4 +1,4 @@
-"""Sends parsed lines with our producer. Composition of input, client and the count of what went."""
+"""Sends parsed lines with our producer. Composition of input, client and transfer statistics."""
 
 import asyncio
 from contextlib import aclosing
@@ -16,7 +16,7 @@ from ottla.client.record import RecordMetadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceOptions:
-    """Where the records go, and how."""
+    """Destination of the records and settings of the producer."""
 
     bootstrap: str
     topic: str
@@ -33,8 +33,8 @@ async def produce_lines(
     """Send every line of `path` (standard input if None); return once all are acknowledged.
 
     Raises:
-        CommandError: a line cannot be read; what stands before it was sent.
-        OttlaError: a record was not accepted.
+        CommandError: a line cannot be parsed; the preceding lines were sent.
+        OttlaError: a record was rejected.
     """
     async with Producer(
         options.bootstrap,
@@ -45,7 +45,7 @@ async def produce_lines(
     ) as producer:
         sending = _Sending(producer, parse, options, transfer)
         splitter = LineSplitter()
-        # Closed here and now, also where a line ends the reading.
+        # Closes the input at once, even if an invalid line ends the loop.
         async with aclosing(read_chunks(path)) as chunks:
             async for chunk in chunks:
                 await sending.send_lines(sending.lines_of(splitter, chunk))
@@ -56,7 +56,7 @@ async def produce_lines(
 
 
 class _Sending:
-    """Sends line by line; remembers the first delivery that failed, not every future."""
+    """Sends line by line; keeps the first failed delivery instead of every future."""
 
     def __init__(
         self, producer: Producer, parse: ParseLine, options: ProduceOptions, transfer: Transfer
@@ -99,6 +99,6 @@ class _Sending:
             self._failure = delivery.exception()
 
     def raise_failure(self) -> None:
-        """Raise what the first failed delivery raised, if one did."""
+        """Raise the error of the first failed delivery, if any."""
         if self._failure is not None:
             raise self._failure

@@ -1,4 +1,4 @@
-"""How far a long command is, as a bar. Edge: writes to standard error, if that is a terminal."""
+"""Progress bar of a long command. Edge: writes to standard error if that is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(text: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Show a bar while the block runs; what is yielded is told of each number of bytes done."""
+    """Show a bar while the block runs; the yielded function advances it by a number of bytes."""
     if not sys.stderr.isatty():
         yield lambda _size_bytes: None
         return

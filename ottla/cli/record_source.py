@@ -1,7 +1,7 @@
 """Reads the input of `ottla produce` in chunks. Edge: a file through aiofiles, or standard input.
 
-Chunks and not lines: a hop to a thread per line would cost more than sending it. A pipe's chunk is
-what has arrived, so that what a person types is sent when the line ends.
+It reads chunks rather than lines, because a thread hop per line would cost more than sending the
+line. A chunk of a pipe or terminal is the available data, so that a typed line is sent at once.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ CHUNK_BYTES: Final = 1024 * 1024
 
 
 async def read_chunks(path: Path | None) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of the file, or of standard input, until its end."""
+    """Yield the bytes of the file, or of standard input if `path` is None, up to the end."""
     if path is None:
         while chunk := await _next_of_standard_input():
             yield chunk
@@ -30,8 +30,8 @@ async def read_chunks(path: Path | None) -> AsyncGenerator[bytes, None]:
 
 
 async def _next_of_standard_input() -> bytes:
-    # Not the loop's executor: at the end it waits for its threads, and this one may read until
-    # somebody types a line, long after Ctrl-C.
+    # Avoids the loop's executor, which waits for its threads at shutdown: this thread may block
+    # in its read long after Ctrl-C.
     loop = asyncio.get_running_loop()
     chunk: asyncio.Future[bytes] = loop.create_future()
 
@@ -49,7 +49,7 @@ async def _next_of_standard_input() -> bytes:
             data = os.read(sys.stdin.fileno(), CHUNK_BYTES)
         except OSError as error:
             failure = error
-        # The loop is closed when the command has ended meanwhile.
+        # The loop is already closed if the command has ended in the meantime.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, data, failure)
 

@@ -1,4 +1,4 @@
-"""Where a consumer starts: `beginning`, `end`, an offset, or a time. Decision: no I/O."""
+"""Start points of a consumer: `beginning`, `end`, an offset, or a time. Decision: no I/O."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,24 +11,24 @@ MAX_OFFSET_DIGITS: Final = len(str(MAX_OFFSET))
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """At the first record that exists."""
+    """Start at the first existing record."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Behind the last record."""
+    """Start behind the last record."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtOffset:
-    """At this offset of every partition that is read."""
+    """Start at the same offset in every partition."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """At the first record that is not older."""
+    """Start at the first record of this timestamp or later."""
 
     timestamp_ms: int
 
@@ -37,10 +37,10 @@ StartPoint = Beginning | End | AtOffset | AtTime
 
 
 def parse_start_point(text: str) -> StartPoint:
-    """Return the starting point that `text` names.
+    """Return the start point that `text` names.
 
     Raises:
-        InputError: it is none of the forms.
+        InputError: the text has none of these forms, or its value is out of range.
     """
     if text == "beginning":
         return Beginning()
@@ -49,14 +49,14 @@ def parse_start_point(text: str) -> StartPoint:
     if text.isdecimal():
         offset = int(text) if len(text) <= MAX_OFFSET_DIGITS else MAX_OFFSET + 1
         if offset > MAX_OFFSET:
-            raise InputError(f"offset {text} is beyond the largest there can be, {MAX_OFFSET}")
+            raise InputError(f"offset {text} exceeds the maximum of {MAX_OFFSET}")
         return AtOffset(offset)
     try:
         timestamp_ms = parse_time_ms(text)
     except InputError:
         raise InputError(
-            f"{text!r} is none of beginning, end, an offset, a time like 2026-01-31T12:00:00Z"
+            f"{text!r} is not beginning, end, an offset, or a time like 2026-01-31T12:00:00Z"
         ) from None
     if timestamp_ms < 0:
-        raise InputError(f"{text!r} lies before 1970, when timestamps begin")
+        raise InputError(f"{text!r} lies before 1970, where timestamps begin")
     return AtTime(timestamp_ms)

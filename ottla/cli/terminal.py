@@ -1,7 +1,7 @@
-"""What the commands show. Edge: writes to standard output.
+"""Output of the commands. Edge: writes to standard output.
 
-On a terminal tables have rules and colours; in a pipe they are plain columns, aligned, without
-decoration; `--json` prints one JSON document for programs.
+On a terminal, tables have rules and colours. In a pipe, they are aligned plain columns without
+decoration. `--json` prints one JSON document.
 """
 
 import json
@@ -16,31 +16,31 @@ _GAP: Final = "  "
 _CONTROLS: Final = re.compile(
     "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""DEL, the second set of control characters, what turns the direction of text, lone surrogates."""
+"""DEL and the C1 control characters, marks of text direction, line separators, lone surrogates."""
 
 Cell = str | int
 
 
 def is_terminal() -> bool:
-    """Whether a person looks at standard output."""
+    """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def print_line(line: str) -> None:
-    """Print one line, with what a terminal would obey escaped."""
+    """Print one line with control characters escaped."""
     sys.stdout.write(shown(line) + "\n")
 
 
 def print_json(value: JsonValue) -> None:
-    """Print one JSON document, indented: it is one per command."""
+    """Print one indented JSON document, the whole output of a command."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    # JSON allows these in a string, terminals take some of them for the begin of a command.
+    # JSON allows these characters in a string, but some of them begin a terminal's command.
     text = _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
     sys.stdout.write(text + "\n")
 
 
 def print_done(verb: str, names: Sequence[str], *, as_json: bool) -> None:
-    """Print what was done to what: `created orders`, or for programs `{"created": ["orders"]}`."""
+    """Print a completed action as `created orders`, or in JSON as `{"created": ["orders"]}`."""
     if as_json:
         print_json({verb: [*names]})
         return
@@ -49,7 +49,7 @@ def print_done(verb: str, names: Sequence[str], *, as_json: bool) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Print rows under their columns; numbers are aligned to the right."""
+    """Print rows under their column titles; columns of numbers are aligned to the right."""
     if is_terminal():
         _print_rich_table(columns, rows)
     else:
@@ -58,7 +58,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 
 def plain_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """Return the lines of an aligned table without decoration."""
+    """Return the lines of a plain, aligned table."""
     cells = [list(columns)] + [[shown(str(cell)) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(columns))]
     is_number = [_is_number_column(rows, column) for column in range(len(columns))]

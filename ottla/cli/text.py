@@ -1,7 +1,8 @@
-"""How bytes, times and sizes are written for people and for programs. Decision: no I/O.
+"""Text and JSON forms of bytes, times, sizes and counts. Decision: no I/O.
 
-Keys and values are bytes. In JSON they are text when they are UTF-8, and otherwise base64 under a
-name that says so, so that `ottla produce --json-lines` reads back what `ottla consume` wrote.
+Keys and values are bytes. JSON holds them as text if they are valid UTF-8, and otherwise as base64
+in a field with the suffix `_base64`. `ottla produce --json-lines` accepts both, so that it can send
+the output of `ottla consume` again.
 """
 
 import base64
@@ -17,7 +18,7 @@ JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "Jso
 
 
 def bytes_to_json(name: str, data: bytes | None) -> dict[str, JsonValue]:
-    """Return `{name: text}`, or `{name_base64: ...}` when the bytes are no UTF-8."""
+    """Return `{name: text}`, or `{name_base64: ...}` if the bytes are not valid UTF-8."""
     if data is None:
         return {name: None}
     try:
@@ -27,21 +28,21 @@ def bytes_to_json(name: str, data: bytes | None) -> dict[str, JsonValue]:
 
 
 def headers_to_json(headers: Iterable[tuple[str, bytes | None]]) -> JsonValue:
-    """Return the headers in order: a key may stand several times."""
+    """Return the headers as a list in order, because a key may occur several times."""
     return [{"key": key, **bytes_to_json("value", value)} for key, value in headers]
 
 
 def readable(data: bytes | None) -> str:
-    """Return the bytes as text on one line, with what cannot be shown escaped."""
+    """Return the bytes as text on one line, with unprintable bytes escaped."""
     if data is None:
         return "null"
     return shown(data.decode("utf-8", errors="backslashreplace"))
 
 
 def shown(text: str) -> str:
-    """Return text on one line, with what a terminal would obey instead of show escaped.
+    """Return the text on one line with unprintable characters escaped.
 
-    Anybody may name a group or a topic, and a name can hold escape sequences.
+    Names of groups and topics are untrusted and can contain a terminal's escape sequences.
     """
     if text.isprintable():
         return text
@@ -51,7 +52,7 @@ def shown(text: str) -> str:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """Return a timestamp in ISO 8601, UTC; the number itself when no calendar reaches it."""
+    """Return a timestamp in ISO 8601, UTC, or its number of ms if it is outside the calendar."""
     if timestamp_ms == NO_TIMESTAMP_MS:
         return "none"
     try:
@@ -73,14 +74,14 @@ def size_text(size_bytes: float) -> str:
 
 
 def rate_text(count: int, size_bytes: int, seconds: float) -> str:
-    """Return one sentence about a transfer: how much, how long, how fast."""
+    """Return one line with the volume, duration and rate of a transfer."""
     rate = f"{count / seconds:,.0f} records/s, {size_bytes / seconds / _MEGA:,.1f} MB/s"
-    what = f"{plural(count, 'record')}, {size_text(size_bytes)}"
-    return f"{what} in {seconds:.2f} s: {rate}"
+    volume = f"{plural(count, 'record')}, {size_text(size_bytes)}"
+    return f"{volume} in {seconds:.2f} s: {rate}"
 
 
 def plural(count: int, noun: str) -> str:
-    """Return `1 batch`, `2 batches`, `1,234 records`, `2 entries`."""
+    """Return a count with its noun: `1 batch`, `2 batches`, `1,234 records`, `2 entries`."""
     if count == 1:
         return f"1 {noun}"
     if noun.endswith("y"):

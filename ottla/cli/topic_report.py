@@ -1,4 +1,4 @@
-"""What `ottla topics describe` knows of a topic. Composition of three questions to the cluster."""
+"""The report behind `ottla topics describe`. Composition of three admin requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ NO_LEADER = "none"
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """A topic, its partitions' offsets (of those that have a leader), and its own configs."""
+    """A topic with its own configs and the start and end offsets of partitions with a leader."""
 
     topic: TopicDescription
     starts: Mapping[int, int]
@@ -24,7 +24,7 @@ class TopicReport:
 
 
 async def describe_topics(bootstrap: str, names: Sequence[str] | None) -> list[TopicReport]:
-    """Ask for topics, offsets and configs, in the order of `names`; for all topics without any.
+    """Fetch topics, offsets and configs in the order of `names`, or of all topics without names.
 
     Raises:
         UnknownTopicError: one of the topics does not exist.
@@ -57,7 +57,7 @@ async def _offsets(admin: Admin, topic: TopicDescription, spec: OffsetSpec) -> d
 def narrowed(
     reports: Sequence[TopicReport], *, under_replicated: bool, unavailable: bool
 ) -> list[TopicReport]:
-    """Return the reports with only those partitions that are in one of the states asked for."""
+    """Return the reports reduced to partitions in one of the requested states."""
     found = []
     for report in reports:
         partitions = tuple(
@@ -89,7 +89,7 @@ def to_rows(report: TopicReport) -> list[list[Cell]]:
 
 
 def to_json(report: TopicReport) -> JsonValue:
-    """Return the whole report for programs."""
+    """Return the whole report as a JSON object."""
     return {
         "name": report.topic.name,
         "topic_id": topic_id_to_text(report.topic.topic_id),

@@ -1,4 +1,4 @@
-"""Shows how far a long transfer is, and how fast it was. Edge: writes to standard error."""
+"""Progress and rate of a long transfer. Edge: writes to standard error."""
 
 import sys
 import time
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Transfer:
-    """Counts records and bytes; draws a bar when the size is known and a person looks on."""
+    """Counts records and bytes; draws a bar on a terminal if the total size is known."""
 
     def __init__(self, label: str, total_bytes: int | None = None) -> None:
         self.record_count = 0
@@ -36,7 +36,7 @@ class Transfer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Never zero, so that a rate can be stated for the smallest transfer.
+        # Never zero, so that even the smallest transfer has a rate.
         self.seconds = max(time.perf_counter() - self._started_s, 1e-6)
         if self._progress is not None:
             self._progress.stop()
@@ -69,16 +69,16 @@ class Transfer:
         self.size_bytes += size_bytes
 
     def advance(self, size_bytes: int) -> None:
-        """Move the bar by the bytes of the input that were taken."""
+        """Advance the bar by a number of input bytes."""
         if self._progress is not None and self._bar is not None:
             self._progress.advance(self._bar, size_bytes)
 
     def to_line(self) -> str:
-        """Return one sentence about it, once it has ended."""
+        """Return volume, duration and rate as one line, after the transfer has ended."""
         return f"{self._label} {rate_text(self.record_count, self.size_bytes, self.seconds)}"
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return the same for programs."""
+        """Return the same values as a JSON object."""
         return {
             "records": self.record_count,
             "bytes": self.size_bytes,

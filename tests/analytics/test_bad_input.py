@@ -30,7 +30,7 @@ def test_a_directory_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["beauty", "."], 2, "'beauty' is no audit; there are integrity, compaction"),
+        (["beauty", "."], 2, "'beauty' is not an audit; choose from integrity, compaction"),
         (["integrity", ".", "--rule", "colour=1"], 2, "'colour' is no rule"),
         (["integrity", ".", "--rule", "retention.ms=soon"], 2, "'soon' is no whole number"),
         (["integrity", "/no/such/place"], 1, "cannot be listed"),

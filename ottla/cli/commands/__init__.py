@@ -1,1 +1,1 @@
-"""The commands, one file per group. Composition: what a command starts, it imports itself."""
+"""The commands, one file per group. Composition: each imports its implementation when it runs."""

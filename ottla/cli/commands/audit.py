@@ -23,26 +23,26 @@ def audit(
         typer.Argument(
             metavar="NAME",
             help="integrity, compaction, replicas, retention, cost, collisions; "
-            "or snapshot, to --out FILE.",
+            "or snapshot, which writes --out FILE.",
         ),
     ],
     directories: Annotated[
         list[str],
         typer.Argument(
             metavar="DIR",
-            help="Log directories (one per replica), partitions' directories, or URIs of such.",
+            help="Log directories (one per replica), directories of partitions, or their URIs.",
         ),
     ],
     master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="Where Spark runs.")
+        str, typer.Option("--master", metavar="URL", help="The Spark master.")
     ] = "local[*]",
     against: Annotated[
         str | None,
         typer.Option(
             "--against",
             metavar="DIR|FILE",
-            help="What compaction is held against: the log directory of an uncompacted replica, "
-            "a snapshot, or a producer's ledger (.jsonl).",
+            help="Reference for the compaction audit: the log directory of an uncompacted "
+            "replica, a snapshot, or a producer's ledger (.jsonl).",
         ),
     ] = None,
     out: Annotated[
@@ -50,7 +50,7 @@ def audit(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write findings.parquet, verdict.json and report.html there.",
+            help="Directory for findings.parquet, verdict.json and report.html.",
         ),
     ] = None,
     rule: Annotated[
@@ -58,21 +58,22 @@ def audit(
         typer.Option(
             "--rule",
             metavar="KEY=VALUE",
-            help="delete.retention.ms, retention.ms, ...; may stand several times.",
+            help="delete.retention.ms, retention.ms, ...; repeatable.",
         ),
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Refuse index shapes that only Kafka up to 3.9.0 wrote."),
+        typer.Option("--strict", help="Report index shapes that only Kafka up to 3.9.0 writes."),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Prove from the files that a log is what it has to be.
+    """Audit the files of a log with Spark.
 
-    At any scale, and without a broker.
+    Needs no broker and scales to any size.
 
-    Works on the files of any Kafka; take a copy by hard links of a live broker's. Needs Java 17
-    and the extra `analytics`. Exit code 0: clean, 1: failed, 2: wrong usage, 3: something found.
+    Works on the files of Ottla and of Kafka. Audit a live broker through a copy by hard links.
+    Needs Java 17 and the extra `analytics`. Exit code 0: clean, 1: failed, 2: wrong usage,
+    3: findings.
 
     \b
     Example:
@@ -97,7 +98,7 @@ def audit(
         for finding in result.findings[:MIN_SHOWN]:
             print_line(_line(finding))
         if len(result.findings) > MIN_SHOWN:
-            print_line(f"  and {len(result.findings) - MIN_SHOWN} more; --out DIR keeps all")
+            print_line(f"  and {len(result.findings) - MIN_SHOWN} more; --out DIR writes them all")
         print_line(result.verdict.line())
     if result.verdict.exit_code:
         raise typer.Exit(result.verdict.exit_code)
@@ -132,7 +133,7 @@ def _audit(
     from analytics.run import Request, run_audit
 
     if name not in set(Audit):
-        usage_error(f"{name!r} is no audit; there are {', '.join(Audit)}, {SNAPSHOT}")
+        usage_error(f"{name!r} is not an audit; choose from {', '.join(Audit)}, {SNAPSHOT}")
     try:
         parsed = parse_rules(rules, is_strict=is_strict)
     except ValueError as error:

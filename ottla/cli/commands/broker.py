@@ -10,7 +10,7 @@ from ottla.cli.failure import guarded
 
 
 class LogLevel(StrEnum):
-    """How much a broker logs."""
+    """Severity from which a broker logs."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -22,19 +22,19 @@ class LogLevel(StrEnum):
 def run_broker(
     properties: Annotated[
         Path | None,
-        typer.Argument(metavar="SERVER.PROPERTIES", help="Kafka's configuration file."),
+        typer.Argument(metavar="SERVER.PROPERTIES", help="Configuration file in Kafka's format."),
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option("--override", metavar="KEY=VALUE", help="Replaces a key of the file."),
+        typer.Option("--override", metavar="KEY=VALUE", help="Replace a key of the file."),
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="The least that is logged.")] = LogLevel.INFO,
+    log_level: Annotated[LogLevel, typer.Option(help="Lowest level to log.")] = LogLevel.INFO,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
-    It stops in order: finishes what it has begun, flushes, marks its directories clean.
+    An orderly stop finishes pending requests, flushes the logs and marks the log directories clean.
 
-    The keys are Kafka's. Without a file and overrides it listens on port 9092 of this machine.
+    The configuration keys are Kafka's. By default the broker listens on port 9092 of this machine.
 
     \b
     Example:

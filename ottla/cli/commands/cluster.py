@@ -1,4 +1,4 @@
-"""`ottla cluster`: who is there, who leads, and where replicas are. Composition."""
+"""`ottla cluster`: brokers, leader elections and moves of replicas. Composition."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from ottla.cli.text import JsonValue
     from ottla.client.admin_model import Reassignment
 
-app = typer.Typer(no_args_is_help=True, help="Look at the cluster, elect leaders, move replicas.")
+app = typer.Typer(no_args_is_help=True, help="Describe the cluster, elect leaders, move replicas.")
 
 Places = Annotated[
-    list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="All unless given.")
+    list[str] | None, typer.Argument(metavar="TOPIC[:PARTITION]", help="Default: all.")
 ]
 
 
 @app.command()
 @guarded
 def describe(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """Print brokers, controller, and how partitions spread.
+    """Print brokers, controller and partition counts.
 
     \b
     Example:
@@ -48,15 +48,15 @@ def elect(
     partitions: Places = None,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Where nobody in sync is left, elect any replica."),
+        typer.Option("--unclean", help="Elect any live replica if none in sync is left."),
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Give partitions back to their preferred leaders.
+    """Return leadership to the preferred leaders.
 
-    Prints where the leader changed. An unclean election can lose records: it needs the partitions'
-    names.
+    Prints the partitions whose leader has changed. An unclean election can lose records, so its
+    partitions must be named.
 
     \b
     Examples:
@@ -84,29 +84,29 @@ def reassign(
         list[str] | None,
         typer.Argument(
             metavar="TOPIC:PARTITION=BROKER,...",
-            help="Where partitions shall be; with --brokers or --cancel just TOPIC[:PARTITION].",
+            help="New replicas; with --brokers or --cancel only TOPIC[:PARTITION].",
         ),
     ] = None,
     brokers: Annotated[
-        str | None, typer.Option(metavar="ID,...", help="Spread the partitions over these.")
+        str | None, typer.Option(metavar="ID,...", help="Spread the partitions over these brokers.")
     ] = None,
     plan: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Moves as kafka-reassign-partitions.sh has them.",
+            help="Moves in the format of kafka-reassign-partitions.sh.",
             exists=True,
             dir_okay=False,
         ),
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Take moves back.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until all replicas are in place.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel moves in progress.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the moves complete.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Move partitions to other brokers, while they are in use.
+    """Move partitions to other brokers.
 
-    The first broker of a list is the preferred leader.
+    They stay in use meanwhile. The first broker of a list is the preferred leader.
 
     \b
     Examples:
@@ -114,15 +114,15 @@ def reassign(
       ottla cluster reassign orders --brokers 1,2,3
       ottla cluster reassign orders:0 --cancel
     """
-    from ottla.cli.cluster_moves import Wish, move
+    from ottla.cli.cluster_moves import MoveRequest, move
 
     if (plan is not None) + bool(moves) != 1:
-        usage_error("say what to move: TOPIC:PARTITION=BROKER,... or --plan FILE.")
+        usage_error("name the moves: either TOPIC:PARTITION=BROKER,... or --plan FILE.")
     if sum((plan is not None, brokers is not None, cancel)) > 1:
-        usage_error("--plan, --brokers and --cancel exclude each other: choose one.")
+        usage_error("--plan, --brokers and --cancel are mutually exclusive: choose one.")
     text = None if plan is None else plan.read_text(encoding="utf-8", errors="replace")
-    wish = Wish(tuple(moves or ()), brokers, text, cancel)
-    moved = run_client(move(bootstrap, wish, is_waiting=wait))
+    request = MoveRequest(tuple(moves or ()), brokers, text, cancel)
+    moved = run_client(move(bootstrap, request, is_waiting=wait))
     verb = "cancelled" if cancel else "moved" if wait else "moving"
     print_done(verb, [str(where) for where in moved], as_json=json)
 
@@ -132,7 +132,7 @@ def reassign(
 def reassignments(
     partitions: Places = None, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False
 ) -> None:
-    """Print the partitions that are being moved.
+    """Print the reassignments in progress.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`ottla configs`: the settings of topics and brokers. Composition."""
+"""`ottla configs`: configs of topics and brokers. Composition."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from ottla.client.admin import Admin
     from ottla.client.admin_model import ConfigEntry, ResourceType
 
-app = typer.Typer(no_args_is_help=True, help="Look at and change configs of topics and brokers.")
+app = typer.Typer(no_args_is_help=True, help="Describe and change configs of topics and brokers.")
 
 
 class Kind(StrEnum):
-    """What has configs."""
+    """Kinds of resources that have configs."""
 
     TOPIC = "topic"
     BROKER = "broker"
 
 
-KindArgument = Annotated[Kind, typer.Argument(metavar="topic|broker", help="What has the config.")]
+KindArgument = Annotated[Kind, typer.Argument(metavar="topic|broker", help="Kind of the resource.")]
 ALL_BROKERS = "default"
 Name = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="A topic's name, or a broker's id; `default`: what all brokers share.",
+        help="A topic's name, a broker's id, or `default` for the configs of all brokers.",
     ),
 ]
 SOURCES = {1: "topic", 2: "broker", 3: "all brokers", 4: "file", 5: "default"}
@@ -41,12 +41,12 @@ def describe(
     kind: KindArgument,
     name: Name,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Leave out what has its default.")
+        bool, typer.Option("--changed", help="Omit configs at their default.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Print the configs that are in force.
+    """Print the effective configs.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def alter(
     config: Setting = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Back to the default; may stand several times."),
+        typer.Option(metavar="KEY", help="Reset this config to its default; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
@@ -132,12 +132,16 @@ def _resource(kind: Kind) -> "ResourceType":
 
 
 async def _entity(admin: "Admin", kind: Kind, name: str) -> str:
-    """Return a name as the protocol has it, where all brokers have none."""
+    """Return the resource name in the protocol, which is empty for all brokers.
+
+    Raises:
+        CommandError: the broker is not in the cluster.
+    """
     if kind is Kind.TOPIC:
         return name
     if name == ALL_BROKERS:
         return ""
-    # The client would wait for a broker that may come back; whoever mistypes wants to know at once.
+    # The client would wait for the broker to return, but a mistyped id should fail at once.
     alive = [str(broker) for broker in sorted((await admin.describe_cluster()).brokers)]
     if name not in alive:
         raise CommandError(f"there is no broker {name} in the cluster: it has {', '.join(alive)}.")

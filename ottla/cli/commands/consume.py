@@ -19,7 +19,7 @@ def consume(
     ] = "beginning",
     partition: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="Read this partition only; may stand several times."),
+        typer.Option(min=0, help="Read only this partition; repeatable."),
     ] = None,
     group: Annotated[
         str | None,
@@ -27,33 +27,33 @@ def consume(
             "--group",
             "-g",
             metavar="NAME",
-            help="Share the topic with the other members of this group, and commit what was read.",
+            help="Join this consumer group, and commit the offsets of printed records.",
         ),
     ] = None,
     max_records: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many records.")
+        int | None, typer.Option(min=1, help="Stop after this number of records.")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Wait for new records, or stop at the end.")
     ] = True,
     output_format: Annotated[
-        OutputFormat, typer.Option("--format", "-f", help="What is printed of each record.")
+        OutputFormat, typer.Option("--format", "-f", help="Output format of each record.")
     ] = OutputFormat.VALUE,
     template: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="For --format template, like '{offset}: {value}'."),
+        typer.Option(metavar="TEXT", help="For --format template, such as '{offset}: {value}'."),
     ] = None,
     key_separator: Annotated[
-        str, typer.Option(metavar="TEXT", help="For --format key-value.")
+        str, typer.Option(metavar="TEXT", help="Separator of --format key-value.")
     ] = DEFAULT_SEPARATOR,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: JsonLines = False,
 ) -> None:
     """Print the records of a topic.
 
-    With --group reading goes on where the group has committed; --from (beginning or end) says where
-    it begins in partitions without a commit. Times are ISO 8601, UTC unless they name a zone.
-    Ctrl-C ends it; then standard error says how many records there were and how fast.
+    With --group, reading continues at the committed offsets; --from (beginning or end) applies to
+    partitions without one. Times are ISO 8601, in UTC unless they name a zone. Ctrl-C stops the
+    command. At the end it prints the number and rate of records to standard error.
 
     \b
     Examples:
@@ -76,9 +76,11 @@ def consume(
     except ValueError as error:
         usage_error(f"{error}.")
     if group is not None and partition:
-        usage_error("--partition: a group shares out the partitions itself.")
+        usage_error("--partition cannot be used with --group: the group assigns the partitions.")
     if group is not None and not isinstance(start_point, Beginning | End):
-        usage_error("--from: with --group it is beginning or end; see ottla groups reset-offsets.")
+        usage_error(
+            "--from must be beginning or end with --group; see `ottla groups reset-offsets`."
+        )
     options = ConsumeOptions(
         bootstrap=bootstrap,
         topic=topic,
@@ -92,7 +94,7 @@ def consume(
         try:
             run_client(consume_records(options, write, transfer))
         except KeyboardInterrupt:
-            # The way to end it when it follows; otherwise it was cut short.
+            # Ctrl-C is the normal end of a consumer that follows; otherwise it is an interrupt.
             if not follow:
                 raise
     typer.echo(transfer.to_line(), err=True)

@@ -1,4 +1,4 @@
-"""`ottla coordinator`: the coordinator as a daemon, and leaving it for an ensemble. Composition."""
+"""`ottla coordinator`: the coordinator daemon, and its export to ZooKeeper. Composition."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from ottla.cli.failure import guarded
 app = typer.Typer()
 
 DEFAULT_DATA_DIR = Path("coordinator-data")
-DataDir = Annotated[Path, typer.Option(help="Where the log and the snapshots are.")]
+DataDir = Annotated[Path, typer.Option(help="Directory of the log and the snapshots.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -22,43 +22,44 @@ def coordinator(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT")] = "127.0.0.1:2181",
     data_dir: DataDir = DEFAULT_DATA_DIR,
     tick: Annotated[
-        int, typer.Option(metavar="MS", help="How late the loop may be before it is a stall.")
+        int, typer.Option(metavar="MS", help="Lateness of the loop that counts as a stall.")
     ] = 100,
     min_session_timeout: Annotated[int | None, typer.Option(metavar="MS")] = None,
     max_session_timeout: Annotated[int, typer.Option(metavar="MS")] = 60_000,
     linger: Annotated[
         int,
         typer.Option(
-            metavar="MS", help="How long a session outlives its connection, if its client asks so."
+            metavar="MS",
+            help="Time that a session outlives its connection, if its client requests it.",
         ),
     ] = 250,
     max_connections_per_address: Annotated[
-        int, typer.Option(help="As ZooKeeper's maxClientCnxns; 0 is no limit.")
+        int, typer.Option(help="Like ZooKeeper's maxClientCnxns; 0 means no limit.")
     ] = 60,
     four_letter_words: Annotated[
         str,
         typer.Option(
-            metavar="WORD,...", help="Which are answered, as 4lw.commands.whitelist; * for all."
+            metavar="WORD,...", help="Allowed words, like 4lw.commands.whitelist; * for all."
         ),
     ] = "ruok,srvr",
     passwords: Annotated[
-        str, typer.Option(help="keyed, or zookeeper: then sessions survive an export.")
+        str, typer.Option(help="keyed; or zookeeper, with which sessions survive an export.")
     ] = "keyed",
     super_digest: Annotated[str | None, typer.Option(metavar="USER:SHA1")] = None,
     tls_listen: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None,
     tls_cert: Annotated[Path | None, typer.Option()] = None,
     tls_key: Annotated[Path | None, typer.Option()] = None,
     tls_ca: Annotated[
-        Path | None, typer.Option(help="With it, clients must show a certificate.")
+        Path | None, typer.Option(help="CA of client certificates, which are then required.")
     ] = None,
     truncate_at: Annotated[
         str | None,
-        typer.Option(metavar="FILE:OFFSET", help="Give up a damaged log from there on, and end."),
+        typer.Option(metavar="FILE:OFFSET", help="Cut a damaged log at this place, and exit."),
     ] = None,
 ) -> None:
     """Run the coordinator until Ctrl-C or SIGTERM.
 
-    ZooKeeper's clients and tools work on it. Every acknowledged change is on disk.
+    It serves ZooKeeper's clients and tools. Every acknowledged change is on disk.
 
     \b
     Example:
@@ -89,10 +90,10 @@ def coordinator(
 
 
 def _become_the_daemon(arguments: list[str]) -> NoReturn:
-    """Replace this process: the command line's own libraries would hold 20 MB for nothing.
+    """Replace this process by the daemon, which saves the 20 MB of the command line's libraries.
 
-    Our packages are named to the new one, and the working directory is not looked at (-P): a user's
-    folder called `coordination` there is not ours.
+    The new process finds our packages through PYTHONPATH and ignores the working directory (-P),
+    which may contain an unrelated folder called `coordination`.
     """
     import coordination
 
@@ -108,14 +109,14 @@ def _become_the_daemon(arguments: list[str]) -> NoReturn:
 @guarded
 def export_zookeeper(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A member's empty data directory.")
+        Path, typer.Argument(metavar="DIR", help="Empty data directory of a ZooKeeper server.")
     ],
     data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> None:
     """Write the state as a native ZooKeeper snapshot.
 
-    The coordinator must be stopped. Versions, sequence counters and ephemeral nodes stay as they
-    are. Sessions re-attach if the coordinator ran with --passwords zookeeper before.
+    The coordinator must be stopped. Versions, sequence counters and ephemeral nodes are preserved.
+    Sessions re-attach if the coordinator ran with --passwords zookeeper.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`ottla groups`: list, describe, reset-offsets, delete. Composition."""
+"""`ottla groups`: lists, describes, resets and deletes consumer groups. Composition."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ottla.cli.group_report import GroupReport
     from ottla.client.admin_model import GroupListing
 
-app = typer.Typer(no_args_is_help=True, help="Look at consumer groups, and set or delete them.")
+app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
@@ -53,9 +53,9 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) ->
 @app.command()
 @guarded
 def describe(group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, json: Json = False) -> None:
-    """Print how far a group has read, and who reads what.
+    """Print the offsets, lag and members of a group.
 
-    For each partition: committed offset, end of the log, lag, member.
+    For each partition: committed offset, log end offset, lag and owning member.
 
     \b
     Example:
@@ -92,15 +92,19 @@ def reset_offsets(
     ],
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="Default: all it has committed."),
+        typer.Option(
+            "--topic", "-t", metavar="TOPIC", help="Default: all topics with committed offsets."
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print where it would be set.")
+        bool, typer.Option("--dry-run", help="Print the new offsets without committing them.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Set where a group without members goes on reading.
+    """Set the committed offsets of a group.
+
+    The group must have no members.
 
     \b
     Example:
@@ -118,7 +122,7 @@ def reset_offsets(
 
     async def work() -> "dict[TopicPartition, int]":
         async with Admin(bootstrap) as admin:
-            return await reset(admin, group, start, topic or (), is_rehearsal=dry_run)
+            return await reset(admin, group, start, topic or (), is_dry_run=dry_run)
 
     offsets = run_client(work())
     if json:
@@ -142,7 +146,9 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Delete groups without members, with all their offsets.
+    """Delete groups with all their offsets.
+
+    The groups must have no members.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`ottla logs`: look into segments, indexes and checkpoints without a broker. Composition."""
+"""`ottla logs`: inspects segments, indexes and checkpoints without a broker. Composition."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,22 +25,22 @@ def verify(
         ),
     ],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read the records in the batches too.")
+        bool, typer.Option("--deep", help="Also read the records in the batches.")
     ] = False,
     strict_indexes: Annotated[
         bool,
         typer.Option(
             "--strict-indexes",
-            help="Also report indexes with one entry per append, as Kafka up to 3.9.0 wrote them.",
+            help="Also report indexes with one entry per append, as Kafka up to 3.9.0 writes them.",
         ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Check the segments, indexes and checkpoints in directories.
+    """Check segments, indexes and checkpoints.
 
-    Prints a line per partition. Replicas of a partition in several directories are compared with
-    each other. Works also while a broker runs. A torn end beyond the recovery point is what a crash
-    leaves and is no inconsistency. Exit code 3 when something is inconsistent.
+    Prints a line per partition, and compares the replicas of a partition in several directories. A
+    broker may run meanwhile. A torn tail beyond the recovery point is a normal trace of a crash and
+    not an inconsistency. Exit code 3 means that inconsistencies were found.
 
     \b
     Examples:
@@ -57,7 +57,7 @@ def verify(
         )
         results = verify_directories(directories, options)
     if not results:
-        # Whoever mistyped a path must not be told that all is well.
+        # A mistyped path must not look like a successful verification.
         named = ", ".join(map(str, directories))
         raise CommandError(f"no partition was found in {named}: name a broker's log directory.")
     if print_results(results, as_json=json):
@@ -72,17 +72,17 @@ def dump(
         typer.Argument(metavar="FILE", help="Segments, indexes, checkpoints.", exists=True),
     ],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read (and check) the records in the batches too.")
+        bool, typer.Option("--deep", help="Also read and check the records in the batches.")
     ] = False,
     summary: Annotated[
-        bool, typer.Option("--summary", help="Print findings and totals only.")
+        bool, typer.Option("--summary", help="Print only findings and totals.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Print what is in files, and what is wrong with them.
+    """Print the contents and inconsistencies of files.
 
-    Reads the files of any Kafka, also while a broker writes them. Exit code 3 when something is
-    inconsistent.
+    Reads the files of Ottla and of Kafka, also while a broker writes them. Exit code 3 means that
+    inconsistencies were found.
 
     \b
     Example:
@@ -98,7 +98,7 @@ def dump(
     for path in files:
         items = dump_file(path, with_records=deep)
         if items is None:
-            complain(f"{path}: left out, the name is that of no segment, index or checkpoint.")
+            complain(f"{path}: skipped, the name is not that of a segment, index or checkpoint.")
             continue
         dumped_count += 1
         for item in items:
@@ -106,6 +106,6 @@ def dump(
             if isinstance(item, shown):
                 print_line(json_format.dumps(item.to_json()) if json else item.to_line())
     if not dumped_count:
-        raise CommandError("none of these files could be read: see `ottla logs dump --help`.")
+        raise CommandError("none of these files can be read: see `ottla logs dump --help`.")
     if finding_count:
         raise typer.Exit(EXIT_FOUND)

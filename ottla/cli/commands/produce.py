@@ -1,4 +1,4 @@
-"""`ottla produce`: send the lines of a file or of standard input. Composition."""
+"""`ottla produce`: sends the lines of a file or of standard input. Composition."""
 
 import sys
 from enum import StrEnum
@@ -17,7 +17,7 @@ DEFAULT_BATCH_BYTES: Final = 256 * 1024
 
 
 class Compression(StrEnum):
-    """The codecs of the format."""
+    """Compression codecs of the record format."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -27,7 +27,7 @@ class Compression(StrEnum):
 
 
 class AckLevel(StrEnum):
-    """What the producer waits for: nothing, the leader, or all in-sync replicas."""
+    """Acknowledgements to wait for: none, from the leader, or from all in-sync replicas."""
 
     ZERO = "0"
     ONE = "1"
@@ -39,34 +39,34 @@ def produce(
     topic: Topic,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="Lines to send; standard input unless given."),
+        typer.Argument(metavar="FILE", help="Lines to send. Default: standard input."),
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Each line is KEY TEXT VALUE."),
+        typer.Option(metavar="TEXT", help="Text between key and value of each line."),
     ] = None,
     json_lines: Annotated[
         bool,
         typer.Option(
-            help="Each line is an object with key, value, headers, partition, timestamp.",
+            help="Each line is a JSON object with key, value, headers, partition, timestamp.",
         ),
     ] = False,
     partition: Annotated[
-        int | None, typer.Option(min=0, help="Send everything to this partition.")
+        int | None, typer.Option(min=0, help="Send all records to this partition.")
     ] = None,
     compression: Annotated[
-        Compression, typer.Option(help="How batches are compressed.")
+        Compression, typer.Option(help="Compression codec of batches.")
     ] = Compression.NONE,
-    acks: Annotated[AckLevel, typer.Option(help="Whose acknowledgement counts.")] = AckLevel.ALL,
+    acks: Annotated[AckLevel, typer.Option(help="Acknowledgements to wait for.")] = AckLevel.ALL,
     linger_ms: Annotated[
-        float, typer.Option(min=0, help="How long a batch waits for more records.")
+        float, typer.Option(min=0, help="Time that a batch waits for more records.")
     ] = DEFAULT_LINGER_MS,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Send one record per line.
 
-    At the end, standard error says how many and how fast.
+    At the end it prints the number and rate of records to standard error.
 
     \b
     Examples:
@@ -77,13 +77,13 @@ def produce(
     from ottla.cli.produce_lines import ProduceOptions, produce_lines
 
     if json_lines and key_separator is not None:
-        usage_error("--json-lines and --key-separator exclude each other: choose one.")
+        usage_error("--json-lines and --key-separator are mutually exclusive: choose one.")
     if key_separator == "":
-        usage_error("--key-separator is empty: say what stands between key and value.")
+        usage_error("--key-separator is empty: give the text between key and value.")
     if file is None and sys.stdin is None:
         usage_error("standard input is closed: name a file.")
     if file is not None and not file.is_file():
-        usage_error(f"{file} is no file: name one that exists, or pipe the lines in.")
+        usage_error(f"{file} is not a file: name an existing file, or pipe the lines in.")
     options = ProduceOptions(
         bootstrap=bootstrap,
         topic=topic,

@@ -1,4 +1,4 @@
-"""`ottla topics`: create, list, describe, alter, delete. Composition."""
+"""`ottla topics`: creates, lists, describes, alters and deletes topics. Composition."""
 
 from typing import Annotated
 
@@ -35,7 +35,7 @@ def create(
         typer.Option(
             "--replicas",
             metavar="PARTITION=BROKER,...",
-            help="Where a partition lies, the preferred leader first; once for each of them.",
+            help="Replicas of a partition, the preferred leader first; once per partition.",
         ),
     ] = None,
     config: Setting = None,
@@ -50,7 +50,9 @@ def create(
       ottla topics create orders --replicas 0=1,2,3 --replicas 1=2,3,1
     """
     if replicas and (partitions or replication_factor):
-        usage_error("--replicas says how many there are: leave the other numbers out.")
+        usage_error(
+            "--replicas sets both numbers: leave out --partitions and --replication-factor."
+        )
     from ottla.client.admin import Admin
     from ottla.client.admin_model import BROKER_DEFAULT, NewTopic
 
@@ -76,7 +78,9 @@ def _assignment(topic: str, replicas: list[str]) -> dict[int, tuple[int, ...]]:
     try:
         moves = [parse_move(f"{topic}:{each}") for each in replicas]
     except ValueError:
-        usage_error(f"--replicas is PARTITION=BROKER,... like 0=1,2,3, got {' '.join(replicas)}.")
+        usage_error(
+            f"--replicas must be PARTITION=BROKER,... such as 0=1,2,3, got {' '.join(replicas)}."
+        )
     return {where.partition: brokers for where, brokers in moves}
 
 
@@ -84,7 +88,7 @@ def _assignment(topic: str, replicas: list[str]) -> dict[int, tuple[int, ...]]:
 @guarded
 def list_topics(
     internal: Annotated[
-        bool, typer.Option("--internal", help="Show the topics that brokers keep for themselves.")
+        bool, typer.Option("--internal", help="Include the brokers' internal topics.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
@@ -113,11 +117,11 @@ def list_topics(
 @guarded
 def describe(
     topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", help="All unless given.")
+        list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all.")
     ] = None,
     under_replicated: Annotated[
         bool,
-        typer.Option("--under-replicated", help="Only partitions with a replica out of sync."),
+        typer.Option("--under-replicated", help="Only partitions with an out-of-sync replica."),
     ] = False,
     unavailable: Annotated[
         bool, typer.Option("--unavailable", help="Only partitions without a leader.")
@@ -125,7 +129,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Print partitions: leader, replicas, in sync, offsets.
+    """Print leader, replicas, ISR and offsets of partitions.
 
     \b
     Examples:
@@ -149,19 +153,19 @@ def describe(
 def alter(
     topic: Topic,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Raise their number to this.")
+        int | None, typer.Option("--partitions", "-p", min=1, help="New number of partitions.")
     ] = None,
     config: Setting = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="Back to the default; may stand several times."),
+        typer.Option(metavar="KEY", help="Reset this config to its default; repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Raise the number of partitions, or change the topic's configs.
+    """Add partitions, or change configs of a topic.
 
-    With more partitions a key may go to another partition than before.
+    Adding partitions changes the partition of some keys.
 
     \b
     Example:
@@ -193,7 +197,9 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Delete topics with all their records. There is no way back.
+    """Delete topics with all their records.
+
+    The deletion cannot be undone.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`ottla up`: a whole cluster on this machine. Composition."""
+"""`ottla up`: runs a whole cluster on this machine. Composition."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,34 +17,34 @@ MAX_BROKERS = 100
 
 @guarded
 def up(
-    brokers: Annotated[int, typer.Option(min=1, max=MAX_BROKERS, help="How many.")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, max=MAX_BROKERS, help="Number of brokers.")] = 3,
     directory: Annotated[
-        Path, typer.Option("--dir", help="Where everything lies: broker-1, ..., coordinator.")
+        Path, typer.Option("--dir", help="Directory of all data: broker-1, ..., coordinator.")
     ] = DEFAULT_DIRECTORY,
     port: Annotated[
         int,
         typer.Option(
-            min=0, max=65_535, help="The first broker's; the others follow. 0 takes free ones."
+            min=0, max=65_535, help="First broker's port; the others follow. 0: any free ports."
         ),
     ] = 9092,
     coordinator_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The coordinator's; 0 takes a free one.")
+        int, typer.Option(min=0, max=65_535, help="The coordinator's port. 0: any free port.")
     ] = 0,
     override: Annotated[
         list[str] | None,
-        typer.Option("--override", metavar="KEY=VALUE", help="A key of every broker."),
+        typer.Option("--override", metavar="KEY=VALUE", help="Set a key of every broker."),
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart/--no-restart", help="Start again what died.")
+        bool, typer.Option("--restart/--no-restart", help="Restart processes that died.")
     ] = True,
     json: Json = False,
 ) -> None:
     """Run a coordinator and brokers on this machine.
 
-    Ctrl-C or SIGTERM stops them in order. Prints `ready HOST:PORT,...` when all brokers are
-    registered and know each other. A broker that dies is declared dead at once, and started again.
-    Logs and process ids are in the files log.jsonl and pid of each one's directory. With --override
-    zookeeper.connect=... brokers use the coordinator, or ZooKeeper, that is there.
+    Prints `ready HOST:PORT,...` once all brokers have registered and know each other. Ctrl-C or
+    SIGTERM stops them in order. The session of a broker that dies is closed at once, and the broker
+    is restarted. Each process has a directory with its log (log.jsonl) and process id (pid). With
+    --override zookeeper.connect=... the brokers use an existing coordinator or ZooKeeper.
 
     \b
     Examples:

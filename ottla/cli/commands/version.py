@@ -1,4 +1,4 @@
-"""`ottla version`: what is installed. Composition."""
+"""`ottla version`: prints the installed version. Composition."""
 
 from ottla.cli.failure import guarded
 from ottla.cli.options import Json

@@ -1,4 +1,4 @@
-"""What the pages tell people to type exists, command by command and option by option."""
+"""Every command and every option in the documentation exists."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ MANY = 50
 
 
 def typed(page: Path) -> Iterator[str]:
-    """Yield every `ottla ...` that stands in a page, in a block of shell or within a sentence."""
+    """Yield every `ottla ...` command in a page, from shell blocks and from sentences."""
     text = page.read_text(encoding="utf-8")
     for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL):
         for line in re.sub(r"\\\n\s*", "", block).splitlines():
@@ -29,7 +29,7 @@ def typed(page: Path) -> Iterator[str]:
 
 
 def unknown_in(words: list[str]) -> list[str]:
-    """Return what of a command line the program does not know."""
+    """Return the unknown commands and options of a command line."""
     command: Any = typer.main.get_command(make_app())
     left = words[1:]
     options: set[str] = set()
@@ -47,7 +47,7 @@ def unknown_in(words: list[str]) -> list[str]:
 
 def test_every_command_in_the_pages_exists() -> None:
     lines = [(page.name, line) for page in PAGES for line in typed(page)]
-    assert len(lines) > MANY, "hardly any were found, so this proves nothing"
+    assert len(lines) > MANY, "too few commands were found for a meaningful test"
     found = [(name, line, unknown_in(shlex.split(line))) for name, line in lines]
     assert [each for each in found if each[2]] == []
 
@@ -61,5 +61,5 @@ def test_every_command_in_the_pages_exists() -> None:
         ("ottla coordinator --data-dir=x", []),
     ],
 )
-def test_what_does_not_exist_is_noticed(line: str, unknown: list[str]) -> None:
+def test_unknown_commands_and_options_are_detected(line: str, unknown: list[str]) -> None:
     assert unknown_in(line.split()) == unknown

@@ -1,4 +1,4 @@
-"""How commands end: with the exit code of their failure, and one sentence."""
+"""Failures of commands: each has an exit code and one sentence."""
 
 import pytest
 import typer
@@ -33,14 +33,14 @@ def end_of(error: BaseException) -> int:
         pytest.param(OSError("odd"), 1, "ottla: odd\n", id="an error without a file"),
     ],
 )
-def test_a_failure_is_one_sentence_and_an_exit_code(
+def test_failed_command_prints_one_sentence_and_sets_its_exit_code(
     error: BaseException, exit_code: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert end_of(error) == exit_code
     assert capsys.readouterr() == ("", sentence)
 
 
-def test_a_bug_is_not_hidden() -> None:
+def test_unexpected_error_propagates() -> None:
     @guarded
     def command() -> None:
         raise ZeroDivisionError
@@ -49,7 +49,7 @@ def test_a_bug_is_not_hidden() -> None:
         command()
 
 
-def test_what_the_client_raises_becomes_the_commands_failure() -> None:
+def test_client_error_becomes_a_command_error() -> None:
     async def work() -> None:
         raise NoBrokerAvailableError("start one")
 
@@ -57,25 +57,25 @@ def test_what_the_client_raises_becomes_the_commands_failure() -> None:
         run_client(work())
 
 
-def test_the_clients_answer_is_returned() -> None:
+def test_run_client_returns_the_result() -> None:
     async def work() -> int:
         return 7
 
     assert run_client(work()) == 7
 
 
-def test_wrong_usage_has_its_own_exit_code() -> None:
+def test_wrong_usage_has_exit_code_2() -> None:
     with pytest.raises(CommandError) as ended:
         usage_error("choose")
     assert ended.value.exit_code == 2
 
 
-def test_settings_are_split_at_the_first_equals_sign() -> None:
+def test_setting_is_split_at_its_first_equals_sign() -> None:
     assert parse_settings(None) == {}
     assert parse_settings(["a=1", "b = x=y "]) == {"a": "1", "b": "x=y"}
 
 
 @pytest.mark.parametrize("pair", ["a", "=1", " =1"])
-def test_a_setting_without_a_key_or_value_is_refused(pair: str) -> None:
-    with pytest.raises(typer.BadParameter, match="no KEY=VALUE"):
+def test_setting_without_a_key_or_value_is_rejected(pair: str) -> None:
+    with pytest.raises(typer.BadParameter, match="not of the form KEY=VALUE"):
         parse_settings([pair])

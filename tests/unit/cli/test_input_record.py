@@ -21,33 +21,33 @@ def split(*chunks: bytes) -> list[bytes]:
         pytest.param([b"a", b"b", b"c\nd\n"], [b"abc", b"d"], id="a line over three chunks"),
         pytest.param([b"\n\n"], [b"", b""], id="empty lines are records"),
         pytest.param([], [], id="no input"),
-        pytest.param([b"a\r\n"], [b"a\r"], id="bytes are not touched"),
+        pytest.param([b"a\r\n"], [b"a\r"], id="carriage returns stay"),
     ],
 )
-def test_lines_are_cut_at_line_feeds_only(chunks: list[bytes], lines: list[bytes]) -> None:
+def test_splitter_splits_at_line_feeds_only(chunks: list[bytes], lines: list[bytes]) -> None:
     assert split(*chunks) == lines
 
 
-def test_a_line_without_end_is_refused() -> None:
+def test_splitter_rejects_a_line_beyond_the_limit() -> None:
     splitter = LineSplitter(max_line_bytes=10)
     splitter.feed(b"12345\n1234567890")
-    with pytest.raises(InputError, match="longer than 10 bytes"):
+    with pytest.raises(InputError, match="longer than the limit of 10 bytes"):
         splitter.feed(b"1")
 
 
-def test_a_plain_line_is_the_value() -> None:
+def test_plain_line_becomes_the_value() -> None:
     parse = line_parser(key_separator=None, is_json=False)
     assert parse(b"a:b") == InputRecord(value=b"a:b")
 
 
-def test_the_key_ends_at_the_first_separator() -> None:
+def test_key_ends_at_the_first_separator() -> None:
     parse = line_parser(key_separator="::", is_json=False)
     assert parse(b"k::v::w") == InputRecord(key=b"k", value=b"v::w")
     with pytest.raises(InputError, match="no separator '::'"):
         parse(b"k:v")
 
 
-def test_a_json_line_gives_every_part_of_a_record() -> None:
+def test_json_line_sets_every_field_of_a_record() -> None:
     line = {
         "key": "k",
         "value": "v",
@@ -75,7 +75,7 @@ def test_a_json_line_gives_every_part_of_a_record() -> None:
         ('{"value_base64": "/w=="}', b"\xff"),
     ],
 )
-def test_a_json_value_that_is_no_string_is_sent_as_json(line: str, value: bytes | None) -> None:
+def test_json_value_other_than_a_string_is_sent_as_json(line: str, value: bytes | None) -> None:
     assert JSON(line.encode()).value == value
 
 
@@ -84,36 +84,36 @@ def test_repeated_headers_keep_their_order() -> None:
     assert JSON(line.encode()).headers == (("a", b"1"), ("a", b"\xff"))
 
 
-def test_what_consume_adds_is_accepted_and_left_to_the_broker() -> None:
+def test_fields_that_consume_adds_are_accepted_and_ignored() -> None:
     line = b'{"topic": "t", "offset": 5, "timestamp": -1, "value": "v"}'
-    assert JSON(line) == InputRecord(value=b"v"), "-1 says that the record has no time"
+    assert JSON(line) == InputRecord(value=b"v"), "-1 means that the record has no timestamp"
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("{", "no JSON"),
-        ("[]", "no JSON object"),
+        ("{", "not valid JSON"),
+        ("[]", "not a JSON object"),
         ('{"colour": 1}', "unknown field colour"),
         ('{"partition": -1}', "partition -1"),
         ('{"partition": true}', "partition True"),
-        ('{"timestamp": "soon"}', "'soon' is no time"),
+        ('{"timestamp": "soon"}', "'soon' is not a time"),
         ('{"timestamp": 1.5}', "timestamp 1.5"),
-        ('{"value_base64": "*"}', "no base64"),
-        ('{"value": "a", "value_base64": "YQ=="}', "both value and value_base64"),
+        ('{"value_base64": "*"}', "not valid base64"),
+        ('{"value": "a", "value_base64": "YQ=="}', "value and value_base64 are both present"),
         ('{"headers": 3}', "headers are neither"),
         ('{"headers": [{"value": "x"}]}', "a header has no key"),
         (r'{"value": "\ud800"}', "lone surrogate"),
         (r'{"key": ["\ud800"]}', "lone surrogate"),
         (r'{"headers": {"\udfff": "x"}}', "lone surrogate"),
         (r'{"headers": [{"key": "\udfff"}]}', "lone surrogate"),
-        ("[" * 200_000, "nested too deep"),
+        ("[" * 200_000, "nested too deeply"),
         ('{"timestamp": -2}', "timestamp -2 must be within 0.."),
         ('{"timestamp": "1969-12-31"}', "must be within 0.."),
         ('{"timestamp": 9223372036854775808}', "must be within 0.."),
     ],
 )
-def test_a_json_line_that_makes_no_sense_is_refused_with_the_reason(line: str, reason: str) -> None:
+def test_invalid_json_line_is_rejected_with_the_reason(line: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason.replace(".", r"\.")):
         JSON(line.encode())
 
@@ -127,5 +127,5 @@ def test_a_json_line_that_makes_no_sense_is_refused_with_the_reason(line: str, r
         ("1970-01-01T01:00:00+01:00", 0),
     ],
 )
-def test_a_time_without_a_zone_is_utc(text: str, timestamp_ms: int) -> None:
+def test_time_without_a_zone_is_utc(text: str, timestamp_ms: int) -> None:
     assert parse_time_ms(text) == timestamp_ms

@@ -23,19 +23,19 @@ TOMBSTONE = RECORD._replace(value=None, headers=())
 BINARY = RECORD._replace(key=b"\xff", value=b"\x00\xfe", headers=(("h", b"\xff"), ("h", None)))
 
 
-def test_values_are_written_as_they_are() -> None:
+def test_value_format_writes_the_raw_value() -> None:
     write = record_writer(OutputFormat.VALUE)
     assert write(RECORD) == b"v\n"
     assert write(BINARY) == b"\x00\xfe\n"
     assert write(TOMBSTONE) == b"\n"
 
 
-def test_key_and_value_stand_around_the_separator() -> None:
+def test_key_value_format_puts_the_separator_between_key_and_value() -> None:
     assert record_writer(OutputFormat.KEY_VALUE)(RECORD) == b"k\tv\n"
     assert record_writer(OutputFormat.KEY_VALUE, separator="::")(TOMBSTONE) == b"k::\n"
 
 
-def test_json_names_everything_that_a_record_has() -> None:
+def test_json_format_contains_every_field_of_a_record() -> None:
     assert json.loads(record_writer(OutputFormat.JSON)(RECORD)) == {
         "topic": "t",
         "partition": 3,
@@ -48,14 +48,14 @@ def test_json_names_everything_that_a_record_has() -> None:
 
 
 @pytest.mark.parametrize("record", [RECORD, TOMBSTONE, BINARY])
-def test_what_is_written_as_json_can_be_produced_again(record: ConsumerRecord) -> None:
+def test_produce_parses_the_json_output_of_consume(record: ConsumerRecord) -> None:
     line = record_writer(OutputFormat.JSON)(record).rstrip(b"\n")
-    again = line_parser(key_separator=None, is_json=True)(line)
-    assert (again.key, again.value, again.headers) == (record.key, record.value, record.headers)
-    assert (again.partition, again.timestamp_ms) == (record.partition, record.timestamp_ms)
+    parsed = line_parser(key_separator=None, is_json=True)(line)
+    assert (parsed.key, parsed.value, parsed.headers) == (record.key, record.value, record.headers)
+    assert (parsed.partition, parsed.timestamp_ms) == (record.partition, record.timestamp_ms)
 
 
-def test_a_template_is_filled_with_readable_fields() -> None:
+def test_template_fields_are_readable_text() -> None:
     template = "{topic}-{partition}@{offset} {timestamp} {timestamp_ms} {key}={value} [{headers}]"
     write = record_writer(OutputFormat.TEMPLATE, template=template)
     assert write(RECORD) == (b"t-3@7 2026-01-31T12:00:00.123Z 1769860800123 k=v [h=1]\n")
@@ -63,22 +63,22 @@ def test_a_template_is_filled_with_readable_fields() -> None:
 
 
 @pytest.mark.parametrize("template", ["{colour}", "{0}", "{offset", "{key.x}"])
-def test_a_wrong_template_is_refused_before_anything_is_read(template: str) -> None:
+def test_invalid_template_is_rejected_before_any_record_is_read(template: str) -> None:
     with pytest.raises(ValueError, match="fields are topic, partition"):
         record_writer(OutputFormat.TEMPLATE, template=template)
 
 
 @pytest.mark.parametrize("width", ["10001", "99999999999", "1" * 5_000, ".10001", "{partition}"])
-def test_a_width_has_a_limit(width: str) -> None:
+def test_template_width_has_a_limit(width: str) -> None:
     with pytest.raises(ValueError, match="a number up to 10000"):
         record_writer(OutputFormat.TEMPLATE, template=f"{{value:{width}}}")
     assert record_writer(OutputFormat.TEMPLATE, template="{offset:>10}")(RECORD)
 
 
-def test_the_template_format_needs_a_template() -> None:
+def test_template_format_needs_a_template() -> None:
     with pytest.raises(ValueError, match="--template"):
         record_writer(OutputFormat.TEMPLATE)
 
 
-def test_a_records_size_is_that_of_key_and_value() -> None:
+def test_record_size_counts_key_and_value() -> None:
     assert [record_size_bytes(record) for record in (RECORD, TOMBSTONE, BINARY)] == [2, 1, 3]

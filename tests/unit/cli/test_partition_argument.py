@@ -1,4 +1,4 @@
-"""Partitions and replicas on the command line."""
+"""Command-line syntax of partitions and replicas: `ottla.cli.partition_argument`."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from ottla.cli.partition_argument import (
 ORDERS = [TopicPartition("orders", number) for number in range(12)]
 
 
-def test_a_partition_and_its_brokers() -> None:
+def test_partitions_and_broker_lists_are_parsed() -> None:
     assert parse_partition("orders") == ("orders", None)
     assert parse_partition("orders:3") == ("orders", 3)
     assert parse_move("orders:3=2,1") == (ORDERS[3], (2, 1))
@@ -40,32 +40,32 @@ def test_a_partition_and_its_brokers() -> None:
         (parse_plan, "not json"),
     ],
 )
-def test_what_makes_no_sense_is_refused(parse: Callable[[str], object], text: str) -> None:
-    with pytest.raises(ValueError, match=r"no |twice"):
+def test_malformed_argument_is_rejected(parse: Callable[[str], object], text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not |twice"):
         parse(text)
 
 
-def test_kafkas_plans_are_read() -> None:
+def test_plan_in_kafkas_format_is_parsed() -> None:
     plan = '{"version":1,"partitions":[{"topic":"orders","partition":1,"replicas":[3,1]}]}'
     assert parse_plan(plan) == {ORDERS[1]: (3, 1)}
 
 
-def test_a_topic_stands_for_its_partitions() -> None:
+def test_topic_expands_to_its_partitions() -> None:
     assert expand([("orders", None), ("other", 4)], {"orders": 2}) == [
         *ORDERS[:2],
         TopicPartition("other", 4),
     ]
 
 
-def test_spreading_gives_every_broker_the_same_share() -> None:
+def test_spread_gives_every_broker_the_same_share() -> None:
     moves = spread(dict.fromkeys(ORDERS, 2), [1, 2, 3])
     assert Counter(replicas[0] for replicas in moves.values()) == {1: 4, 2: 4, 3: 4}
     assert Counter(each for replicas in moves.values() for each in replicas) == {1: 8, 2: 8, 3: 8}
-    # Partitions with one leader have their second replica on different brokers.
+    # Partitions with the same leader have their second replicas on different brokers.
     assert {moves[ORDERS[0]][1], moves[ORDERS[3]][1]} == {2, 3}
 
 
-def test_spreading_over_one_broker_or_too_few() -> None:
+def test_spread_needs_as_many_brokers_as_replicas() -> None:
     assert spread({ORDERS[0]: 1}, [7]) == {ORDERS[0]: (7,)}
     with pytest.raises(ValueError, match="name at least 3 brokers"):
         spread({ORDERS[0]: 3}, [1, 2])

@@ -9,7 +9,7 @@ from ottla.cli.text import plural, rate_text, readable, size_text, time_text
     ("size_bytes", "text"),
     [(0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (12_345_678, "12.3 MB"), (5e12, "5000.0 GB")],
 )
-def test_sizes_are_written_with_their_unit(size_bytes: float, text: str) -> None:
+def test_size_has_a_unit(size_bytes: float, text: str) -> None:
     assert size_text(size_bytes) == text
 
 
@@ -22,7 +22,7 @@ def test_sizes_are_written_with_their_unit(size_bytes: float, text: str) -> None
         (2**63 - 1, "9223372036854775807 ms"),
     ],
 )
-def test_times_are_iso_8601_as_far_as_the_calendar_goes(timestamp_ms: int, text: str) -> None:
+def test_time_is_iso_8601_within_the_calendar(timestamp_ms: int, text: str) -> None:
     assert time_text(timestamp_ms) == text
 
 
@@ -30,7 +30,7 @@ def test_times_are_iso_8601_as_far_as_the_calendar_goes(timestamp_ms: int, text:
     ("data", "text"),
     [(None, "null"), (b"", ""), ("größe".encode(), "größe"), (b"a\n\xff", "a\\n\\xff")],
 )
-def test_bytes_are_readable_on_one_line(data: bytes | None, text: str) -> None:
+def test_bytes_become_readable_text_on_one_line(data: bytes | None, text: str) -> None:
     assert readable(data) == text
 
 
@@ -43,11 +43,11 @@ def test_bytes_are_readable_on_one_line(data: bytes | None, text: str) -> None:
         (1_234, "entry", "1,234 entries"),
     ],
 )
-def test_nouns_agree_with_their_number(count: int, noun: str, text: str) -> None:
+def test_noun_agrees_with_its_count(count: int, noun: str, text: str) -> None:
     assert plural(count, noun) == text
 
 
-def test_a_rate_says_how_much_how_long_and_how_fast() -> None:
+def test_rate_text_has_volume_duration_and_rate() -> None:
     assert rate_text(1_000, 2_000_000, 0.5) == (
         "1,000 records, 2.0 MB in 0.50 s: 2,000 records/s, 4.0 MB/s"
     )
@@ -62,23 +62,23 @@ def test_a_rate_says_how_much_how_long_and_how_fast() -> None:
         ("1970-01-01T00:00:01Z", AtTime(1_000)),
     ],
 )
-def test_a_start_is_a_word_an_offset_or_a_time(text: str, point: StartPoint) -> None:
+def test_start_point_is_a_word_an_offset_or_a_time(text: str, point: StartPoint) -> None:
     assert parse_start_point(text) == point
 
 
 @pytest.mark.parametrize("text", ["-1", "start", "", "12h"])
-def test_anything_else_is_no_start(text: str) -> None:
-    with pytest.raises(InputError, match="none of beginning, end"):
+def test_any_other_start_point_is_rejected(text: str) -> None:
+    with pytest.raises(InputError, match="not beginning, end, an offset"):
         parse_start_point(text)
 
 
 @pytest.mark.parametrize("text", [str(2**63), "9" * 5_000])
-def test_an_offset_that_no_log_reaches_is_no_start(text: str) -> None:
-    with pytest.raises(InputError, match="beyond the largest"):
+def test_offset_beyond_the_maximum_is_rejected(text: str) -> None:
+    with pytest.raises(InputError, match="exceeds the maximum"):
         parse_start_point(text)
     assert parse_start_point(str(2**63 - 1)) == AtOffset(2**63 - 1)
 
 
-def test_a_time_before_timestamps_begin_is_no_start() -> None:
+def test_time_before_1970_is_rejected() -> None:
     with pytest.raises(InputError, match="before 1970"):
         parse_start_point("1969-12-31")

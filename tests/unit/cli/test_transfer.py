@@ -6,7 +6,7 @@ import pytest
 from ottla.cli.transfer import Transfer
 
 
-def test_a_transfer_is_told_in_one_line_and_in_json() -> None:
+def test_transfer_has_a_summary_line_and_a_json_form() -> None:
     with Transfer("sent") as transfer:
         transfer.add(2, 10)
         transfer.add(1, 5)
@@ -27,11 +27,11 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_bar_is_drawn_for_a_person_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    person, program = Terminal(), io.StringIO()
-    for stream in (person, program):
+def test_progress_bar_is_drawn_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
         monkeypatch.setattr(sys, "stderr", stream)
         with Transfer("sent", total_bytes=100) as transfer:
             transfer.advance(100)
-    assert "sent" in person.getvalue()
-    assert program.getvalue() == ""
+    assert "sent" in terminal.getvalue()
+    assert pipe.getvalue() == ""

@@ -1,7 +1,7 @@
 """Ottla: a Kafka-compatible log in Python, and its asyncio client. Composition.
 
-What users import stands here. Each name is loaded when it is first used, so that `import ottla`
-costs next to nothing and never drags in the servers.
+Users import every public name from here. A name is loaded on first use, so `import ottla` costs
+next to nothing and never loads the servers.
 """
 
 from importlib import import_module

@@ -1,5 +1,5 @@
-"""The asyncio client: Producer, Consumer, Admin, and what they return and raise.
+"""The asyncio client: Producer, Consumer and Admin, with their return types and errors.
 
-Needs nothing but `kafkawire` and the standard library, and works on any event loop. `ottla` hands
-on what users import; everything else may change.
+Depends only on `kafkawire` and the standard library, and works on any asyncio event loop. The
+public names are re-exported by `ottla`; everything else in this package may change.
 """

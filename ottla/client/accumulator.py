@@ -1,11 +1,11 @@
-"""Gathers records into batches and says which are due. Decision: no I/O, clock or dice.
+"""Gathers records into batches and decides which batches are due. Decision: no I/O, clock or dice.
 
-Per partition there is a queue of batches, of which the last may still be open. At most one batch
-of a partition is out at a time, and while it is (or waits for its retry) the ones behind it wait
-too: the partition is muted. Without sequence numbers nothing else keeps order under retries. So
-that throughput does not suffer, a batch that has to wait grows beyond its usual size.
-Invariants: records of a partition are taken out in the order of their `append`; reserved memory is
-given back exactly when its batch is done.
+Each partition has a queue of batches, the last of which may still be open. At most one batch of a
+partition is in flight. While it is in flight or waits for its retry, the partition is muted: the
+batches behind it wait. Without sequence numbers nothing else preserves order across retries. To
+keep throughput up, a waiting batch may grow beyond its usual size.
+Invariants: records of a partition are taken in the order of their `append`; the memory of a batch
+is released exactly when the batch is done.
 """
 
 import enum
@@ -30,11 +30,11 @@ from ottla.client.record import BytesLike, Headers, UnsentRecord
 from ottla.client.topic_queues import PartitionQueue, TopicQueues
 
 GROWTH_LIMIT: Final = 16
-"""A waiting batch grows up to this many times `batch_size_bytes`, within `max_request_bytes`."""
+"""Size limit of a waiting batch in multiples of `batch_size_bytes`, within `max_request_bytes`."""
 
 
 class Need(enum.Enum):
-    """What an append that found no open batch with room waits for."""
+    """The obstacle to an append for which no open batch had room."""
 
     TOPIC = enum.auto()
     PARTITION = enum.auto()
@@ -43,15 +43,15 @@ class Need(enum.Enum):
 
 @dataclass(slots=True)
 class Due:
-    """What can be done now: batches by leader, and when to look again."""
+    """The queues with a batch to send now, by leader, and the time of the next check."""
 
     by_leader: dict[BrokerId, list[PartitionQueue]]
     leaderless: set[str]
-    """Topics with due batches whose leader is not known."""
+    """Topics with due batches whose leader is unknown."""
     look_again_at_s: float
 
     def keep_numbered(self) -> None:
-        """Leave out what has no sequence numbers yet."""
+        """Drop the queues whose first batch has no sequence numbers yet."""
         self.by_leader = {
             leader: [queue for queue in queues if queue.batches[0].identity is not None]
             for leader, queues in self.by_leader.items()
@@ -59,7 +59,7 @@ class Due:
 
 
 class Accumulator:
-    """All records that are accepted and not yet acknowledged."""
+    """All records that were accepted and are not yet acknowledged."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Accumulator:
     ) -> None:
         self.budget = MemoryBudget(config.buffer_memory_bytes)
         self.incomplete: dict[ProducerBatch, None] = {}
-        """Every batch that is not settled, the oldest first (but for halves of a split)."""
+        """Every unsettled batch, oldest first (except for the halves of a split batch)."""
         self.flush_count = 0
-        """How many flushes wait; while one does, every batch is due."""
+        """Number of flushes in progress; while there is one, every batch is due."""
         self.has_full = False
-        """A batch became full that need not wait for another; whoever acts on it clears this."""
+        """Whether a batch at the head of its queue became full; the producer clears this."""
         self._config = config
         self._linger_s = config.linger_ms / 1000
         self._delivery_timeout_s = config.delivery_timeout_ms / 1000
@@ -81,12 +81,12 @@ class Accumulator:
         self._random_below = random_below
         self._topics: dict[str, TopicQueues] = {}
         self._waiting: dict[TopicPartition, PartitionQueue] = {}
-        """Queues that hold batches and are not muted, the longest-waiting first."""
+        """Queues that hold batches and are not muted, longest wait first."""
 
-    # Taking records in
+    # Accepting records
 
     def on_topic(self, topic: TopicMetadata) -> None:
-        """Adopt the partitions of `topic`; only then can records for it be appended."""
+        """Adopt the partitions of `topic`; records for a topic can be appended only after this."""
         queues = self._topics.get(topic.name)
         if queues is None:
             batch_size_bytes = self._config.batch_size_bytes
@@ -105,11 +105,11 @@ class Accumulator:
         timestamp_ms: int,
         headers: Headers,
     ) -> Delivery | None:
-        """Take one record into the open batch of its partition, and return its delivery.
+        """Append one record to the open batch of its partition and return its delivery.
 
-        None when that has to wait for something (`need` says what). This is the hot path of
-        `send`: what happens once per batch is kept out of it (benchmarks/client_throughput.py).
+        Return None if the append has to wait; `need` returns the reason.
         """
+        # The hot path of `send`: work per batch is kept out (benchmarks/client_throughput.py).
         queues = self._topics.get(topic)
         if queues is None:
             return None
@@ -138,7 +138,7 @@ class Accumulator:
         return delivery
 
     def need(self, topic: str, partition: int | None) -> Need:
-        """Return what an append that got None waits for."""
+        """Return the reason why `append` returned None."""
         queues = self._topics.get(topic)
         if queues is None:
             return Need.TOPIC
@@ -147,13 +147,13 @@ class Accumulator:
         return Need.MEMORY
 
     def reservation(self, size_bytes: int) -> int:
-        """Return how much memory `take_in` wants for a record of at most `size_bytes`."""
+        """Return the number of bytes to reserve before `take_in` of a `size_bytes` record."""
         return max(self._config.batch_size_bytes, size_bytes)
 
     def take_in(self, record: UnsentRecord, reserved_bytes: int, now_s: float) -> Delivery:
-        """Take a record into a new batch, or one that may grow, in memory that is reserved.
+        """Append a record to a new batch, or to one that may grow, using reserved memory.
 
-        The memory is the batch's then, or given back.
+        The batch takes over the reservation; if it is not needed, it is released.
         """
         used_bytes = 0
         try:
@@ -167,7 +167,7 @@ class Accumulator:
         return delivery
 
     def _append_elsewhere(self, record: UnsentRecord) -> Delivery | None:
-        """Leave the full batch behind; append where another one has room, if one has."""
+        """Mark the full batch, and append to another open batch that has room, if there is one."""
         queues = self._topics[record.topic]
         delivery = self.append(*record)
         for _ in range(queues.partition_count):
@@ -186,7 +186,7 @@ class Accumulator:
         return delivery
 
     def _append_with(self, record: UnsentRecord, reserved_bytes: int, now_s: float) -> Delivery:
-        """Append to a batch that grows, or to a new one; either takes the reserved memory."""
+        """Append to a batch that grows, or to a new one; either takes over the reservation."""
         queues = self._topics[record.topic]
         partition = queues.choose(record.key, record.partition)
         queue = queues.queue(TopicPartition(record.topic, partition))
@@ -200,7 +200,7 @@ class Accumulator:
         if batch is not None:
             self._close_batch(batch)
         batch = ProducerBatch(queue.topic_partition, self._config.codec, reserved_bytes, now_s)
-        # Before anybody knows the batch: this raises when the record is none.
+        # Before the batch is in the queue: an invalid record raises here.
         delivery = self._append_to(batch, record)
         queues.open_batches[partition] = batch
         queue.batches.append(batch)
@@ -219,7 +219,7 @@ class Accumulator:
     # Sending batches
 
     def due(self, metadata: ClusterMetadata, now_s: float) -> Due:
-        """Return the queues whose first batch may be sent now, by the leader to send it to."""
+        """Return the queues whose first batch may be sent now, by leader."""
         due = Due(by_leader={}, leaderless=set(), look_again_at_s=inf)
         sends_all = self.flush_count > 0 or self.budget.is_exhausted
         for queue in self._waiting.values():
@@ -235,7 +235,7 @@ class Accumulator:
         return due
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
-        """Take the first batch out and mute the partition until the batch is back or done."""
+        """Take the first batch and mute the partition until the batch is put back or done."""
         assert queue.in_flight is None
         batch = queue.batches.popleft()
         self._close_batch(batch)
@@ -244,22 +244,25 @@ class Accumulator:
         return batch
 
     def put_back(self, batch: ProducerBatch, retry_at_s: float) -> None:
-        """Return a batch that was taken: it is the first to go again, from `retry_at_s` on."""
+        """Put a taken batch back at the head of its queue, to be sent again from `retry_at_s`."""
         queue = self._unmute(batch)
         batch.retry_at_s = retry_at_s
         queue.batches.appendleft(batch)
         self._update_waiting(queue)
 
     def forget_sequences(self, topic_partition: TopicPartition) -> None:
-        """Have the batches that wait numbered anew: one before them was, or was given up."""
+        """Clear the sequence numbers of the waiting batches; they get new ones when sent.
+
+        Needed once an earlier batch got new numbers or was given up.
+        """
         for batch in self._topics[topic_partition.topic].queues[topic_partition.partition].batches:
             batch.identity = None
 
     def split(self, batch: ProducerBatch, now_s: float) -> None:
-        """Return a batch that was taken in two halves."""
+        """Put a taken batch back as two halves."""
         queue = self._unmute(batch)
         del self.incomplete[batch]
-        # The topic takes less than we thought: let no batch grow beyond its usual size.
+        # The topic's size limit is lower than assumed: no batch may exceed its usual size.
         self._topics[batch.topic_partition.topic].growth_limit_bytes = 0
         halves = batch.split(now_s)
         self.incomplete.update(dict.fromkeys(halves))
@@ -267,27 +270,27 @@ class Accumulator:
         self._update_waiting(queue)
 
     def done(self, batch: ProducerBatch) -> None:
-        """Note that a batch that was taken is settled: free its memory, unmute its partition."""
+        """Release the memory of a taken batch that is settled, and unmute its partition."""
         queue = self._unmute(batch)
         del self.incomplete[batch]
         self._update_waiting(queue)
         self.budget.release(batch.reserved_bytes)
 
     def is_out(self, batch: ProducerBatch) -> bool:
-        """Whether `batch` was taken, and is neither back nor done."""
+        """Whether `batch` was taken and is neither put back nor done."""
         return self._queue(batch).in_flight is batch
 
     def next_expiry_s(self) -> float:
-        """Return when the oldest batch will have waited longer than the delivery timeout."""
+        """Return when the delivery timeout of the oldest batch expires."""
         for batch in self.incomplete:
             if not batch.is_done:
                 return batch.created_at_s + self._delivery_timeout_s
         return inf
 
     def expire(self, now_s: float) -> list[ProducerBatch]:
-        """Return the batches that are not acknowledged within the delivery timeout.
+        """Return the batches whose delivery timeout has passed without an acknowledgement.
 
-        Those that wait are taken out; those that are out stay out until their answer comes.
+        Waiting batches are removed. A batch in flight stays taken until its response arrives.
         """
         deadline_s = now_s - self._delivery_timeout_s
         overdue = [
@@ -304,7 +307,7 @@ class Accumulator:
         return overdue
 
     def drop_all(self) -> list[ProducerBatch]:
-        """Return every batch that is not settled, having taken out those that wait."""
+        """Return every unsettled batch; remove the waiting ones from their queues."""
         unsettled = [batch for batch in self.incomplete if not batch.is_done]
         for batch in unsettled:
             queue = self._queue(batch)
@@ -327,7 +330,7 @@ class Accumulator:
         return batch.created_at_s + self._linger_s
 
     def _close_batch(self, batch: ProducerBatch) -> None:
-        """Let `batch` take no more."""
+        """Close `batch` for further records."""
         if batch.is_closed:
             return
         batch.is_closed = True
@@ -338,10 +341,10 @@ class Accumulator:
             self._count_sticky(queues, batch, 0)
 
     def _count_sticky(self, queues: TopicQueues, batch: ProducerBatch, refused_bytes: int) -> None:
-        """Tell the partitioner what went to the sticky partition.
+        """Report the bytes appended to the sticky partition to the partitioner.
 
-        Only when a batch is full or goes out: the partition is never left with its batch half
-        full (KIP-794).
+        Called only when a batch is full or sent, so that the partitioner never leaves a partition
+        with a half-full batch (KIP-794).
         """
         if self._config.adaptive_partitioning:
             queues.partitioner.on_load(queues.lengths())

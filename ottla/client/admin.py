@@ -1,6 +1,7 @@
-"""The admin client that users hold. Composition.
+"""The public admin client. Composition.
 
-Requests that change the cluster go to its controller; a controller that moved is found again.
+Requests that change the cluster go to its controller; if the controller moved, the client looks it
+up again and retries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,10 +30,22 @@ from ottla.client.offset_lookup import OffsetAndTimestamp, list_offsets
 
 
 class Admin:
-    """Looks after topics and the cluster. Use with `async with`.
+    """Manages topics, configs, partitions and consumer groups of a cluster.
 
-    A method that fails for some of what it was asked raises the first error; the others are
-    notes of it. Belongs to one event loop; any number of its tasks may use it.
+        async with Admin("localhost:9092") as admin:
+            await admin.create_topics([NewTopic("orders", partitions=6, replication_factor=3)])
+            print(await admin.list_topics())
+
+    Reads are retried for up to `request_timeout_ms`. A change is retried only when it certainly
+    was not made, so ConnectionLostError and RequestTimedOutError leave its outcome open: check
+    the cluster before you repeat it.
+
+    A request may cover several topics or partitions. If some of them fail, the method raises the
+    first error and attaches the others as notes; the remaining ones were carried out.
+
+    Every method raises ClientClosedError before `start` and after `close`, and other OttlaErrors
+    when no broker can be reached. An instance belongs to one event loop; any number of tasks of
+    that loop may use it concurrently.
     """
 
     def __init__(
@@ -44,10 +57,18 @@ class Admin:
         retry_backoff_max_ms: int = 1_000,
         client_id: str = "ottla",
     ) -> None:
-        """Take the settings; nothing is connected yet.
+        """Configure the client; `start` or `async with` connects it.
+
+        Args:
+            bootstrap_servers: Addresses to find the cluster with: "host:port,host:port" or a
+                sequence of "host:port". The port defaults to 9092.
+            request_timeout_ms: Time limit of one request, and of the retries of one call.
+            retry_backoff_ms: Delay before the first retry. It doubles with each further retry.
+            retry_backoff_max_ms: Upper limit of that delay.
+            client_id: Name of this client in the logs and quotas of the brokers.
 
         Raises:
-            ConfigurationError: a setting is out of range.
+            ConfigurationError: a setting is out of range; the message has its value and limits.
         """
         self._config = ClientConfig(
             bootstrap=parse_bootstrap(bootstrap_servers),
@@ -61,10 +82,11 @@ class Admin:
         self._cluster: Cluster | None = None
 
     async def start(self) -> None:
-        """Connect; `async with` does this.
+        """Connect to the cluster. `async with` calls this.
 
         Raises:
-            NoBrokerAvailableError: none of the bootstrap servers can be reached.
+            NoBrokerAvailableError: no bootstrap server can be reached; check the addresses.
+            ClientClosedError: the client was started before; create a new one.
         """
         if self._cluster is not None:
             raise ClientClosedError("an admin client starts once: make a new one")
@@ -73,7 +95,7 @@ class Admin:
         self._cluster = cluster
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Disconnect. `async with` calls this. Calls in progress fail with an OttlaError."""
         if self._cluster is not None:
             await self._cluster.close()
 
@@ -87,11 +109,15 @@ class Admin:
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> None:
-        """Create topics, or with `validate_only` just say whether that would work.
+        """Create topics, or with `validate_only` check that they could be created.
+
+        A new topic may be unknown to some brokers for a moment after this returns.
 
         Raises:
-            TopicExistsError, NotAuthorizedError, BrokerError: as the broker says.
-            ConnectionLostError: no answer came; look whether the topics are there.
+            TopicExistsError: a topic of that name exists; use it, or delete it first.
+            NotAuthorizedError: this user may not create topics.
+            BrokerError: the broker refuses a name, number or config; the message has its reason.
+            ConnectionLostError: no response arrived; check whether the topics exist.
         """
         wanted = list(topics)
         require_names("names", [topic.name for topic in wanted])
@@ -103,20 +129,34 @@ class Admin:
         """Delete topics with all their records.
 
         Raises:
-            UnknownTopicError, NotAuthorizedError, BrokerError: as the broker says.
-            ConnectionLostError: no answer came; look whether the topics are gone.
-            ConfigurationError: `names` is a single string.
+            UnknownTopicError: a topic does not exist.
+            NotAuthorizedError: this user may not delete the topic.
+            BrokerError: the broker refuses for another reason, given in the message.
+            ConnectionLostError: no response arrived; check whether the topics still exist.
+            ConfigurationError: `names` is a single string; pass a list.
         """
         await admin_topics.delete_topics(
             self._started(), require_names("names", names), self._timeout_ms
         )
 
     async def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Raise the number of partitions of topics; keys then map to partitions anew."""
+        """Raise topics to the given total numbers of partitions.
+
+        Existing records stay in place, but most keys map to another partition from then on, so
+        the records of one key are no longer in one partition.
+
+        Raises:
+            UnknownTopicError: a topic does not exist.
+            BrokerError: a number is not larger than the current one.
+            ConnectionLostError: no response arrived; check the topics with `describe_topics`.
+        """
         await admin_topics.create_partitions(self._started(), counts.items(), self._timeout_ms)
 
     async def list_topics(self, *, include_internal: bool = False) -> list[str]:
-        """Return the names of all topics, sorted."""
+        """Return the names of all topics, sorted.
+
+        Topics that brokers keep for themselves (`__consumer_offsets`) need `include_internal`.
+        """
         metadata = await admin_topics.describe_all(self._started(), self._timeout_s)
         return sorted(
             topic.name
@@ -125,21 +165,22 @@ class Admin:
         )
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """Return topics with their partitions, leaders and replicas.
+        """Return topics by name, with the leader, replicas and ISR of each partition.
 
         Raises:
             UnknownTopicError: one of them does not exist.
+            ConfigurationError: `names` is a single string; pass a list.
         """
         return await admin_topics.describe_topics(
             self._started(), require_names("names", names), self._timeout_s
         )
 
     async def describe_all_topics(self) -> dict[str, TopicDescription]:
-        """Return all topics with their partitions, those that brokers keep for themselves too."""
+        """Return all topics by name with their partitions, internal topics included."""
         return await admin_topics.describe_all_topics(self._started(), self._timeout_s)
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Return who is in the cluster now."""
+        """Return the live brokers, the controller and the id of the cluster."""
         metadata = await admin_topics.describe_nothing(self._started(), self._timeout_s)
         return ClusterDescription(
             cluster_id=metadata.cluster_id,
@@ -151,7 +192,18 @@ class Admin:
     async def describe_configs(
         self, kind: ResourceType, name: str, keys: Sequence[str] | None = None
     ) -> dict[str, ConfigEntry]:
-        """Return the configs of a topic, or of the broker whose id is `name`; by key."""
+        """Return the configs of a topic or broker by key, all of them unless `keys` is given.
+
+        Args:
+            kind: `ResourceType.TOPIC` or `ResourceType.BROKER`.
+            name: Name of the topic, or id of the broker as a string ("1").
+            keys: Config keys to return, such as "retention.ms".
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            ConfigurationError: the name of a broker is not a number.
+            BrokerUnreachableError: there is no such broker.
+        """
         return await admin_configs.describe_configs(
             self._started(), kind, name, keys, self._timeout_s
         )
@@ -159,7 +211,17 @@ class Admin:
     async def alter_configs(
         self, kind: ResourceType, name: str, changes: Mapping[str, str | None]
     ) -> None:
-        """Set single configs of a topic or broker; None takes a key back to its default."""
+        """Set configs of a topic or broker by key; None resets a key to its default.
+
+        Keys that are not in `changes` keep their values.
+
+            await admin.alter_configs(ResourceType.TOPIC, "orders", {"retention.ms": "86400000"})
+
+        Raises:
+            BrokerError: a key or value is refused; then nothing was changed.
+            ConfigurationError: the name of a broker is not a number.
+            ConnectionLostError: no response arrived; check with `describe_configs`.
+        """
         await admin_configs.alter_configs(self._started(), kind, name, changes, self._timeout_s)
 
     async def describe_log_dirs(
@@ -167,9 +229,11 @@ class Admin:
         broker_ids: Iterable[int] | None = None,
         topics: Mapping[str, Sequence[int]] | None = None,
     ) -> list[LogDirectory]:
-        """Return the log directories of brokers (None: all), with the replicas in them.
+        """Return the log directories of brokers, with the replicas in each and their sizes.
 
-        `topics` (partitions by topic) narrows the replicas down.
+        Args:
+            broker_ids: Brokers to query; all live brokers by default.
+            topics: Partitions by topic; other replicas are left out. All by default.
 
         Raises:
             BrokerUnreachableError: one of the brokers is not in the cluster.
@@ -186,9 +250,14 @@ class Admin:
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset]:
-        """Delete all records below an offset (-1: all that are committed), per partition.
+        """Delete the records below an offset, per partition; return the new log start offsets.
 
-        Return where each log starts now.
+        The offset -1 means the high watermark: all records that are on every in-sync replica.
+        Deleting twice does no harm, so this is retried for up to `request_timeout_ms`.
+
+        Raises:
+            BrokerError: an offset is beyond the high watermark, or the topic is compacted.
+            UnknownTopicError: there is no such topic.
         """
         return await admin_logs.delete_records(self._started(), before, self._timeout_ms)
 
@@ -197,10 +266,17 @@ class Admin:
         partitions: Iterable[TopicPartition] | None = None,
         kind: ElectionType = ElectionType.PREFERRED,
     ) -> list[TopicPartition]:
-        """Elect leaders of `partitions` (None: of all that need it); return where it changed.
+        """Elect the leaders of `partitions`; return the partitions whose leader changed.
+
+        Args:
+            partitions: Partitions to elect leaders for; by default all that need an election.
+            kind: `ElectionType.PREFERRED` elects the first replica in assignment order. With
+                `ElectionType.UNCLEAN` a partition that has lost its ISR gets any live replica
+                as leader, and records may be lost.
 
         Raises:
-            BrokerError: a partition has nobody who could lead it, or does not exist.
+            BrokerError: a partition has no eligible replica, or does not exist.
+            ConnectionLostError: no response arrived; check the leaders with `describe_topics`.
         """
         return await admin_replicas.elect_leaders(
             self._started(), partitions, kind, self._timeout_ms
@@ -209,19 +285,28 @@ class Admin:
     async def alter_reassignments(
         self, moves: Mapping[TopicPartition, Sequence[int] | None]
     ) -> None:
-        """Begin to move partitions to other brokers, the preferred leader first; None cancels.
+        """Start to move partitions to other brokers, or cancel a move.
 
-        It takes as long as copying does: see `list_reassignments`.
+        This returns once the controller has accepted the moves. Copying continues in the
+        background; `list_reassignments` returns the moves in progress.
+
+        Args:
+            moves: Target replicas by partition, as broker ids with the preferred leader first.
+                None cancels the move of a partition.
 
         Raises:
             BrokerError: a broker does not exist, or there is no move to cancel.
+            ConnectionLostError: no response arrived; check with `list_reassignments`.
         """
         await admin_replicas.alter_reassignments(self._started(), moves, self._timeout_ms)
 
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Return which of `partitions` (None: of all) are being moved."""
+        """Return the moves in progress of `partitions`, of all partitions by default.
+
+        Partitions that are not being moved are left out.
+        """
         return await admin_replicas.list_reassignments(
             self._started(), partitions, self._timeout_ms
         )
@@ -229,37 +314,49 @@ class Admin:
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return offsets by timestamp in ms or `OffsetSpec` (start, end, latest timestamp)."""
+        """Return the offset of the first record at or after a timestamp, per partition.
+
+        A timestamp is in ms since the epoch, or an `OffsetSpec`: EARLIEST, LATEST (the high
+        watermark) or MAX_TIMESTAMP. The offset is -1 if no record is as late as the timestamp.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is no such topic or partition.
+        """
         return await list_offsets(self._started(), wanted, timeout_s=self._timeout_s)
 
     async def list_groups(self) -> list[GroupListing]:
-        """Return all groups, by name."""
+        """Return all groups of the cluster, sorted by name."""
         return await admin_groups.list_groups(self._started(), self._timeout_s)
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """Return a group with its members; one that does not exist is in state Dead."""
+        """Return the state, assignor and members of a group.
+
+        A group that does not exist is in state "Dead" and has no members.
+        """
         return await admin_groups.describe_group(self._started(), group_id, self._timeout_s)
 
     async def list_group_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """Return all offsets that a group has committed."""
+        """Return all offsets that a group has committed; empty if there is no such group."""
         return await admin_groups.list_group_offsets(self._started(), group_id, self._timeout_s)
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> None:
-        """Set where a group goes on reading.
+        """Set the committed offsets of a group that has no members.
+
+        Consumers that join the group later start at these offsets (of the next record to read).
 
         Raises:
-            CommitFailedError: the group has members: stop them first.
+            CommitFailedError: the group has members; stop them first.
         """
         await admin_groups.alter_group_offsets(self._started(), group_id, offsets, self._timeout_s)
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete a group without members, with all its offsets.
+        """Delete a group that has no members, with all its committed offsets.
 
         Raises:
-            BrokerError: it has members, or there is no such group.
-            ConnectionLostError: no answer came; look whether the group is gone.
+            BrokerError: the group has members, or does not exist.
+            ConnectionLostError: no response arrived; check with `list_groups`.
         """
         await admin_groups.delete_group(self._started(), group_id, self._timeout_s)
 

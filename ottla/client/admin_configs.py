@@ -1,6 +1,6 @@
-"""Describes and changes configs. Edge: asks brokers.
+"""Describes and alters configs. Edge: sends requests to brokers.
 
-What a broker has of its own only that broker knows; topic configs any broker tells.
+Only the broker itself knows its own configs; any broker can answer for topic configs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,10 +38,10 @@ async def describe_configs(
     keys: Sequence[str] | None,
     timeout_s: float,
 ) -> dict[str, ConfigEntry]:
-    """Return the configs of a topic or broker by key, all of them unless `keys` are named.
+    """Return the configs of a topic or broker by key, all of them unless `keys` is given.
 
     Raises:
-        ConfigurationError: a broker's name is no number.
+        ConfigurationError: the name of a broker is not a number.
         BrokerError: the broker refuses, or there is no such topic.
     """
     request = DescribeConfigsRequest(
@@ -69,12 +69,12 @@ async def alter_configs(
     changes: Mapping[str, str | None],
     timeout_s: float,
 ) -> None:
-    """Set configs of a topic or broker, and take back those whose value is None.
+    """Set configs of a topic or broker by key; None resets a key to its default.
 
     Raises:
-        ConfigurationError: a broker's name is no number.
-        BrokerError: a key or a value is refused; then nothing is changed.
-        ConnectionLostError: no answer came; look what is set.
+        ConfigurationError: the name of a broker is not a number.
+        BrokerError: a key or value is refused; then nothing was changed.
+        ConnectionLostError: no response arrived; check with `describe_configs`.
     """
     request = IncrementalAlterConfigsRequest(
         resources=[

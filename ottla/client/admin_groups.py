@@ -1,4 +1,4 @@
-"""Lists, describes and deletes groups, and sets their offsets. Edge: asks brokers."""
+"""Lists, describes and deletes groups, and sets their offsets. Edge: sends requests to brokers."""
 
 import asyncio
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ from ottla.client.retry import retry
 
 
 async def list_groups(cluster: Cluster, timeout_s: float) -> list[GroupListing]:
-    """Ask every broker, for each knows the groups that it coordinates."""
+    """Return the groups of all brokers; each broker knows the groups that it coordinates."""
 
     async def ask(broker_id: BrokerId) -> list[GroupListing]:
         async def once() -> ListGroupsResponse:
@@ -52,7 +52,7 @@ async def list_groups(cluster: Cluster, timeout_s: float) -> list[GroupListing]:
             GroupListing(
                 group_id=each.group_id,
                 protocol_type=each.protocol_type,
-                # Brokers before Kafka 2.6 do not tell.
+                # Brokers before Kafka 2.6 do not report it.
                 state=each.group_state or None,
             )
             for each in response.groups
@@ -64,10 +64,10 @@ async def list_groups(cluster: Cluster, timeout_s: float) -> list[GroupListing]:
 
 
 async def describe_group(cluster: Cluster, group_id: str, timeout_s: float) -> GroupDescription:
-    """Return a group's state and members; one that does not exist is "Dead", as Kafka says it.
+    """Return the state and members of a group; Kafka reports an unknown group as "Dead".
 
     Raises:
-        BrokerError: the group's coordinator refuses, or is not there within `timeout_s`.
+        BrokerError: the coordinator of the group refuses, or is not available in `timeout_s`.
     """
     coordinator = GroupCoordinator(cluster, group_id)
 
@@ -95,27 +95,27 @@ async def list_group_offsets(
     """Return every offset that the group has committed."""
     coordinator = GroupCoordinator(cluster, group_id)
 
-    def question(version: int) -> OffsetFetchRequest:
+    def request(version: int) -> OffsetFetchRequest:
         if version < FIRST_VERSION_WITH_GROUPS:
             return OffsetFetchRequest(group_id=group_id, topics=None)
         return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
 
     async def once() -> OffsetFetchResponseGroup | OffsetFetchResponse:
-        response = await coordinator.request(question, OffsetFetchResponse)
-        answer: OffsetFetchResponseGroup | OffsetFetchResponse
-        answer = response.groups[0] if response.groups else response
-        if answer.error_code != ErrorCode.NONE:
-            raise coordinator.refusal(answer.error_code)
-        return answer
+        response = await coordinator.request(request, OffsetFetchResponse)
+        group: OffsetFetchResponseGroup | OffsetFetchResponse
+        group = response.groups[0] if response.groups else response
+        if group.error_code != ErrorCode.NONE:
+            raise coordinator.refusal(group.error_code)
+        return group
 
-    answer = await retry(once, cluster.backoff, timeout_s)
+    group = await retry(once, cluster.backoff, timeout_s)
     return {
         TopicPartition(topic.name, held.partition_index): CommittedOffset(
             Offset(held.committed_offset),
             LeaderEpoch(held.committed_leader_epoch),
             held.metadata or "",
         )
-        for topic in answer.topics
+        for topic in group.topics
         for held in topic.partitions
         if held.committed_offset > NO_OFFSET
     }
@@ -124,7 +124,7 @@ async def list_group_offsets(
 async def alter_group_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int], timeout_s: float
 ) -> None:
-    """Commit without a membership, which a coordinator allows while the group has no members."""
+    """Commit without membership, which a coordinator allows while the group has no members."""
     store = OffsetStore(
         GroupCoordinator(cluster, group_id),
         group_instance_id=None,
@@ -164,7 +164,7 @@ def _member(group: DescribedGroup, member: DescribedGroupMember) -> GroupMember:
         try:
             partitions = assigned_partitions(member.member_assignment)
         except DecodeError:
-            # It is a matter between the members; we only show it.
+            # The assignment belongs to the members; the client only displays it.
             partitions = None
     return GroupMember(
         member_id=member.member_id,

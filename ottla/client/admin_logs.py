@@ -1,4 +1,4 @@
-"""Describes log directories and deletes records. Edge: asks brokers."""
+"""Describes log directories and deletes records. Edge: sends requests to brokers."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,10 +30,10 @@ async def describe_log_dirs(
     topics: Mapping[str, Sequence[int]] | None,
     timeout_s: float,
 ) -> list[LogDirectory]:
-    """Return the log directories of `brokers` with their replicas, of `topics` only if given.
+    """Return the log directories of `brokers` with their replicas, limited to `topics` if given.
 
     Raises:
-        OttlaError: a broker cannot be asked within `timeout_s`.
+        OttlaError: a broker did not respond within `timeout_s`.
     """
     wanted = None
     if topics is not None:
@@ -63,7 +63,10 @@ async def describe_log_dirs(
 async def delete_records(
     cluster: Cluster, before: Mapping[TopicPartition, int], timeout_ms: int
 ) -> dict[TopicPartition, Offset]:
-    """Each leader gets one request; what a leader already did is not asked for again."""
+    """Delete the records below the given offsets; return the new log start offsets.
+
+    Each leader gets one request; a retry leaves out the partitions that are done.
+    """
     done: dict[TopicPartition, Offset] = {}
 
     async def attempt() -> None:
@@ -83,19 +86,19 @@ async def delete_records(
         response = await cluster.request(leader, _deletion(part, timeout_ms), DeleteRecordsResponse)
         failure: OttlaError | None = None
         for topic in response.topics:
-            for answer in topic.partitions:
-                each = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code == ErrorCode.NONE:
-                    done[each] = Offset(answer.low_watermark)
+            for result in topic.partitions:
+                each = TopicPartition(topic.name, result.partition_index)
+                if result.error_code == ErrorCode.NONE:
+                    done[each] = Offset(result.low_watermark)
                 else:
-                    failure = broker_error(answer.error_code, str(each))
+                    failure = broker_error(result.error_code, str(each))
         if failure is not None:
             cluster.request_refresh()
             raise failure
 
     for topic in sorted({each.topic for each in before}):
         await cluster.topic(topic, timeout_ms / 1000)
-    # Deleting below an offset twice does no harm, so every passing error may be tried again.
+    # Deleting below an offset twice does no harm, so every transient error may be retried.
     await retry(attempt, cluster.backoff, timeout_ms / 1000)
     return done
 

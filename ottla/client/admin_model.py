@@ -1,4 +1,4 @@
-"""What the admin client is given and returns. Decision: values only."""
+"""Arguments and results of the admin client. Decision: values only."""
 
 import enum
 from collections.abc import Mapping
@@ -14,19 +14,22 @@ BROKER_DEFAULT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; without `partitions` or `replication_factor` the broker's default."""
+    """A topic to create. -1 means the broker's default.
+
+    NewTopic("orders", partitions=6, replication_factor=3, configs={"retention.ms": "60000"})
+    """
 
     name: str
     partitions: int = BROKER_DEFAULT
     replication_factor: int = BROKER_DEFAULT
     configs: Mapping[str, str] = field(default_factory=dict)
     assignment: Mapping[int, tuple[int, ...]] | None = None
-    """Brokers by partition, the preferred leader first; instead of the two numbers."""
+    """Broker ids by partition, preferred leader first. Replaces the two numbers above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """A topic and its partitions, in their order."""
+    """A topic and its partitions, in ascending order."""
 
     name: str
     topic_id: TopicId
@@ -36,7 +39,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The brokers that are alive, and who controls them (-1: nobody at the moment)."""
+    """The live brokers of a cluster and its controller. `controller_id` is -1 without one."""
 
     cluster_id: str | None
     controller_id: BrokerId
@@ -45,7 +48,7 @@ class ClusterDescription:
 
 
 class ResourceType(enum.IntEnum):
-    """What has configs."""
+    """A kind of resource that has configs."""
 
     TOPIC = 2
     BROKER = 4
@@ -53,12 +56,12 @@ class ResourceType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One configuration key of a topic or broker. `value` is None when it must not be shown."""
+    """One config key of a topic or broker. `value` is None if it is sensitive."""
 
     name: str
     value: str | None
     source: int
-    """Kafka's number: 1 topic, 2 dynamic broker, 3 cluster, 4 server.properties, 5 default."""
+    """Kafka's code: 1 topic, 2 dynamic broker, 3 cluster, 4 server.properties, 5 default."""
     is_default: bool
     is_read_only: bool
     is_sensitive: bool
@@ -73,12 +76,12 @@ class ReplicaLog:
     size_bytes: int
     offset_lag: int
     is_future: bool
-    """Being moved here from another directory of the same broker."""
+    """Whether the replica is being moved here from another directory of the same broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectory:
-    """A log directory of a broker. Sizes are -1 when the broker is too old to tell."""
+    """A log directory of a broker. Sizes are -1 if the broker is too old to report them."""
 
     broker_id: BrokerId
     path: str
@@ -88,17 +91,17 @@ class LogDirectory:
 
 
 class ElectionType(enum.IntEnum):
-    """Who becomes leader."""
+    """The rule that an election follows."""
 
     PREFERRED = 0
-    """The first of the replicas, when it is in sync."""
+    """The first replica in assignment order becomes leader, if it is in sync."""
     UNCLEAN = 1
-    """Where nobody in sync is left, any replica: records may be lost."""
+    """If no in-sync replica is left, any live replica becomes leader. Records may be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A partition that moves: its replicas now, those that come, and those that go."""
+    """A partition on the move: its current replicas, and the replicas being added or removed."""
 
     replicas: tuple[BrokerId, ...]
     adding: tuple[BrokerId, ...]
@@ -106,7 +109,7 @@ class Reassignment:
 
 
 class OffsetSpec(enum.IntEnum):
-    """Ends of a log, for `Admin.list_offsets`; a timestamp in ms asks for a time."""
+    """Special timestamps for `Admin.list_offsets`: the ends of a log, and its latest record."""
 
     EARLIEST = -2
     LATEST = -1
@@ -115,7 +118,7 @@ class OffsetSpec(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group as its coordinator lists it; `state` is None where the broker is too old to tell."""
+    """One group in a listing. `state` is None if the broker is too old to report it."""
 
     group_id: str
     protocol_type: str
@@ -124,7 +127,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A member of a group; `partitions` is None where what it was given cannot be read."""
+    """A member of a group. `partitions` is None if its assignment cannot be decoded."""
 
     member_id: str
     instance_id: str | None
@@ -135,7 +138,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group and its members. A group that does not exist is in state Dead, and has none."""
+    """A group and its members. A group that does not exist is "Dead" and has no members."""
 
     group_id: str
     state: str

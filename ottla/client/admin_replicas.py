@@ -1,4 +1,4 @@
-"""Elects leaders and moves replicas. Edge: asks the controller."""
+"""Elects leaders and moves replicas. Edge: sends requests to the controller."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -27,7 +27,10 @@ async def elect_leaders(
     kind: ElectionType,
     timeout_ms: int,
 ) -> list[TopicPartition]:
-    """A partition whose leader is the right one already is no failure, and not returned."""
+    """Elect leaders; return the partitions whose leader changed.
+
+    A partition that already has the right leader is left out; it is not an error.
+    """
     wanted = None
     if partitions is not None:
         wanted = [
@@ -41,17 +44,17 @@ async def elect_leaders(
     async def attempt() -> list[TopicPartition]:
         response = await cluster.request_controller(request, ElectLeadersResponse)
         raise_first([error_or_none(response.error_code, "the election")])
-        answers = [
+        results = [
             (TopicPartition(topic.topic, each.partition_id), each.error_code, each.error_message)
             for topic in response.replica_election_results
             for each in topic.partition_result
         ]
         raise_first(
             error_or_none(code, f"partition {where}", message)
-            for where, code, message in answers
+            for where, code, message in results
             if code != ErrorCode.ELECTION_NOT_NEEDED
         )
-        return [where for where, code, _message in answers if code == ErrorCode.NONE]
+        return [where for where, code, _message in results if code == ErrorCode.NONE]
 
     return await change(cluster, attempt, timeout_ms / 1000)
 
@@ -59,10 +62,10 @@ async def elect_leaders(
 async def alter_reassignments(
     cluster: Cluster, moves: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
 ) -> None:
-    """Begin to move partitions, or with None take their move back.
+    """Start to move partitions, or with None cancel their move.
 
     Raises:
-        BrokerError: the first that was refused, with the others as notes.
+        BrokerError: the first refusal, with the others as notes.
     """
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=timeout_ms,
@@ -101,10 +104,10 @@ async def alter_reassignments(
 async def list_reassignments(
     cluster: Cluster, partitions: Iterable[TopicPartition] | None, timeout_ms: int
 ) -> dict[TopicPartition, Reassignment]:
-    """Return the moves under way, of `partitions` or of all, without those that rest.
+    """Return the moves in progress of `partitions`, of all partitions if None.
 
     Raises:
-        BrokerError: the controller refuses to tell.
+        BrokerError: the controller refuses the request.
     """
     wanted = None
     if partitions is not None:
@@ -119,7 +122,7 @@ async def list_reassignments(
         raise_first([error_or_none(response.error_code, "reassignments", response.error_message)])
         return dict(_moves(response))
 
-    # It changes nothing, but like a change it must reach the controller of this moment.
+    # This changes nothing, but like a change it must reach the current controller.
     return await change(cluster, attempt, timeout_ms / 1000)
 
 

@@ -1,7 +1,7 @@
-"""Sends administrative requests and knows which failures to try again. Edge: asks brokers.
+"""Sends admin requests and retries the failures that allow it. Edge: sends requests to brokers.
 
-A change is only repeated when it certainly was not made: no connection was there, or the broker
-said that it is not the controller.
+A change is retried only when it certainly was not made: there was no connection, or the broker
+responded that it is not the controller.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 async def read(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-    """Run a request that changes nothing, again while connections or elections are in the way."""
+    """Run a request that changes nothing; retry while a connection or an election fails it."""
     return await _retry(cluster, attempt, timeout_s, _passes)
 
 
 async def change(cluster: Cluster, attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-    """Run a request that changes something, again while it certainly did not."""
+    """Run a request that makes a change; retry while the change certainly was not made."""
     return await _retry(cluster, attempt, timeout_s, _is_certainly_undone)
 
 
@@ -69,6 +69,6 @@ def _is_certainly_undone(error: OttlaError) -> bool:
 
 
 def _passes(error: OttlaError) -> bool:
-    # Not whatever the protocol calls retriable: that includes a topic that does not exist.
+    # Narrower than the protocol's "retriable", which includes a topic that does not exist.
     is_electing = isinstance(error, BrokerError) and error.code == ErrorCode.LEADER_NOT_AVAILABLE
     return is_electing or isinstance(error, ConnectionLostError | RequestTimedOutError)

@@ -1,4 +1,4 @@
-"""Creates, deletes and describes topics. Edge: asks brokers."""
+"""Creates, deletes and describes topics. Edge: sends requests to brokers."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -34,10 +34,10 @@ FIRST_VERSION_WITH_IDS: Final = 6
 async def create_topics(
     cluster: Cluster, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
 ) -> None:
-    """Create topics, or with `validate_only` say whether that would work.
+    """Create topics, or with `validate_only` check that they could be created.
 
     Raises:
-        BrokerError: the first that was refused, with the others as notes; the rest was created.
+        BrokerError: the first refusal, with the others as notes; the other topics were created.
     """
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics],
@@ -59,7 +59,7 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int)
     """Delete topics with all their records.
 
     Raises:
-        BrokerError: the first that was refused, with the others as notes; the rest was deleted.
+        BrokerError: the first refusal, with the others as notes; the other topics were deleted.
     """
 
     def request(version: int) -> DeleteTopicsRequest:
@@ -81,10 +81,10 @@ async def delete_topics(cluster: Cluster, names: Sequence[str], timeout_ms: int)
 async def create_partitions(
     cluster: Cluster, counts: Iterable[tuple[str, int]], timeout_ms: int
 ) -> None:
-    """Raise the numbers of partitions to those in `counts`.
+    """Raise topics to the total numbers of partitions in `counts`.
 
     Raises:
-        BrokerError: the first that was refused, with the others as notes; the rest was raised.
+        BrokerError: the first refusal, with the others as notes; the other topics were changed.
     """
     request = CreatePartitionsRequest(
         topics=[
@@ -105,19 +105,19 @@ async def create_partitions(
 
 
 async def describe_all(cluster: Cluster, timeout_s: float) -> ClusterMetadata:
-    """Return the picture of the cluster with all of its topics."""
+    """Return the metadata of the cluster with all of its topics."""
     return await read(cluster, lambda: _metadata(cluster, None), timeout_s)
 
 
 async def describe_nothing(cluster: Cluster, timeout_s: float) -> ClusterMetadata:
-    """Return the picture of the cluster without topics, in which case it costs little."""
+    """Return the metadata of the cluster without topics, which is cheap."""
     return await read(cluster, lambda: _metadata(cluster, ()), timeout_s)
 
 
 async def describe_topics(
     cluster: Cluster, names: Sequence[str], timeout_s: float
 ) -> dict[str, TopicDescription]:
-    """Return the topics called `names` with their partitions.
+    """Return the topics named in `names` with their partitions.
 
     Raises:
         UnknownTopicError: one of them does not exist.
@@ -142,14 +142,14 @@ async def describe_all_topics(cluster: Cluster, timeout_s: float) -> dict[str, T
 async def _metadata(cluster: Cluster, names: Sequence[str] | None) -> ClusterMetadata:
     wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-    answer = await cluster.request_any(request, MetadataResponse)
-    return merge(ClusterMetadata(), answer, None)
+    response = await cluster.request_any(request, MetadataResponse)
+    return merge(ClusterMetadata(), response, None)
 
 
 def _error_of(topic: TopicMetadata | None) -> ErrorCode:
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    # A topic whose partitions have no leader now is described all the same.
+    # A topic is described even if its partitions have no leader now.
     return ErrorCode.NONE if topic.partitions else topic.error
 
 

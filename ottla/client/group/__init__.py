@@ -1,1 +1,1 @@
-"""A consumer as member of a group: joining, sharing out partitions, committing offsets."""
+"""Group membership of a consumer: joining, assigning partitions, committing offsets."""

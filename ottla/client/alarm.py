@@ -1,8 +1,8 @@
-"""One timer that rings at the earliest of the times asked for. Edge: the event loop's clock.
+"""A timer that rings at the earliest of the requested times. Edge: the event loop's clock.
 
-Rings once per setting; whoever hears it looks what is due, so that ringing too early does no harm.
-The time is kept here because a handle does not tell it on every loop (uvloop's of a time that is
-already past).
+It rings once per setting. The callback checks for itself which work is due, so an early ring does
+no harm. The alarm stores its own time because a handle does not have it on every event loop
+(uvloop's handle of a time in the past).
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from math import inf
 
 
 class Alarm:
-    """Calls `ring` in time."""
+    """Calls `ring` at the requested time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
         self._loop = loop
@@ -20,14 +20,14 @@ class Alarm:
         self._at_s = inf
 
     def ring_by(self, at_s: float) -> None:
-        """Ring at `at_s` (the loop's time) or earlier; `inf` asks for nothing."""
+        """Ring at `at_s` (the loop's time) or earlier; `inf` sets no alarm."""
         if at_s < self._at_s:
             self.cancel()
             self._at_s = at_s
             self._handle = self._loop.call_at(at_s, self._on_time)
 
     def cancel(self) -> None:
-        """Do not ring."""
+        """Cancel the pending ring, if there is one."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

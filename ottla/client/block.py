@@ -1,6 +1,7 @@
-"""What one fetch answer held of one partition: whole batches, still encoded. Decision: no I/O.
+"""The part of a fetch response that belongs to one partition. Decision: no I/O.
 
-Invariant: batches are handed out in their order, and each at most once.
+It consists of whole batches, still encoded.
+Invariant: batches are read in their order, and each at most once.
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ from ottla.client.record import ConsumerRecord
 
 
 class Block:
-    """Batches that wait to be read."""
+    """Fetched batches that wait to be read."""
 
     __slots__ = (
         "_aborted",
@@ -35,19 +36,19 @@ class Block:
     def __init__(
         self, state: PartitionState, records: memoryview, aborted: Iterable[AbortedTransaction] = ()
     ) -> None:
-        """Cut `records` into batches; the first that is damaged ends the block with `error`."""
+        """Split `records` into batches; a damaged batch ends the block and sets `error`."""
         assert state.fetch_offset is not None
         self.state = state
         self.jump_count = state.jump_count
         self.batches: deque[tuple[BatchHeader, memoryview]] = deque()
         self.size_bytes = 0
         self.next_offset = state.fetch_offset
-        """The offset behind the last whole batch."""
+        """Offset after the last whole batch."""
         self.last_epoch = state.fetch_epoch
-        """The leader epoch of that batch."""
+        """Leader epoch of the last whole batch."""
         self.error: CorruptRecordsError | None = None
         self.rest: list[ConsumerRecord] = []
-        """Records that were taken out of a batch, but not handed over."""
+        """Decoded records that the reader has not received yet."""
         self.rest_end_offset = self.next_offset
         self._aborted = deque(sorted(aborted, key=lambda each: each.first_offset))
         self._aborting: set[ProducerId] = set()
@@ -55,19 +56,19 @@ class Block:
 
     @property
     def is_current(self) -> bool:
-        """Whether the partition did not jump since."""
+        """Whether the partition has not jumped since the fetch."""
         return self.jump_count == self.state.jump_count
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to be read."""
+        """Whether nothing is left to read."""
         return not self.rest and not self.batches and self.error is None
 
     def is_aborted(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether the transaction of `batch` was aborted; asked of each batch, in order.
+        """Whether `batch` belongs to an aborted transaction; call it for each batch, in order.
 
         Raises:
-            CorruptBatchError: the marker that should end a transaction cannot be read.
+            CorruptBatchError: the marker of a transaction cannot be decoded.
         """
         while self._aborted and self._aborted[0].first_offset <= header.last_offset:
             self._aborting.add(ProducerId(self._aborted.popleft().producer_id))
@@ -90,5 +91,5 @@ class Block:
             self.error = self.damaged(f"not one whole batch in {len(records)} bytes")
 
     def damaged(self, reason: str) -> CorruptRecordsError:
-        """Return the error that says that the batch at `next_offset` is damaged."""
+        """Return the error for a damaged batch at `next_offset`."""
         return CorruptRecordsError(self.state.topic_partition, self.next_offset, reason)

@@ -1,8 +1,8 @@
-"""The client's way into the cluster: bootstrap, metadata, requests by broker. Composition.
+"""The client's access to the cluster: bootstrap, metadata, requests by broker. Composition.
 
-Owns the connection pool and the current `ClusterMetadata`, and keeps it fresh: by age, and when
-somebody found it wrong (`request_refresh`). Refreshes run in a task of the cluster, one at a time,
-so that a caller who is cancelled disturbs nobody.
+Owns the connection pool and the current `ClusterMetadata`. Metadata is refreshed when it is too
+old, and when a caller found it wrong (`request_refresh`). Refreshes run in a task of the cluster,
+one at a time, so cancelling one caller does not affect the others.
 Invariant: after `close` no task and no socket is left.
 """
 
@@ -45,16 +45,16 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 UNKNOWN_PATIENCE_S: Final = 1.0
-"""A topic that was just created may be unknown to some brokers for a moment."""
+"""Time for which an unknown topic is awaited: brokers learn of a new topic a moment later."""
 
 MAX_IMPATIENT_FAILURES: Final = 5
-"""Attempts in vain to reach a broker, while which the others are asked again and again."""
+"""Number of failed attempts in a row to reach a broker that speed up metadata refreshes."""
 FIRST_BOOTSTRAP_ID: Final = -2
-"""Bootstrap addresses have no broker id yet: they use -2, -3, ... (-1 means no leader)."""
+"""Placeholder id of the first bootstrap address; the next have -3, -4, ... (-1: no leader)."""
 
 
 class Cluster:
-    """Knows who is where; hands out connections. Whoever calls `start` calls `close`."""
+    """Metadata of the cluster and connections to its brokers. Call `close` after `start`."""
 
     def __init__(self, config: ClientConfig, *, allow_auto_topic_creation: bool = True) -> None:
         self.config = config
@@ -65,7 +65,7 @@ class Cluster:
             random=random.random,
         )
         self.on_change: Callable[[], None] = _ignore
-        """Called when the metadata or a connection changed; set by the owner."""
+        """Callback of the owner, called when the metadata or a connection changed."""
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._wanted_topics: set[str] = set()
         self._loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class Cluster:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Find the cluster; when that fails, everything is closed again.
+        """Fetch the first metadata; on failure everything is closed again.
 
         Raises:
             NoBrokerAvailableError: none of the bootstrap servers can be reached.
@@ -100,7 +100,7 @@ class Cluster:
             raise
 
     async def close(self) -> None:
-        """End all connections and background work."""
+        """Close all connections and cancel all background tasks."""
         self._is_closed = True
         self._alarm.cancel()
         try:
@@ -113,14 +113,15 @@ class Cluster:
     # Metadata
 
     def keep_topics(self, topics: Iterable[str]) -> None:
-        """Ask for `topics`, and no others, in every later refresh."""
+        """Request the metadata of exactly `topics` in every later refresh."""
         self._wanted_topics = set(topics)
 
     async def refresh(self) -> ClusterMetadata:
-        """Ask a broker for metadata and return it; joins a refresh that is only to begin.
+        """Fetch metadata from a broker and return it; share a refresh that has not started yet.
 
         Raises:
             NoBrokerAvailableError: no known address could be reached.
+            ClientClosedError: the cluster was closed.
         """
         if self._is_closed:
             raise ClientClosedError("the client is closed: make a new one")
@@ -131,10 +132,10 @@ class Cluster:
         return self.metadata
 
     def request_refresh(self) -> None:
-        """Ask for fresh metadata soon, without waiting; `on_change` tells when it came.
+        """Request a refresh without waiting; `on_change` is called once it has arrived.
 
-        Callers find the same fault again and again during an election, so refreshes asked for in
-        this way keep a distance of one backoff.
+        During an election callers keep finding the same fault, so refreshes requested here are at
+        least one back-off apart.
         """
         if self._is_closed or self._is_refreshing:
             return
@@ -147,13 +148,15 @@ class Cluster:
     async def topic(
         self, name: str, timeout_s: float, patience_s: float = UNKNOWN_PATIENCE_S
     ) -> TopicMetadata:
-        """Return the metadata of topic `name`, which is wanted from now on, once it has partitions.
+        """Return the metadata of topic `name` once it has partitions.
+
+        Later refreshes include the topic.
 
         Raises:
-            UnknownTopicError: it does not exist, nor did it appear within `patience_s`.
-            BrokerError: the broker refuses to talk about it.
+            UnknownTopicError: the topic did not appear within `patience_s`.
+            BrokerError: the broker refuses to describe the topic.
             NoBrokerAvailableError: no broker could be reached within `timeout_s`.
-            ConfigurationError: the name is no string.
+            ConfigurationError: the name is not a string.
             ClientClosedError: the caller runs in another event loop.
         """
         self.require_own_loop()
@@ -186,10 +189,10 @@ class Cluster:
             await asyncio.sleep(delay_s)
 
     def require_own_loop(self) -> None:
-        """Return when the caller runs in the loop that the client was started in.
+        """Require that the caller runs in the event loop that the client was started in.
 
         Raises:
-            ClientClosedError: it runs in another one, where nothing of this client is alive.
+            ClientClosedError: it runs in another event loop.
         """
         if asyncio.get_running_loop() is not self._loop:
             raise ClientClosedError(
@@ -199,10 +202,11 @@ class Cluster:
     # Requests
 
     def ready_connection(self, broker_id: BrokerId, purpose: Purpose) -> Connection | None:
-        """Return an open connection, or None and begin to open one; `on_change` then tells.
+        """Return an open connection, or None and start to open one.
 
-        While a broker cannot be reached others are asked who is in its place: at first one backoff
-        apart, so that an election is noticed soon, and later when it was tried again in vain.
+        `on_change` is called when the attempt has ended. While a broker cannot be reached, the
+        metadata is refreshed: at first one back-off apart, to notice an election soon, and later
+        after each failed attempt.
         """
         address = self.metadata.brokers.get(broker_id)
         if address is None or self._is_closed:
@@ -215,7 +219,12 @@ class Cluster:
         return connection
 
     async def request(self, broker_id: BrokerId, message: object, response_type: type[R]) -> R:
-        """Send `message` to one broker over its control connection and return the answer."""
+        """Send `message` to one broker over its control connection and return the response.
+
+        Raises:
+            BrokerUnreachableError: the broker is not in the cluster, or cannot be reached.
+            OttlaError: the request failed.
+        """
         address = self.metadata.brokers.get(broker_id)
         if address is None:
             raise BrokerUnreachableError(
@@ -234,12 +243,12 @@ class Cluster:
         purpose: Purpose = Purpose.CONTROL,
         timeout_s: float | None = None,
     ) -> R:
-        """Send `message` to a broker at an address that the metadata need not know (yet)."""
+        """Send `message` to a broker at an address that need not be in the metadata (yet)."""
         connection = await self._pool.get(broker_id, purpose, address)
         return await connection.request(message, response_type, timeout_s=timeout_s)
 
     async def request_any(self, message: object, response_type: type[R]) -> R:
-        """Send `message` to whichever broker can be reached and return the answer.
+        """Send `message` to any reachable broker and return the response.
 
         Raises:
             NoBrokerAvailableError: none of them can be reached.
@@ -263,7 +272,7 @@ class Cluster:
         return await self.request(controller_id, message, response_type)
 
     def spawn(self, work: Coroutine[object, object, object], name: str) -> None:
-        """Run `work` beside all else, until it ends or the cluster is closed."""
+        """Run `work` in the background until it ends or the cluster is closed."""
         if self._is_closed:
             work.close()
         else:
@@ -272,9 +281,9 @@ class Cluster:
     # Inside
 
     def _addresses(self) -> list[tuple[BrokerId, Address]]:
-        """Every address worth trying: brokers with an open connection, other brokers, bootstrap.
+        """Return all addresses: brokers with an open connection, other brokers, bootstrap.
 
-        Those that could not be reached come after those of their kind: they are not tried at once.
+        Brokers that could not be reached come after the others of their kind.
         """
         known = list(self.metadata.brokers.items())
         random.shuffle(known)
@@ -292,7 +301,7 @@ class Cluster:
         return is_unconnected, self._pool.failure_count(broker_id)
 
     def _on_connection_failure(self) -> None:
-        # The broker may be gone, and its partitions led by others.
+        # The broker may be gone, and other brokers may lead its partitions.
         self.request_refresh()
         self.on_change()
 
@@ -302,12 +311,12 @@ class Cluster:
             self._tasks.spawn(self._refresh(), "refresh metadata")
 
     async def _refresh(self) -> None:
-        # Who joins from here on waits for the next one: it may want a topic that this one lacks.
+        # Later callers wait for the next refresh: they may want a topic that this one lacks.
         waiters, self._refresh_waiters = self._refresh_waiters, []
         failure: OttlaError | None = ClientClosedError("the client was closed while it waited")
         try:
-            answer = await self.request_any(self._metadata_request(), MetadataResponse)
-            self.metadata = merge(self.metadata, answer, self._wanted_topics)
+            response = await self.request_any(self._metadata_request(), MetadataResponse)
+            self.metadata = merge(self.metadata, response, self._wanted_topics)
             failure = None
         except OttlaError as error:
             failure = error
@@ -351,7 +360,7 @@ def _settle(waiters: list[asyncio.Future[None]], failure: OttlaError | None) -> 
 
 
 def _is_transport(error: OttlaError) -> bool:
-    """Whether the fault lies with one broker's connection, so that another broker may do."""
+    """Whether the connection to one broker failed, so that another broker may succeed."""
     return isinstance(error, ConnectionLostError | RequestTimedOutError | ProtocolError)
 
 

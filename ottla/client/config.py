@@ -1,7 +1,7 @@
 """The client's settings, their defaults and limits. Decision: no I/O.
 
 Names follow Kafka's client settings with underscores; the unit is the last word of the name.
-Invariant: an instance that exists is valid.
+Invariant: every instance is valid.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ Acks = Literal[0, 1, -1, "all"]
 
 ACKS_ALL: Final = -1
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
-"""As Kafka has it: brokers know that many batches of a producer and partition again."""
+"""Kafka's limit: brokers remember this many batches per producer and partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a broker listens."""
+    """Host and port of a broker."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What producer, consumer and admin have in common."""
+    """Settings that producer, consumer and admin client share."""
 
     bootstrap: tuple[Address, ...]
     client_id: str = "ottla"
@@ -70,7 +70,7 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """How records are gathered, sent and retried."""
+    """Settings for gathering, sending and retrying records."""
 
     acks: int = ACKS_ALL
     linger_ms: float = 0
@@ -103,7 +103,7 @@ class ProducerConfig:
 
     @property
     def obstacle_to_idempotence(self) -> str | None:
-        """What idempotence needs and these settings do not grant, if there is anything."""
+        """The requirement of idempotence that these settings violate, None if there is none."""
         if self.acks != ACKS_ALL:
             return f"acks='all', got {self.acks}"
         if self.retries == 0:
@@ -115,7 +115,7 @@ class ProducerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How records are fetched and how much of them is held ready."""
+    """Settings for fetching and prefetching records."""
 
     auto_offset_reset: ResetPolicy = "latest"
     isolation_level: IsolationLevel = "read_uncommitted"
@@ -147,7 +147,11 @@ class ConsumerConfig:
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Address, ...]:
-    """Read `host`, `host:port` and `[v6]:port`, one string with commas or several strings."""
+    """Parse `host`, `host:port` and `[v6]:port`, given as a comma-separated string or a list.
+
+    Raises:
+        ConfigurationError: an address is malformed.
+    """
     given: Sequence[object] = servers.split(",") if isinstance(servers, str) else servers or ()
     texts = [text.strip() for text in given if isinstance(text, str)]
     if len(texts) < len(given):
@@ -156,12 +160,16 @@ def parse_bootstrap(servers: str | Sequence[str]) -> tuple[Address, ...]:
 
 
 def parse_acks(acks: Acks) -> int:
-    """Return `acks` as on the wire."""
+    """Return `acks` as a number of the protocol."""
     return ACKS_ALL if acks == "all" else acks
 
 
 def parse_compression(name: str | None) -> Codec:
-    """Return the codec called `name`; None and "none" mean no compression."""
+    """Return the codec named `name`; None and "none" mean no compression.
+
+    Raises:
+        ConfigurationError: there is no such codec.
+    """
     try:
         return Codec[str(name or "none").upper()]
     except KeyError:

@@ -1,8 +1,8 @@
-"""One connection to one broker: requests out, answers in, in order. Edge: a socket.
+"""One connection to one broker: requests out, responses in, in order. Edge: a socket.
 
-Requests are pipelined: `send` never waits, and answers come in the order of the requests. What is
-sent within one turn of the event loop leaves in one write.
-Invariant: every future that `send` returned is settled, at the latest when the connection ends.
+Requests are pipelined: `send` never waits, and responses arrive in the order of the requests. All
+requests of one turn of the event loop leave in one write.
+Invariant: every request is settled exactly once, at the latest when the connection ends.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from ottla.client.frame_receiver import FrameReceiver
 from ottla.client.version_table import VersionTable
 
 R = TypeVar("R")
-"""The message type of an answer."""
+"""The message type of a response."""
 
 MAX_CORRELATION_ID: Final = 2**31 - 1
 CLOSE_TIMEOUT_S: Final = 1.0
@@ -40,7 +40,8 @@ _API_BY_NAME: Final = {api.name: api for api in APIS.values()}
 
 
 def api_of(response_type: type) -> Api:
-    """Return the API of an answer; asking each API for its own would import every message."""
+    """Return the API of a response type."""
+    # By name: comparing the types would import every message.
     api = _API_BY_NAME[response_type.__name__.removesuffix("Response")]
     assert api.response is response_type
     return api
@@ -48,18 +49,18 @@ def api_of(response_type: type) -> Api:
 
 @dataclass(slots=True)
 class _Pending:
-    """One request that waits for its answer."""
+    """One request that waits for its response."""
 
     correlation_id: int
     api: Api
     version: int
     deadline_s: float
-    on_answer: Callable[[Any], None]
+    on_response: Callable[[Any], None]
     on_failure: Callable[[OttlaError], None]
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A live connection. `handshake.open_connection` makes one that knows the broker's versions."""
+    """A connection to a broker; `handshake.open_connection` opens it and negotiates versions."""
 
     def __init__(
         self,
@@ -84,13 +85,13 @@ class Connection(asyncio.BufferedProtocol):
         self._closed: asyncio.Future[None] = loop.create_future()
         self.last_used_s = loop.time()
         self.is_writable = True
-        """False while the peer takes bytes more slowly than they are sent."""
+        """False while the write buffer is full because the peer reads too slowly."""
         self.on_writable: Callable[[], None] = _ignore
-        """Called when that ends."""
+        """Callback for the moment when the connection becomes writable again."""
 
     @property
     def in_flight_count(self) -> int:
-        """How many requests wait for an answer."""
+        """Number of requests that wait for a response."""
         return len(self._pending)
 
     @property
@@ -106,55 +107,55 @@ class Connection(asyncio.BufferedProtocol):
         timeout_s: float | None = None,
         version: int | None = None,
     ) -> asyncio.Future[R]:
-        """Send `message` and return the future of its answer; see `send`.
+        """Send `message` and return the future of its response; see `send`.
 
-        Cancelling the future takes nothing back: the answer will be read and dropped.
+        Cancelling the future does not cancel the request: its response is read and dropped.
         """
-        answer: asyncio.Future[R] = self._loop.create_future()
+        future: asyncio.Future[R] = self._loop.create_future()
 
-        def on_answer(response: R) -> None:
-            if not answer.done():
-                answer.set_result(response)
+        def on_response(response: R) -> None:
+            if not future.done():
+                future.set_result(response)
 
         def on_failure(error: OttlaError) -> None:
-            if not answer.done():
-                answer.set_exception(error)
+            if not future.done():
+                future.set_exception(error)
 
         self.send(
-            message, response_type, on_answer, on_failure, timeout_s=timeout_s, version=version
+            message, response_type, on_response, on_failure, timeout_s=timeout_s, version=version
         )
-        return answer
+        return future
 
     def send(
         self,
         message: object,
         response_type: type[R],
-        on_answer: Callable[[R], None],
+        on_response: Callable[[R], None],
         on_failure: Callable[[OttlaError], None],
         *,
         timeout_s: float | None = None,
         version: int | None = None,
     ) -> None:
-        """Send `message`; later, exactly one of the two functions is called, once.
+        """Send `message`; later exactly one of the two callbacks is called, once.
 
-        `on_failure` gets ConnectionLostError, RequestTimedOutError or ProtocolError. `message` may
-        be a function that makes it, given the version, where versions differ in content.
+        `on_failure` gets ConnectionLostError, RequestTimedOutError or ProtocolError. If the
+        content depends on the version, `message` is a function from version to message.
 
         Raises:
-            ConnectionLostError: the connection is gone; nothing was sent, nothing will be called.
-            UnsupportedVersionError: the broker shares no version of this request, or only one
-                that cannot carry `message`; nothing was sent, nothing will be called.
+            ConnectionLostError: the connection is closed; nothing was sent, no callback follows.
+            UnsupportedVersionError: client and broker share no version of this request, or only
+                one that cannot carry `message`; nothing was sent, no callback follows.
         """
         api = api_of(response_type)
         used_version, correlation_id = self._write(api, version, message)
         deadline_s = self.last_used_s + (timeout_s or self._request_timeout_s)
         self._pending.append(
-            _Pending(correlation_id, api, used_version, deadline_s, on_answer, on_failure)
+            _Pending(correlation_id, api, used_version, deadline_s, on_response, on_failure)
         )
         self._alarm.ring_by(deadline_s)
 
     def send_unanswered(self, message: object, response_type: type) -> None:
-        """Send `message`, to which the broker gives no answer (Produce with acks=0).
+        """Send `message`, to which the broker sends no response (Produce with acks=0).
 
         Raises:
             ConnectionLostError, UnsupportedVersionError: as for `send`.
@@ -162,13 +163,13 @@ class Connection(asyncio.BufferedProtocol):
         self._write(api_of(response_type), None, message)
 
     def flush(self) -> None:
-        """Write now what was sent, instead of at the end of this turn of the event loop."""
+        """Write queued requests now, not only at the end of this turn of the event loop."""
         parts, self._outgoing = self._outgoing, []
         if parts and self._transport is not None and self._lost_because is None:
             self._write_parts(self._transport, parts)
 
     def abort(self, because: OttlaError | None = None) -> None:
-        """End the connection at once; every waiting request fails with `because`."""
+        """Abort the connection; every pending request fails with `because`."""
         if self._lost_because is None:
             self._lost_because = because or _closed_error(self.address)
             self._fail_pending(self._lost_because)
@@ -178,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._mark_closed()
 
     def begin_close(self) -> None:
-        """Write what was sent, then end the connection; waiting requests fail now."""
+        """Write queued requests, then close the connection; pending requests fail now."""
         if self._transport is None or self._lost_because is not None:
             self.abort()
             return
@@ -188,10 +189,10 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     async def close(self) -> None:
-        """Do that, and wait until the socket is closed.
+        """Close the connection and wait until the transport is closed.
 
-        A peer that takes no more bytes is waited for `CLOSE_TIMEOUT_S`, and not at all when this
-        is cancelled.
+        If the peer reads no more, the transport is aborted after `CLOSE_TIMEOUT_S`, or at once if
+        this call is cancelled.
         """
         self.begin_close()
         try:
@@ -200,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         except TimeoutError:
             pass
         finally:
-            # Not once it is closed: asyncio's own transport raises then, if it had bytes to write.
+            # Only while it is open: after that asyncio's transport raises if it had unsent bytes.
             if self._transport is not None and not self._closed.done():
                 self._transport.abort()
             await asyncio.shield(self._closed)
@@ -214,31 +215,31 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Return where received bytes go; called by the event loop."""
+        """Return the buffer for received bytes; called by the event loop."""
         return self._receiver.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take `nbytes` received bytes; called by the event loop."""
+        """Process `nbytes` received bytes; called by the event loop."""
         try:
             self._receiver.on_received(nbytes)
         except WireError as error:
-            self.abort(ProtocolError(f"{self.address} sent no Kafka answer: {error}"))
+            self.abort(ProtocolError(f"{self.address} sent no valid Kafka response: {error}"))
 
     def eof_received(self) -> bool:
         """Close when the peer does; called by the event loop."""
         return False
 
     def pause_writing(self) -> None:
-        """Note that the peer is slow; called by the event loop."""
+        """Mark the connection as not writable; called by the event loop."""
         self.is_writable = False
 
     def resume_writing(self) -> None:
-        """Note that the peer caught up; called by the event loop."""
+        """Mark the connection as writable again; called by the event loop."""
         self.is_writable = True
         self.on_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what still waits; called by the event loop."""
+        """Fail all pending requests; called by the event loop."""
         if self._lost_because is None:
             reason = str(exc) if exc else "closed by the broker"
             self._lost_because = ConnectionLostError(
@@ -274,8 +275,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @staticmethod
     def _write_parts(transport: asyncio.Transport, parts: list[Any]) -> None:
-        # asyncio's own writelines copies too, or (3.12 and 3.13.0) forgets to call pause_writing,
-        # and would take in without limit what the peer does not.
+        # asyncio's own writelines also copies, or (3.12 and 3.13.0) never calls pause_writing, so
+        # that unsent bytes would pile up without limit.
         if type(transport).__module__.startswith("asyncio."):
             transport.write(b"".join(parts))
         else:
@@ -285,14 +286,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._lost_because is not None:
             return
         if not self._pending:
-            raise DecodeError("an answer to a request that was never sent")
+            raise DecodeError("a response without a request")
         waiting = self._pending[0]
         correlation_id, start = decode_response_header(waiting.api.key, waiting.version, frame)
         if correlation_id != waiting.correlation_id:
-            raise DecodeError(f"answer {correlation_id}, expected {waiting.correlation_id}")
-        message = _decode_answer(waiting.api, frame[start:], waiting.version)
+            expected = waiting.correlation_id
+            raise DecodeError(f"a response with correlation id {correlation_id}, not {expected}")
+        message = _decode_response(waiting.api, frame[start:], waiting.version)
         self._pending.popleft()
-        waiting.on_answer(message)
+        waiting.on_response(message)
 
     def _on_time(self) -> None:
         if not self._pending:
@@ -302,12 +304,12 @@ class Connection(asyncio.BufferedProtocol):
         if earliest_s > now_s:
             self._alarm.ring_by(earliest_s)
             return
-        # Answers come in order, so one that is late holds up all behind it: give up on all.
+        # Responses arrive in order, so a late one holds up all others: fail all of them.
         late = next(waiting for waiting in self._pending if waiting.deadline_s == earliest_s)
         self.abort(
             RequestTimedOutError(
-                f"{self.address} did not answer {late.api.key.name} in time: check the broker's "
-                "load, or raise request_timeout_ms"
+                f"{self.address} sent no response to {late.api.key.name} in time: check the "
+                "broker's load, or raise request_timeout_ms"
             )
         )
 
@@ -324,20 +326,18 @@ class Connection(asyncio.BufferedProtocol):
             self._on_lost(self)
 
 
-def _decode_answer(api: Api, body: memoryview, version: int) -> Any:
+def _decode_response(api: Api, body: memoryview, version: int) -> Any:
     if api.key == ApiKey.API_VERSIONS and body[:2] == _UNSUPPORTED_VERSION:
         return _decode_refused_version(api, body)
     return decode(api.response, body, version)
 
 
 def _decode_refused_version(api: Api, body: memoryview) -> Any:
-    """A broker that does not know our version of ApiVersions says so in version 0 (KIP-511).
-
-    Some brokers get the rest of that answer wrong (librdkafka's mock): then its range is unknown.
-    """
+    """Decode the refusal of an unknown ApiVersions version, which is in version 0 (KIP-511)."""
     try:
         return decode(api.response, body, 0)
     except DecodeError:
+        # Some brokers encode the list of versions wrongly (librdkafka's mock): take it as empty.
         return decode(api.response, _UNSUPPORTED_VERSION + _EMPTY_ARRAY, 0)
 
 

@@ -1,7 +1,7 @@
 """The connections to all brokers: one per broker and purpose. Edge: sockets.
 
-A purpose has its own connection because answers come in order: a long-polling fetch must never
-hold up a produce or a metadata request.
+Each purpose has its own connection because responses arrive in order: a long-polling fetch must
+never hold up a produce or a metadata request.
 Invariant: per (broker, purpose) at most one connection is open or being opened.
 """
 
@@ -18,11 +18,14 @@ from ottla.client.errors import BrokerUnreachableError, ClientClosedError
 from ottla.client.handshake import open_connection
 
 MAX_IDLE_S: Final = 540.0
-"""Brokers hang up after 600 s; hanging up first spares a request from being lost in the race."""
+"""Idle time after which the client closes a connection.
+
+Brokers close theirs after 600 s; a request sent at that moment would be lost.
+"""
 
 
 class Purpose(enum.Enum):
-    """What a connection is for."""
+    """The kind of requests that a connection carries."""
 
     CONTROL = "control"
     PRODUCE = "produce"
@@ -42,9 +45,9 @@ class _Opening(NamedTuple):
 
 
 class ConnectionPool:
-    """Opens connections when they are first needed, and again, with backoff, when they are lost.
+    """Opens connections on first use, and reopens lost ones with back-off.
 
-    `on_open` is called whenever a connection was opened or can take more, `on_failure` whenever
+    `on_open` is called whenever a connection was opened or became writable, `on_failure` whenever
     one was lost or could not be opened.
     """
 
@@ -82,28 +85,29 @@ class ConnectionPool:
         return connection
 
     def begin_open(self, broker_id: BrokerId, purpose: Purpose, address: Address) -> None:
-        """Start to open a connection unless that is under way; a callback tells of the end."""
+        """Start to open a connection unless an attempt is running; a callback reports its end."""
         if not self._is_closed:
             self._opening_task(_Key(broker_id, purpose), address)
 
     def failure_count(self, broker_id: BrokerId) -> int:
-        """Return how many attempts in a row to reach a broker were in vain."""
+        """Return the number of failed attempts in a row to reach a broker."""
         return self._failure_counts.get(broker_id, 0)
 
     async def get(self, broker_id: BrokerId, purpose: Purpose, address: Address) -> Connection:
-        """Return the open connection, opening it first when needed.
+        """Return the open connection; open it first if needed.
 
         Raises:
             ClientClosedError: the pool was closed.
-            BrokerUnreachableError, ConnectionLostError, ProtocolError: as `open_connection`; also
-                the first of them if the broker has moved to another address meanwhile.
+            BrokerUnreachableError: the broker cannot be reached, or moved to another address
+                in the meantime.
+            ConnectionLostError, ProtocolError: as `open_connection`.
         """
         if self._is_closed:
             raise ClientClosedError("the client is closed: make a new one")
         if (connection := self.ready(broker_id, purpose, address)) is not None:
             return connection
         opening = self._opening_task(_Key(broker_id, purpose), address)
-        # Not awaited itself: others may wait for the same connection.
+        # Not `await opening`: cancelling it would fail other callers that wait for it.
         await asyncio.wait([opening])
         if not opening.cancelled():
             return opening.result()
@@ -121,7 +125,7 @@ class ConnectionPool:
             if opening:
                 await asyncio.wait(opening)
         finally:
-            # Also when this is cancelled: nobody else will close them.
+            # Also when this call is cancelled: nothing else closes them.
             connections = list(self._open.values())
             self._open.clear()
             for connection in connections:
@@ -131,8 +135,8 @@ class ConnectionPool:
     def _opening_task(self, key: _Key, address: Address) -> asyncio.Task[Connection]:
         opening = self._opening.get(key)
         if opening is not None and opening.address != address:
-            # The broker has moved. Its old address may not even refuse, and failures there say
-            # nothing of the new one.
+            # The broker has moved. Its old address may not even refuse connections, and failures
+            # there do not count for the new one.
             del self._opening[key]
             self._failure_counts.pop(key.broker_id, None)
             opening.task.cancel()
@@ -151,7 +155,7 @@ class ConnectionPool:
             address, self._config, lambda lost: self._on_lost(key, lost)
         )
         connection.on_writable = self._on_open
-        # Stored before anybody can be cancelled, so that `close` finds it.
+        # Stored without an await in between, so that `close` finds it.
         self._open[key] = connection
         return connection
 

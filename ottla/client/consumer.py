@@ -1,4 +1,4 @@
-"""The consumer that users hold. Composition of reader, fetcher, buffer, cluster and group."""
+"""The public consumer. Composition of reader, fetcher, buffer, cluster and group."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -37,21 +37,34 @@ from ottla.client.record import ConsumerRecord
 from ottla.client.record_reader import RecordReader
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 30_000
-"""As Java's consumer."""
+"""Same as in Kafka's Java consumer."""
 
 
 class Consumer:
-    """Reads records, alone or with the other members of a group. Use with `async with`.
+    """Reads records, alone or as a member of a consumer group.
 
-    Alone: `assign` says which partitions. In a group (`group_id`): `subscribe` says which topics,
-    their partitions are shared among the members, and how far they were read is committed.
-    Records of one partition come in the order of their offsets; partitions take turns. While
-    records are handed over the next ones are fetched, up to `prefetch_max_bytes`.
-    Belongs to one event loop; one task at a time may read.
+        async with Consumer("localhost:9092", group_id="billing") as consumer:
+            consumer.subscribe(["orders"])
+            async for record in consumer:
+                print(record.partition, record.offset, record.value)
 
-    A record counts as processed when the next one is asked for. Only what was processed is
-    committed by itself, and only then a partition is given to another member: no record is lost
-    when a member dies, and none is read twice when it leaves in order.
+    A consumer of its own chooses partitions with `assign` or `assign_topics`. A member of a group
+    (`group_id`) chooses topics with `subscribe`; the group divides their partitions among its
+    members and keeps committed offsets.
+
+    Order: records of one partition arrive in the order of their offsets, each once between two
+    seeks; partitions take turns. Offsets may have gaps, left by compaction and transactions.
+
+    Delivery in a group: a record counts as processed once the reader requests the next one. Only
+    processed records are committed automatically, and a partition moves to another member only
+    after its records in hand were processed. So no record is lost when a member crashes, and none
+    is read twice when it leaves in order.
+
+    Memory: while the application handles records, the next ones are fetched, up to
+    `prefetch_max_bytes`.
+
+    An instance belongs to one event loop, and only one task at a time may read. Every method
+    that needs the cluster raises ClientClosedError before `start` and after `close`.
     """
 
     def __init__(
@@ -80,18 +93,46 @@ class Consumer:
         metadata_max_age_ms: int = 300_000,
         client_id: str = "ottla",
     ) -> None:
-        """Take the settings; nothing is connected yet.
+        """Configure the consumer; `start` or `async with` connects it.
 
-        `auto_offset_reset` says where to begin in a partition without a position, and where to
-        go on when the position is not in the log any more. With "latest", records written to a
-        new partition before this consumer learned of it are not read.
-
-        In a group, `group_instance_id` makes a static member, whose partitions wait for it over a
-        restart (KIP-345). A member that is silent for `session_timeout_ms`, or asks for no record
-        for `max_poll_interval_ms`, loses its partitions to the others.
+        Args:
+            bootstrap_servers: Addresses to find the cluster with: "host:port,host:port" or a
+                sequence of "host:port". The port defaults to 9092.
+            group_id: Name of the consumer group; without it there is no group.
+            group_instance_id: Name of a static member: its partitions stay reserved during a
+                restart, for up to `session_timeout_ms` (KIP-345).
+            assignors: Assignors in order of preference; the group uses one that all members
+                support. With "cooperative-sticky" alone, members keep reading the partitions
+                that they keep during a rebalance.
+            enable_auto_commit: Commit processed records in the background, before a rebalance
+                and on close.
+            auto_commit_interval_ms: Interval of these background commits.
+            session_timeout_ms: Time without a heartbeat after which the coordinator removes
+                this member from the group.
+            heartbeat_interval_ms: Interval of heartbeats, usually a third of the session timeout.
+            max_poll_interval_ms: Time without a read after which this member leaves the group.
+                The next read makes it join again.
+            auto_offset_reset: Start of a partition that has no position, or whose position is
+                not in the log: "earliest", "latest", or "none" to raise OffsetOutOfRangeError.
+                With "latest", records that were written to a new partition before this consumer
+                discovered it are skipped.
+            isolation_level: "read_committed" omits records of aborted and open transactions.
+            fetch_min_bytes: Amount of data for which a broker delays its response.
+            fetch_max_wait_ms: Limit of that delay.
+            fetch_max_bytes: Limit of one fetch response.
+            max_partition_fetch_bytes: Limit per partition in a fetch response. A larger batch is
+                still returned, alone.
+            prefetch_max_bytes: Limit of all data that is fetched ahead.
+            check_crcs: Verify the checksum of each batch.
+            request_timeout_ms: Time limit of one request.
+            retry_backoff_ms: Delay before the first retry. It doubles with each further retry.
+            retry_backoff_max_ms: Upper limit of that delay.
+            metadata_max_age_ms: Interval at which metadata is refreshed even without errors; new
+                partitions are discovered then.
+            client_id: Name of this client in the logs and quotas of the brokers.
 
         Raises:
-            ConfigurationError: a setting is out of range.
+            ConfigurationError: a setting is out of range; the message has its value and limits.
         """
         self._client_config = ClientConfig(
             bootstrap=parse_bootstrap(bootstrap_servers),
@@ -139,10 +180,11 @@ class Consumer:
         self._has_ended = False
 
     async def start(self) -> None:
-        """Connect; `async with` does this.
+        """Connect to the cluster. `async with` calls this.
 
         Raises:
-            NoBrokerAvailableError: none of the bootstrap servers can be reached.
+            NoBrokerAvailableError: no bootstrap server can be reached; check the addresses.
+            ClientClosedError: the consumer was started before; create a new one.
         """
         if self._cluster is not None:
             raise ClientClosedError("a consumer starts once: make a new one")
@@ -169,15 +211,19 @@ class Consumer:
         _exception: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        # What a body that failed had in hand was not processed.
+        # A body that raised did not process the records that it had in hand.
         await self._close(is_processed=exception_type is None)
 
     async def close(self, timeout_ms: float = DEFAULT_CLOSE_TIMEOUT_MS) -> None:
-        """Commit, leave the group, stop fetching and disconnect. Iteration under way ends.
+        """Commit, leave the group, stop fetching and disconnect. `async with` calls this.
 
-        After `timeout_ms` it stops waiting for brokers, and for functions given to `subscribe`.
-        What was not committed by then is read again; a group that was not told of the leaving
-        waits for the end of the session.
+        A running `async for` over the consumer ends. All records that were handed over count as
+        processed and are committed, unless `enable_auto_commit` is off or the body of
+        `async with` raised.
+
+        After `timeout_ms` this waits neither for brokers nor for the callbacks of `subscribe`.
+        Records not committed by then are read again, and the group reassigns the partitions only
+        after `session_timeout_ms` if the request to leave did not reach it.
         """
         await self._close(is_processed=True, timeout_ms=timeout_ms)
 
@@ -190,7 +236,7 @@ class Consumer:
             return
         if is_processed:
             self._reader.take_back()
-        # There is no reader any more to wait for.
+        # No reader is left to wait for.
         self._gate.give_back()
         try:
             if self._group is not None:
@@ -203,21 +249,25 @@ class Consumer:
     # Assignment and positions
 
     def assign(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions from now on; those that are kept keep their position.
+        """Read exactly these partitions from now on. Partitions that stay keep their position.
 
-        With a `group_id` reading begins where the group has committed.
+        With a `group_id`, reading starts at the committed offsets of the group. Otherwise
+        `auto_offset_reset` decides, unless a seek follows.
 
         Raises:
-            NotInGroupError: the group shares out the partitions: use `unsubscribe` first.
+            NotInGroupError: the consumer is subscribed; await `unsubscribe` first.
         """
         self._refuse_members("assign")
         self._reading.assign(topic_partitions, wants_committed=self._group_config is not None)
 
     async def assign_topics(self, *topics: str) -> list[TopicPartition]:
-        """Read all partitions of `topics` from now on, and return them.
+        """Read exactly the current partitions of `topics` from now on, and return them.
+
+        Partitions added to a topic later are not read; call this again for them.
 
         Raises:
             UnknownTopicError: there is no such topic.
+            NotInGroupError: the consumer is subscribed; await `unsubscribe` first.
         """
         found = []
         for topic in topics:
@@ -226,7 +276,7 @@ class Consumer:
         return found
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of `topic`.
+        """Return the partitions of `topic`, in ascending order.
 
         Raises:
             UnknownTopicError: there is no such topic.
@@ -235,30 +285,47 @@ class Consumer:
         return [TopicPartition(topic, partition) for partition in sorted(held.partitions)]
 
     def assignment(self) -> list[TopicPartition]:
-        """Return the assigned partitions."""
+        """Return the partitions that this consumer reads now."""
         return self._reading.partitions()
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`; one that is not in the log is met by the reset policy.
+        """Continue reading a partition at `offset`.
+
+        If the log does not contain `offset`, `auto_offset_reset` applies at the next read.
 
         Raises:
-            NotAssignedError: the partition is not assigned.
-            ValueError: `offset` is negative.
+            NotAssignedError: the partition is not assigned; call `assign` first.
+            ValueError: `offset` is negative; use `seek_to_end`.
         """
         if offset < 0:
             raise ValueError(f"an offset is 0 or more, got {offset}; use seek_to_end(...)")
         self._reading.seek(self._reading.state(topic_partition), offset)
 
     async def seek_to_beginning(self, *topic_partitions: TopicPartition) -> None:
-        """Go on at the start of the log, in these partitions or in all."""
+        """Continue at the log start offset, in these partitions or in all assigned ones.
+
+        Raises:
+            NotAssignedError: one of the partitions is not assigned.
+        """
         await self._seek_to(EARLIEST_TIMESTAMP, topic_partitions)
 
     async def seek_to_end(self, *topic_partitions: TopicPartition) -> None:
-        """Go on at the end of the log, in these partitions or in all."""
+        """Continue at the end of the log, in these partitions or in all assigned ones.
+
+        Raises:
+            NotAssignedError: one of the partitions is not assigned.
+        """
         await self._seek_to(LATEST_TIMESTAMP, topic_partitions)
 
     async def seek_to_timestamp(self, topic_partition: TopicPartition, timestamp_ms: int) -> None:
-        """Go on at the first record that is as late as `timestamp_ms`, or at the end."""
+        """Continue at the first record whose timestamp is `timestamp_ms` or later.
+
+        If there is no such record, continue at the end of the log.
+
+        Raises:
+            NotAssignedError: the partition is not assigned.
+            ValueError: `timestamp_ms` is negative.
+        """
         self._reading.state(topic_partition)
         found = (await self.offsets_for_times({topic_partition: timestamp_ms}))[topic_partition]
         if found is None:
@@ -267,16 +334,28 @@ class Consumer:
             self.seek(topic_partition, found.offset)
 
     def position(self, topic_partition: TopicPartition) -> Offset | None:
-        """Return the offset of the next record; None while that is not known yet."""
+        """Return the offset of the next record to read; None while it is not known yet.
+
+        Raises:
+            NotAssignedError: the partition is not assigned.
+        """
         return self._buffer.position(self._reading.state(topic_partition))
 
     def pause(self, *topic_partitions: TopicPartition) -> None:
-        """Hand over nothing of these partitions until `resume`; their position stays."""
+        """Suspend reading of these partitions until `resume`. They stay assigned.
+
+        Raises:
+            NotAssignedError: one of the partitions is not assigned; then none is paused.
+        """
         for state in [self._reading.state(each) for each in topic_partitions]:
             self._buffer.pause(state)
 
     def resume(self, *topic_partitions: TopicPartition) -> None:
-        """Hand over records of these partitions again."""
+        """Resume reading of these partitions where they were paused.
+
+        Raises:
+            NotAssignedError: one of the partitions is not assigned; then none is resumed.
+        """
         self._reading.resume([self._reading.state(each) for each in topic_partitions])
 
     def paused(self) -> list[TopicPartition]:
@@ -286,33 +365,44 @@ class Consumer:
     # Reading
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Hand over records one by one, waiting for new ones, until the consumer is closed.
+        """Yield records one by one, and wait for new ones until the consumer is closed.
 
-        Leaving the loop loses nothing: whoever reads next goes on behind the last record.
+        Leaving the loop loses no record: the next read continues after the last one. An error
+        concerns one partition or the group, and the next read retries after it.
 
         Raises:
-            OffsetOutOfRangeError, CorruptRecordsError: the position cannot be read.
-            BrokerError: a broker refuses; reading again tries again.
+            OffsetOutOfRangeError: a position is not in the log; seek, or set a reset policy.
+            LogTruncatedError: records that were read are gone; seek, or set a reset policy.
+            CorruptRecordsError: a batch is damaged; seek past it to continue.
+            RebalanceFailedError: a callback of `subscribe` raised; subscribe again.
+            BrokerError: a broker refused the request; the message has its reason.
+            ClientClosedError: the consumer was not started, or is closed.
         """
         while True:
             self._started()
             if (cursor := await self._reader.cursor()) is None:
                 return
             self._reader.hand_over()
-            # One loop step per record and nothing else: the position is asked of the iterator.
+            # Nothing else per record: the cursor reads the position off the iterator.
             for record in cursor.iterator:
                 yield record
 
     async def fetch_batch(
         self, max_records: int = 500, timeout_ms: float | None = None
     ) -> list[ConsumerRecord]:
-        """Return up to `max_records` records: those at hand, else those that come first.
+        """Return up to `max_records` records, as soon as there is at least one.
 
-        After `timeout_ms` without any it returns an empty list; None waits for ever.
+        This is the fastest way to read. Return an empty list if no record arrives within
+        `timeout_ms`; None waits without limit. Cancelling the call loses no record. In a group
+        the records count as processed when the next read begins.
+
+            while records := await consumer.fetch_batch(timeout_ms=1_000):
+                store(records)
 
         Raises:
+            ValueError: `max_records` is less than 1.
             ClientClosedError: the consumer is closed.
-            OttlaError: as iteration.
+            OttlaError: as for `async for`.
         """
         if max_records < 1:
             raise ValueError(f"max_records must be at least 1, got {max_records}")
@@ -325,7 +415,7 @@ class Consumer:
     async def fetch_by_partition(
         self, max_records: int = 500, timeout_ms: float | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Like `fetch_batch`, sorted by partition."""
+        """Return up to `max_records` records grouped by partition; otherwise as `fetch_batch`."""
         sorted_records: dict[TopicPartition, list[ConsumerRecord]] = {}
         for record in await self.fetch_batch(max_records, timeout_ms):
             key = TopicPartition(record.topic, record.partition)
@@ -337,19 +427,36 @@ class Consumer:
     async def beginning_offsets(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
-        """Return the first offset in each log."""
+        """Return the log start offset of each partition; the position does not change.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is no such topic or partition.
+        """
         return await self._log_offsets().beginning(topic_partitions)
 
     async def end_offsets(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
-        """Return the offset behind the last record that may be read, for each log."""
+        """Return the end offset (exclusive) of each partition; the position does not change.
+
+        It is the high watermark, or with isolation_level="read_committed" the last stable offset.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is no such topic or partition.
+        """
         return await self._log_offsets().end(topic_partitions)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record that is as late as its timestamp; None where there is none."""
+        """Return the offset of the first record at or after a timestamp in ms, per partition.
+
+        The value is None for a partition without such a record.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: there is no such topic or partition.
+            ValueError: a timestamp is negative.
+        """
         return await self._log_offsets().for_times(timestamps_ms)
 
     # The group
@@ -362,16 +469,27 @@ class Consumer:
         on_revoked: OnPartitions | None = None,
         on_lost: OnPartitions | None = None,
     ) -> None:
-        """Share `topics` with the other members of the group, from now on and instead of others.
+        """Read `topics` as a member of the group; this replaces the previous subscription.
 
-        The functions, plain or `async`, are told of partitions that come and go: `on_assigned`
-        before their first record, `on_revoked` after their last one and before another member
-        gets them (what is to be committed for them can be), `on_lost` (else `on_revoked`) when
-        they may be another's already.
+        The consumer joins the group in the background and gets a share of the partitions.
+        Reading starts at the committed offsets, or where `auto_offset_reset` says.
+
+        Each callback is a plain or `async` function of a sequence of partitions. If it raises,
+        the next read raises RebalanceFailedError.
+
+        Args:
+            topics: Names of topics. A topic that does not exist yet is read once it exists.
+            on_assigned: Called after each rebalance with the added partitions (perhaps none),
+                before their first record is read.
+            on_revoked: Called with partitions that are about to move to another member. All of
+                their records in hand were processed, and `commit` still works for them.
+            on_lost: Called with partitions that may already belong to another member, so that
+                nothing can be committed for them. Default: `on_revoked`.
 
         Raises:
-            NotInGroupError: there is no `group_id`, or partitions were assigned by hand.
-            ConfigurationError: `topics` is empty, or a single string.
+            NotInGroupError: there is no `group_id`, or partitions were assigned by hand; call
+                `assign([])` first.
+            ConfigurationError: `topics` is empty, or a single string; pass a list.
         """
         wanted = frozenset(require_names("topics", topics))
         if not wanted:
@@ -385,11 +503,15 @@ class Consumer:
         group.subscribe(wanted, listener)
 
     def subscription(self) -> frozenset[str]:
-        """Return the topics that are subscribed to."""
+        """Return the subscribed topics; empty without a subscription."""
         return frozenset() if self._group is None else self._group.session.topics
 
     async def unsubscribe(self) -> None:
-        """Commit as on closing, leave the group, and read nothing more."""
+        """Commit as `close` does, leave the group, and stop reading.
+
+        Raises:
+            NotInGroupError: there is no `group_id`.
+        """
         group = self._started_group("unsubscribe")
         self._reader.take_back()
         await group.unsubscribe(_deadline_s(DEFAULT_CLOSE_TIMEOUT_MS))
@@ -397,14 +519,23 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None
     ) -> None:
-        """Commit `offsets` (the next one to be read, per partition), else all that was handed over.
+        """Commit `offsets`, or by default the position after every record handed over so far.
 
-        When this returns, whoever reads on in the group begins there.
+        An offset is that of the next record to read: one more than the last processed record.
+        When this returns, the coordinator has stored the offsets, and the next owner of a
+        partition starts there.
+
+            async for record in consumer:
+                await process(record)
+                partition = TopicPartition(record.topic, record.partition)
+                await consumer.commit({partition: record.offset + 1})
 
         Raises:
             NotInGroupError: there is no `group_id`.
-            CommitFailedError: the group has gone on, and the partitions may be another's.
-            OttlaError: the coordinator cannot be asked, or refuses.
+            CommitFailedError: a partition was taken away, or the group removed this member;
+                nothing was committed, and another member may read the records again.
+            ValueError: an offset is negative.
+            OttlaError: the coordinator cannot be reached, or refuses.
         """
         group = self._started_group("commit")
         handed_over = self._reading.handed_over
@@ -413,11 +544,11 @@ class Consumer:
     async def committed(
         self, topic_partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what the group has committed; None where it has not.
+        """Return the committed offset of the group per partition; None where there is none.
 
         Raises:
             NotInGroupError: there is no `group_id`.
-            OttlaError: the coordinator cannot be asked, or refuses.
+            OttlaError: the coordinator cannot be reached, or refuses.
         """
         wanted = [TopicPartition(*each) for each in topic_partitions]
         return await self._started_group("committed").store.committed(wanted)
@@ -435,21 +566,21 @@ class Consumer:
             is_read_committed=self._config.isolation_level == "read_committed",
         )
 
-    def _started_group(self, wish: str) -> ConsumerGroup:
-        # Also while it is being closed: functions that are told of it may commit.
+    def _started_group(self, method: str) -> ConsumerGroup:
+        # Also while the consumer is closing: callbacks of the user may still commit.
         if self._has_ended or self._cluster is None:
             self._started()
         if self._group is None:
-            raise NotInGroupError(f"{wish}() is for members of a group: set group_id")
+            raise NotInGroupError(f"{method}() is for members of a group: set group_id")
         return self._group
 
-    def _refuse_members(self, wish: str) -> None:
+    def _refuse_members(self, method: str) -> None:
         if self.subscription():
-            text = f"{wish}() and subscribe() exclude each other: await unsubscribe() first"
+            text = f"{method}() and subscribe() exclude each other: await unsubscribe() first"
             raise NotInGroupError(text)
 
     def _on_change(self) -> None:
-        """Look again: the metadata or a connection has changed."""
+        """Wake the fetcher and the group: the metadata or a connection has changed."""
         self._fetcher.wake()
         if self._group is not None:
             self._group.session.on_metadata()

@@ -1,4 +1,4 @@
-"""The producer that users hold. Composition of accumulator, sender and cluster."""
+"""The public producer. Composition of accumulator, sender and cluster."""
 
 import asyncio
 import random
@@ -36,9 +36,9 @@ from ottla.client.sender import Sender
 NANOSECONDS_PER_MS: Final = 1_000_000
 MAX_TIMESTAMP_MS: Final = 2**63 - 1
 CANCELLED_CLOSE_MS: Final = 1_000
-"""A producer whose block is cancelled has that long to send what it accepted."""
+"""Time to send the accepted records when the `async with` block is cancelled."""
 TURN_BYTES: Final = 64 * KIB
-"""After sending that much without waiting, other tasks get a turn."""
+"""Number of bytes sent without waiting after which other tasks get a turn."""
 
 
 _Append: TypeAlias = Callable[
@@ -47,12 +47,28 @@ _Append: TypeAlias = Callable[
 
 
 class Producer:
-    """Writes records. Use with `async with`, which connects and, at the end, sends what is left.
+    """Writes records to topics.
 
-    Records of one partition are written in the order in which they were sent, also when sending
-    has to be repeated. With idempotence, which is on unless other settings forbid it, what is sent
-    again is written once.
-    Belongs to one event loop; any number of its tasks may send.
+        async with Producer("localhost:9092", linger_ms=5, compression="lz4") as producer:
+            delivery = await producer.send("orders", b"{...}", key=b"customer-7")
+            metadata = await delivery
+            print(metadata.partition, metadata.offset)
+
+    Leaving the `async with` block sends all accepted records before it disconnects.
+
+    Order: records of one partition are written in the order of their `send` calls, also across
+    retries.
+
+    Durability: with acks="all" (the default), a successful delivery is on every in-sync replica.
+    A record that is not acknowledged within `delivery_timeout_ms` fails, and the future of its
+    delivery raises.
+
+    Duplicates: with `enable_idempotence`, the default unless other settings forbid it, a batch
+    that is retried is written once. Without it a retry may write the batch twice.
+
+    Memory: accepted records take at most `buffer_memory_bytes`; when they are full, `send` waits.
+
+    An instance belongs to one event loop; any number of tasks of that loop may send.
     """
 
     def __init__(
@@ -77,14 +93,38 @@ class Producer:
         enable_idempotence: bool | None = None,
         client_id: str = "ottla",
     ) -> None:
-        """Take the settings; nothing is connected yet.
+        """Configure the producer; `start` or `async with` connects it.
 
-        `max_block_ms` is how long `send` waits for memory or for a topic to appear;
-        `delivery_timeout_ms` how long a record may take until it is acknowledged or given up.
-        `enable_idempotence` None means on if `acks`, `retries` and `max_in_flight` allow it.
+        Args:
+            bootstrap_servers: Addresses to find the cluster with: "host:port,host:port" or a
+                sequence of "host:port". The port defaults to 9092.
+            acks: Acknowledgements to wait for: "all" in-sync replicas, 1 for the leader only,
+                0 for none (then offsets are unknown, and lost records are not reported).
+            linger_ms: Time for which a batch waits for more records before it is sent.
+            batch_size_bytes: Size at which a batch is sent without lingering. A batch that waits
+                for the one before it may grow beyond this.
+            compression: "gzip", "snappy", "lz4" or "zstd"; None for no compression.
+            buffer_memory_bytes: Limit of the memory for records that are not acknowledged yet.
+            max_request_bytes: Limit of one request, and so of one record.
+            max_in_flight: Limit of unacknowledged requests per broker; a partition has at most
+                one batch in flight.
+            max_block_ms: Time for which `send` waits for memory, or for a topic to exist.
+            request_timeout_ms: Time limit of one request.
+            delivery_timeout_ms: Time limit from `send` to the acknowledgement, retries included.
+            retries: Limit of retries per batch.
+            retry_backoff_ms: Delay before the first retry. It doubles with each further retry.
+            retry_backoff_max_ms: Upper limit of that delay.
+            metadata_max_age_ms: Interval at which metadata is refreshed even without errors.
+            adaptive_partitioning: For records without a key, prefer partitions with shorter
+                queues (KIP-794).
+            enable_idempotence: Number the batches, so that brokers discard duplicates. Needs
+                acks="all", retries, and `max_in_flight` of 5 or less; None enables it if these
+                settings allow it.
+            client_id: Name of this client in the logs and quotas of the brokers.
 
         Raises:
-            ConfigurationError: a setting is out of range, or contradicts `enable_idempotence`.
+            ConfigurationError: a setting is out of range, or contradicts `enable_idempotence`;
+                the message has its value and limits.
         """
         self._client_config = ClientConfig(
             bootstrap=parse_bootstrap(bootstrap_servers),
@@ -121,23 +161,24 @@ class Producer:
         self._closed: asyncio.Future[None] | None = None
 
     async def start(self) -> None:
-        """Connect; `async with` does this.
+        """Connect to the cluster. `async with` calls this.
 
         Raises:
-            NoBrokerAvailableError: none of the bootstrap servers can be reached.
+            NoBrokerAvailableError: no bootstrap server can be reached; check the addresses.
+            ClientClosedError: the producer was started before; create a new one.
         """
         if self._cluster is not None:
             raise ClientClosedError("a producer starts once: make a new one")
         loop = asyncio.get_running_loop()
         self._cluster = cluster = Cluster(self._client_config)
-        # Not loop.create_future: of asyncio's own loop that is a Python function.
+        # Not loop.create_future, which is a slower Python function in asyncio's own loop.
         new_delivery = partial(asyncio.Future, loop=loop)
         self._accumulator = Accumulator(self._config, new_delivery, random.randrange)
         self._gate = MemoryGate(self._accumulator.budget)
         self._sender = Sender(cluster, self._accumulator, self._config)
         await cluster.start()
         cluster.on_change = self._on_cluster_change
-        # It may have something to ask for before there is anything to send.
+        # An idempotent sender requests its producer id before there is anything to send.
         self._sender.wake()
         self._append = self._accumulator.append
 
@@ -146,7 +187,7 @@ class Producer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Whoever cancels wants to be gone soon, not after the delivery timeout of a dead broker.
+        # A cancelled task should end soon, not after the delivery timeout of a dead broker.
         is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
         await self.close(timeout_ms=CANCELLED_CLOSE_MS if is_cancelled else None)
 
@@ -160,20 +201,38 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Accept one record, and return the future of its place in the log.
+        """Accept one record; return a future of its partition, offset and timestamp.
 
-        Waits only for memory, for the topic to appear, or, once per full batch, a turn of the
-        event loop. Awaiting the future tells whether the record was written; cancelling it
-        does not take the record back.
+        `send` itself waits only for memory, for the topic to exist or, about once per batch, for
+        one turn of the event loop. Cancelling it while it waits discards the record.
+
+        Await the returned future for the acknowledgement. It raises DeliveryTimedOutError if the
+        outcome is unknown, or the BrokerError that refused the record. Cancelling the future does
+        not cancel the record.
+
+            deliveries = [await producer.send("numbers", b"%d" % n) for n in range(1_000)]
+            await asyncio.gather(*deliveries)
+
+        Args:
+            topic: Name of the topic. It is created if the brokers create topics automatically.
+            value: Bytes of the record; None is a tombstone in a compacted topic.
+            key: Records with the same key go to the same partition, chosen as in every Kafka
+                client (murmur2). Records without a key are spread over all partitions, a batch
+                at a time.
+            partition: Partition to write to, instead of the one that the key would choose.
+            timestamp_ms: Time of the record in ms since the epoch, now by default.
+            headers: Pairs of a name (str) and a value (bytes or None).
 
         Raises:
-            RecordTooLargeError: larger than `max_request_bytes` or `buffer_memory_bytes`.
-            BufferFullError: no memory within `max_block_ms`; brokers are slower than this producer.
-            UnknownTopicError, UnknownPartitionError: no such topic or partition.
-            TypeError: key, value or a header is neither bytes nor None.
-            ConfigurationError: the topic's name is no string.
+            RecordTooLargeError: the record exceeds `max_request_bytes` or `buffer_memory_bytes`.
+            BufferFullError: no memory became free within `max_block_ms`: the brokers are slower
+                than this producer. Raise `buffer_memory_bytes`, or send less.
+            UnknownTopicError: the topic did not exist within `max_block_ms`.
+            UnknownPartitionError: the topic has no such partition.
+            TypeError: key, value or a header is neither bytes nor None; use `.encode()`.
+            ConfigurationError: the name of the topic is not a string.
             ValueError: the timestamp is negative, or beyond 64 bits.
-            ClientClosedError: not started, or closed.
+            ClientClosedError: the producer was not started, or is closed.
         """
         if timestamp_ms is None:
             timestamp_ms = time_ns() // NANOSECONDS_PER_MS
@@ -200,11 +259,14 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
-        """Accept one record without waiting for anything.
+        """Accept one record without waiting; otherwise as `send`.
+
+        The topic must be known already, through an earlier `send` or `partitions`.
 
         Raises:
-            BufferFullError: no memory is free, or the topic was not sent to before.
-            RecordTooLargeError, UnknownPartitionError, TypeError, ClientClosedError: as `send`.
+            BufferFullError: no memory is free, or the topic is not known; `await send(...)`.
+            RecordTooLargeError, UnknownPartitionError, TypeError, ValueError, ClientClosedError:
+                as for `send`.
         """
         if timestamp_ms is None:
             timestamp_ms = time_ns() // NANOSECONDS_PER_MS
@@ -232,7 +294,13 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send one record and wait until it is acknowledged, or raise why it is not."""
+        """Send one record and wait for its acknowledgement; return where it was written.
+
+        A round trip per record: to write many records, use `send` and await the futures later.
+
+        Raises:
+            OttlaError: as for `send`, or the error of the delivery.
+        """
         return await (
             await self.send(
                 topic,
@@ -245,7 +313,14 @@ class Producer:
         )
 
     async def flush(self) -> None:
-        """Send all that was accepted so far at once, and wait until each is written or given up."""
+        """Send all records accepted so far without lingering, and wait for their deliveries.
+
+        This returns when each of them is acknowledged or has failed. It raises no delivery
+        error: the future of each record has its own outcome.
+
+        Raises:
+            ClientClosedError: the producer was not started.
+        """
         self._started()
         accumulator = self._accumulator
         batches = [batch for batch in accumulator.incomplete if not batch.is_done]
@@ -270,19 +345,20 @@ class Producer:
             accumulator.flush_count -= 1
 
     async def partitions(self, topic: str) -> list[int]:
-        """Return the partitions of `topic`.
+        """Return the partition numbers of `topic`, in ascending order.
 
         Raises:
-            UnknownTopicError: there is no such topic.
+            UnknownTopicError: the topic does not exist.
         """
         metadata = await self._started().topic(topic, self._config.max_block_ms / 1000)
         return sorted(metadata.partitions)
 
     async def close(self, timeout_ms: int | None = None) -> None:
-        """Send what was accepted, then disconnect. Nothing is accepted from now on.
+        """Send the accepted records, then disconnect. `async with` calls this.
 
-        Whatever is not written after `timeout_ms` (None: the delivery timeout), or when this is
-        cancelled, is given up: its future fails with ClientClosedError.
+        No record is accepted from now on. A record that is not acknowledged within `timeout_ms`
+        (None: `delivery_timeout_ms`), or when this call is cancelled, is given up: its future
+        raises ClientClosedError, although the record may be in the log.
         """
         self._append = _refuse
         if self._cluster is None:
@@ -305,7 +381,7 @@ class Producer:
             finally:
                 self._closed.set_result(None)
 
-    # What happens once per batch
+    # Work per batch
 
     async def _send(self, record: UnsentRecord) -> Delivery:
         cluster = self._started()
@@ -324,20 +400,20 @@ class Producer:
                         raise _unknown_partition(record)
                 case Need.MEMORY:
                     if not accumulator.budget.try_reserve(wanted_bytes):
-                        # What is held goes out now, full or not, so that memory becomes free.
+                        # Send all batches now, full or not, so that memory becomes free.
                         self._sender.wake()
                         await self._gate.reserve(wanted_bytes, deadline_s - loop.time())
                     delivery = self._take_in(record, wanted_bytes)
                     await self._take_turns(wanted_bytes)
                     return delivery
-            # Whoever waited for the same may have opened the batch already.
+            # Another task that waited may have opened a batch with room already.
             if (appended := self._append(*record)) is not None:
                 return appended
 
     def _take_in(self, record: UnsentRecord, reserved_bytes: int) -> Delivery:
-        """Append `record` in memory that is reserved, and have the sender look at what is due."""
+        """Append `record` using reserved memory, and wake the sender."""
         if self._closed is not None:
-            # Closed while this waited: nobody would send it any more.
+            # The producer was closed while this waited: the record would never be sent.
             self._accumulator.budget.release(reserved_bytes)
             _refuse()
         now_s = asyncio.get_running_loop().time()
@@ -346,13 +422,13 @@ class Producer:
         finally:
             if self._accumulator.has_full:
                 self._accumulator.has_full = False
-                # At once: the next records then gather while this batch is under way.
+                # At once: the next records then gather while this batch is in flight.
                 self._sender.run()
             else:
                 self._sender.wake()
 
     async def _take_turns(self, reserved_bytes: int) -> None:
-        """Let answers in and others run, however fast this task sends."""
+        """Let the event loop read responses and run other tasks, however fast this task sends."""
         self._turn_bytes += reserved_bytes
         if self._turn_bytes >= TURN_BYTES:
             self._turn_bytes = 0
@@ -364,7 +440,11 @@ class Producer:
         return self._accumulator.need(record.topic, record.partition)
 
     def _wanted_bytes(self, record: UnsentRecord) -> int:
-        """Return how much memory to reserve for `record`, if it may be sent at all."""
+        """Return the number of bytes to reserve for `record`.
+
+        Raises:
+            RecordTooLargeError: the record exceeds the limit.
+        """
         size_bytes = max_batch_size(record)
         if size_bytes > self._max_batch_bytes:
             raise RecordTooLargeError(

@@ -655,7 +655,7 @@ async def test_a_garbled_answer_is_raised_and_reading_again_tries_again(
     log.append_values(b"0")
     cluster.script(ApiKey.FETCH, Garbage(b"??"))
     async with reading(cluster) as consumer:
-        with pytest.raises(ProtocolError, match="no Kafka answer"):
+        with pytest.raises(ProtocolError, match="no valid Kafka response"):
             await take(consumer, 1)
         assert await values(consumer, 1) == [b"0"]
 

@@ -305,43 +305,43 @@ INTEGRITY: Final[dict[str, Plant]] = {
     "magic 9": patched("bad_magic", 16, b"\x09"),
     "an unknown codec": patched("unknown_codec", 21, struct.pack(">h", 6)),
     "a negative offset delta": patched("bad_header", 23, struct.pack(">i", -1)),
-    "a record too many in the header": patched("bad_records", 57, struct.pack(">i", 6)),
+    "one record too many in the header": patched("bad_records", 57, struct.pack(">i", 6)),
     "a last offset below the records": patched("record_count", 23, struct.pack(">i", 3)),
     "a maximum timestamp too low": patched("record_timestamp", 35, struct.pack(">q", 5)),
     "a base offset far ahead": patched("offset_too_far", 0, struct.pack(">q", 1 << 40), 1 << 40),
-    "a base offset that goes back": base_offset_back,
+    "a base offset that decreases": base_offset_back,
     "a base offset below the file's": base_offset_below_segment,
     "a length too large": length_too_large,
     "a length beyond the file": length_beyond_the_file,
     "a length too small": length_too_small,
     "a torn tail in a sealed segment": torn_tail,
     "a sealed segment that ends in zeros": zero_tail,
-    "a batch that is gone": batch_removed,
-    "the second batch of the log is gone": second_batch_removed,
-    "a batch that is there twice": batch_twice,
-    "a segment that is gone": segment_removed,
-    "a segment of a wrong name": segment_renamed,
+    "a missing batch": batch_removed,
+    "a missing second batch of the log": second_batch_removed,
+    "a duplicate batch": batch_twice,
+    "a missing segment": segment_removed,
+    "a segment with a wrong name": segment_renamed,
     "a record's offset used twice": records_out_of_order,
-    "a varint that does not end": torn_varint,
-    "garbage under a codec": garbage_in_a_codec,
-    "an epoch that goes back": epoch_back,
-    "an epoch ahead of its time": epoch_ahead,
-    "an epoch that the checkpoint begins late": epoch_checkpoint_late,
-    "an epoch that the checkpoint begins early": epoch_checkpoint_early,
+    "an unterminated varint": torn_varint,
+    "garbage in a compressed batch": garbage_in_a_codec,
+    "an epoch that decreases": epoch_back,
+    "an epoch that begins too early": epoch_ahead,
+    "an epoch that begins too late in the checkpoint": epoch_checkpoint_late,
+    "an epoch that begins too early in the checkpoint": epoch_checkpoint_early,
     "an epoch beyond the log": epoch_checkpoint_beyond,
     "an epoch twice in the checkpoint": epoch_checkpoint_falling,
     "an index entry inside a batch": index_entry("index_position", shift_position),
     "an index entry off by one batch": index_entry("index_offset", next_batch),
-    "an index entry of a wrong offset": index_entry("index_offset", wrong_offset),
+    "an index entry with a wrong offset": index_entry("index_offset", wrong_offset),
     "two index entries swapped": index_entry("index_not_increasing", swap_entries),
-    "an index entry cut": index_cut,
+    "a truncated index entry": index_cut,
     "a hole in the index": index_hole,
-    "no index": index_missing,
-    "no time index": time_index_missing,
-    "time index out of order": time_swapped,
-    "a time that is not the maximum": time_wrong,
-    "a time at a wrong offset": time_offset,
-    "no last time": time_last_missing,
+    "a missing index": index_missing,
+    "a missing time index": time_index_missing,
+    "a time index out of order": time_swapped,
+    "a time index entry that is not the maximum": time_wrong,
+    "a time index entry with a wrong offset": time_offset,
+    "a missing last entry of the time index": time_last_missing,
     "a high watermark beyond the log": checkpoint(
         "checkpoint_beyond", "replication-offset-checkpoint", "0\n1\norders 0 401\n", 401
     ),
@@ -355,18 +355,18 @@ INTEGRITY: Final[dict[str, Plant]] = {
     "a cleaner's point in the active segment": checkpoint(
         "checkpoint_beyond", "cleaner-offset-checkpoint", "0\n1\norders 0 310\n", 310
     ),
-    "a checkpoint of another version": checkpoint(
+    "a checkpoint with an unknown version": checkpoint(
         "bad_checkpoint_line", "replication-offset-checkpoint", "7\n1\norders 0 400\n", None
     ),
     "a checkpoint with a wrong count": checkpoint(
         "bad_checkpoint_line", "replication-offset-checkpoint", "0\n4\norders 0 400\n", None
     ),
-    "a checkpoint line of two fields": checkpoint(
+    "a checkpoint line with two fields": checkpoint(
         "bad_checkpoint_line", "replication-offset-checkpoint", "0\n1\norders 400\n", None
     ),
     "a partition without a directory": checkpoint(
         "partition_missing", "replication-offset-checkpoint", "0\n2\norders 0 400\ngone 1 7\n", 7
     ),
     "a foreign file": foreign_file,
-    "a segment that cannot be read": unreadable_segment,
+    "an unreadable segment": unreadable_segment,
 }

@@ -61,7 +61,7 @@ def test_old_tombstones_may_be_gone(tmp_path: Path) -> None:
 
 def test_without_a_reference_duplicates_are_still_found(tmp_path: Path) -> None:
     raw = make_log()
-    log, expected = COMPACTION["a key that is there twice"](raw, compact(raw))
+    log, expected = COMPACTION["a duplicate key"](raw, compact(raw))
     log.write(tmp_path)
     found = findings_of("compaction", tmp_path)
     assert {(each.what, each.offset) for each in found} == expected

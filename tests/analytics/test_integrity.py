@@ -86,7 +86,7 @@ def test_the_table_in_the_docs_is_complete() -> None:
 
 def test_a_batch_that_comes_twice_hides_nothing_behind_it(tmp_path: Path) -> None:
     directory = two_epochs().write(tmp_path)
-    expected = INTEGRITY["a batch that is there twice"](directory)
+    expected = INTEGRITY["a duplicate batch"](directory)
     expected |= INTEGRITY["an epoch beyond the log"](directory)
     found = findings_of("integrity", tmp_path)
     assert {(each.what, Path(each.file).name, each.offset) for each in found} == expected

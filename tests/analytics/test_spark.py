@@ -142,12 +142,12 @@ def test_sql_and_tasks_agree(spark: Any, tmp_path: Path) -> None:
     twin = compact(raw, horizon_ms=HORIZON_MS)
     reference = read_log(spark, str(tmp_path / "raw"))
     until = twin.cleaner_point or 0
-    for name in ("a value changed", "an older value survives"):
+    for name in ("a changed value", "an older value survives"):
         log, expected = COMPACTION[name](raw, twin)
         log.write(tmp_path / name)
         rows = changed_keys(read_log(spark, str(tmp_path / name)), reference, until).collect()
         assert {(row["what"], row["offset"]) for row in rows} == expected, name
-    log, expected = COMPACTION["a key that is there twice"](raw, twin)
+    log, expected = COMPACTION["a duplicate key"](raw, twin)
     log.write(tmp_path / "twice")
     found = duplicate_keys(read_log(spark, str(tmp_path / "twice")), until).collect()
     assert {(row["what"], row["offset"]) for row in found} == expected

@@ -97,16 +97,16 @@ def test_a_truncated_log_is_read_anew(tmp_path: Path) -> None:
 INDEXES = [
     "an index entry inside a batch",
     "an index entry off by one batch",
-    "an index entry of a wrong offset",
+    "an index entry with a wrong offset",
     "two index entries swapped",
     "a hole in the index",
-    "an index entry cut",
-    "no index",
-    "no time index",
-    "time index out of order",
-    "a time that is not the maximum",
-    "a time at a wrong offset",
-    "no last time",
+    "a truncated index entry",
+    "a missing index",
+    "a missing time index",
+    "a time index out of order",
+    "a time index entry that is not the maximum",
+    "a time index entry with a wrong offset",
+    "a missing last entry of the time index",
 ]
 
 

@@ -15,7 +15,7 @@ import structlog
 from broker.cluster.member import ClusterMember
 from broker.network.request_tasks import RequestTasks
 from broker.replication.replica_manager import ReplicaManager
-from controller.notices import tell_log_dir_failure
+from controller.notices import notify_log_dir_failure
 from coordination.errors import SessionExpiredError
 from storage.directory import Logs
 
@@ -60,7 +60,7 @@ class LogDirFailure:
     async def _report(self) -> None:
         """Notify the controller, which then identifies the lost replicas."""
         try:
-            await self._member.session.run(tell_log_dir_failure(self._member.identity.broker_id))
+            await self._member.session.run(notify_log_dir_failure(self._member.identity.broker_id))
         except SessionExpiredError as error:
             # After the next registration the controller asks for all replicas again.
             log.warning("log_dir.failure_not_reported", error=str(error))

@@ -1,6 +1,6 @@
-"""Who leads what: the part of each broker of which one is elected controller.
+"""The controller component of a broker: one broker is elected controller and assigns leaders.
 
-Top down: `controller` (one event after the other) > `plan` (what an event demands) >
-`partition_state`, `replica_state`, `elections`, `reassignment` (the rules) > `cluster` (what is
-known). Effects leave through `coordinator_edge` (nodes) and `channel` (requests to brokers).
+From top to bottom: `controller` (runs one event at a time) > `plan` (the reaction to each event) >
+`partition_state`, `replica_state`, `elections`, `reassignment` (the rules) > `cluster` (the image
+of the cluster). Effects leave through `coordinator_edge` (znodes) and `channel` (broker requests).
 """

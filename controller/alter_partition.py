@@ -1,8 +1,8 @@
-"""In-sync sets that leaders ask for (decision).
+"""In-sync sets that leaders propose with AlterPartition (decision).
 
-A leader proposes, the controller decides: the proposal must come from the present incarnation of
-the broker, in the present leader epoch, and build on the present partition epoch. A proposal that
-is recorded already was one whose answer was lost, and is confirmed.
+A leader proposes and the controller decides: the proposal must come from the current incarnation of
+the broker, carry the current leader epoch, and build on the current partition epoch. A proposal
+that is already recorded is a retry whose response was lost, and is confirmed.
 
 Source: kafka.controller.KafkaController.processAlterPartition of Kafka 3.9.
 """
@@ -36,14 +36,14 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One in-sync set as a leader wants it; `broker_epochs` -1 where the leader knows none."""
+    """One in-sync set proposed by a leader; `broker_epochs` holds -1 for an unknown epoch."""
 
     state: LeaderAndIsr
     broker_epochs: tuple[int, ...]
 
 
 class _RefusedError(StateChangeFailedError):
-    """A proposal that rests on something outdated."""
+    """The proposal is invalid, or builds on an outdated state; `code` is the response's error."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name)
@@ -53,7 +53,7 @@ class _RefusedError(StateChangeFailedError):
 def on_request(
     cluster: Cluster, request: AlterPartitionRequest, version: int
 ) -> Plan[AlterPartitionResponse]:
-    """Record what can be recorded, tell all brokers, and answer the leader."""
+    """Record the valid proposals, update all brokers, and return the response to the leader."""
     broker = cluster.brokers.get(BrokerId(request.broker_id))
     if broker is None or broker.epoch != request.broker_epoch:
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
@@ -62,7 +62,7 @@ def on_request(
 
     def decide(partition: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
         proposal = proposals[partition]
-        if code := _fault(cluster, proposal, current, version):
+        if code := _rejection(cluster, proposal, current, version):
             raise _RefusedError(code)
         wanted = proposal.state
         if _is_recorded(wanted, current):
@@ -85,7 +85,7 @@ def on_request(
 
 
 def on_isr_changes(cluster: Cluster) -> Plan[None]:
-    """Take over in-sync sets that leaders have written themselves, and tell all brokers."""
+    """Read in-sync sets that leaders have written to the znodes, and update all brokers."""
     partitions = yield from take_isr_changes(cluster)
     known = [one for one in partitions if cluster.assignment(one).replicas]
     cluster.leaderships |= yield from read_states(known)
@@ -130,16 +130,16 @@ def _proposal(leader: int, data: RequestPartitionData, version: int) -> Proposal
     return Proposal(state, epochs)
 
 
-def _fault(
+def _rejection(
     cluster: Cluster, proposal: Proposal, current: LeaderAndIsr, version: int
 ) -> ErrorCode | None:
-    """Return why a proposal cannot be recorded; None if it can, or is recorded already."""
+    """Return the error that rejects a proposal; None if it is valid or already recorded."""
     wanted = proposal.state
     if (
         wanted.partition_epoch > current.partition_epoch
         or wanted.leader_epoch > current.leader_epoch
     ):
-        # The leader has heard of more than we have: of another controller.
+        # The leader knows a newer state than we do, so there is a newer controller.
         return ErrorCode.NOT_CONTROLLER
     if wanted.leader_epoch < current.leader_epoch or wanted.leader != current.leader:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -160,7 +160,7 @@ def _fault(
 
 
 def _ineligible(cluster: Cluster, proposal: Proposal) -> list[BrokerId]:
-    """Return the members that are not alive, about to stop, or another incarnation by now."""
+    """Return the proposed members that are dead, shutting down, or a newer incarnation by now."""
     live: Collection[BrokerId] = cluster.live
     return [
         broker
@@ -184,7 +184,7 @@ def _response(
         name = _name(cluster, topic, version)
         topic_id = topic.topic_id if version >= TOPIC_IDS_SINCE else ZERO_TOPIC_ID
         partitions = [
-            _answer(
+            _partition_response(
                 data.partition_index,
                 ErrorCode.UNKNOWN_TOPIC_ID
                 if name is None
@@ -198,7 +198,7 @@ def _response(
     return AlterPartitionResponse(topics=topics)
 
 
-def _answer(partition: int, result: LeaderAndIsr | ErrorCode) -> ResponsePartitionData:
+def _partition_response(partition: int, result: LeaderAndIsr | ErrorCode) -> ResponsePartitionData:
     if isinstance(result, ErrorCode):
         return ResponsePartitionData(partition_index=partition, error_code=result)
     isr: Iterable[int] = result.isr

@@ -1,6 +1,6 @@
-"""What brokers answered to the controller's requests (decision).
+"""Reactions to the brokers' responses (decision).
 
-An answer of an incarnation that is gone says nothing about the present one, and is dropped.
+A response of an earlier incarnation says nothing about the current one, and is dropped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from controller import deletion
 from controller.cluster import Cluster
 from controller.effects import Note, Plan
-from controller.events import LeaderAndIsrAnswered, StopReplicaAnswered
+from controller.events import LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from controller.live_brokers import on_replicas_found, on_replicas_lost
 from controller.partition_moves import MAX_NAMED
 from controller.replica_state import PartitionReplica
@@ -16,8 +16,8 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 
 
-def on_leader_and_isr(cluster: Cluster, event: LeaderAndIsrAnswered) -> Plan[None]:
-    """Note which replicas lie on a failed disk, and which do so no more."""
+def on_leader_and_isr(cluster: Cluster, event: LeaderAndIsrResponseReceived) -> Plan[None]:
+    """Update the set of replicas that are on a failed disk of the broker."""
     if not _is_present(cluster, event.broker_id, event.broker_epoch):
         return
     if event.response.error_code != ErrorCode.NONE:
@@ -50,7 +50,7 @@ def _named(broker_id: BrokerId, partitions: Sequence[TopicPartition]) -> Mapping
 
 
 def _partition_codes(
-    cluster: Cluster, event: LeaderAndIsrAnswered
+    cluster: Cluster, event: LeaderAndIsrResponseReceived
 ) -> list[tuple[TopicPartition, int]]:
     codes = []
     for topic in event.response.topics:
@@ -63,8 +63,8 @@ def _partition_codes(
     return codes
 
 
-def on_stop_replica(cluster: Cluster, event: StopReplicaAnswered) -> Plan[None]:
-    """Go on with the deletions that waited for this broker."""
+def on_stop_replica(cluster: Cluster, event: StopReplicaResponseReceived) -> Plan[None]:
+    """Continue the deletions that waited for this broker."""
     if not _is_present(cluster, event.broker_id, event.broker_epoch):
         return
     codes = {

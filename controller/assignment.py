@@ -1,8 +1,9 @@
-"""Which brokers get the replicas of new partitions (decision).
+"""Assignment of replicas of new partitions to brokers (decision).
 
-For the same dice the result is Kafka's. Leaders go round the brokers; the followers of each round
-are shifted by one more, so that the load of a broker that dies spreads over all others. With racks,
-the brokers are ordered rack by rack in turn, and no rack gets a second replica before each has one.
+For the same random numbers the result equals Kafka's. Leaders are assigned to the brokers in turn.
+The followers of each round are shifted by one more, so that the load of a dead broker spreads over
+all others. With racks, brokers are taken from each rack in turn, and no rack gets a second replica
+before each has one.
 
 Source: org.apache.kafka.admin.AdminUtils, kafka.zk.AdminZkClient of Kafka 3.9.
 """
@@ -15,11 +16,11 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 
 Racks = Mapping[BrokerId, str | None]
-"""The live brokers, each with its rack."""
+"""Rack of each live broker; None for a broker without one."""
 
 
 class Dice(NamedTuple):
-    """Where a topic starts: two random numbers below the number of brokers."""
+    """Random start of a topic's assignment: two numbers below the number of brokers."""
 
     start_index: int
     replica_shift: int
@@ -54,16 +55,16 @@ def assign_replicas(
 def grow_assignment(
     racks: Racks, existing: Mapping[int, ReplicaAssignment], partition_count: int
 ) -> dict[int, Replicas]:
-    """Return the replicas of the partitions that bring a topic to `partition_count`.
+    """Return the replicas of the partitions that grow a topic to `partition_count`.
 
-    They go on where the existing ones ended, with the replication factor of partition 0.
+    They continue where the existing ones end, with the replication factor of partition 0.
 
     Raises:
-        ApiError: nothing to add, or too few brokers.
+        ApiError: the topic already has that many partitions, or there are too few brokers.
     """
     added = partition_count - len(existing)
     if added <= 0 or 0 not in existing:
-        text = f"the topic has {len(existing)} partitions, {partition_count} is not more"
+        text = f"topic has {len(existing)} partitions already, {partition_count} requested"
         raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
     first = existing[0].replicas
     brokers = sorted(racks)
@@ -74,7 +75,7 @@ def grow_assignment(
 
 
 def rack_alternated(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
-    """Return the brokers so that neighbours are in different racks, as far as that can be."""
+    """Return the brokers, ordered so that neighbours are in different racks where possible."""
     by_rack: dict[str, list[BrokerId]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -125,10 +126,13 @@ class _Placement:
 
 def _check(racks: Racks, partition_count: int, replication_factor: int) -> None:
     if partition_count <= 0:
-        text = f"{partition_count} partitions, at least 1 is needed"
+        text = f"partition count must be at least 1, got {partition_count}"
         raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
     if not 1 <= replication_factor <= len(racks):
-        text = f"replication factor {replication_factor}, {len(racks)} brokers are alive"
+        text = (
+            f"replication factor must be within 1..{len(racks)}, the number of live brokers, "
+            f"got {replication_factor}"
+        )
         raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     without = sorted(broker for broker, rack in racks.items() if rack is None)
     if 0 < len(without) < len(racks):

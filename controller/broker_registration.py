@@ -1,7 +1,7 @@
-"""How a broker joins the cluster (decision): the nodes that it needs, its ids, its registration.
+"""Registration of a broker in the cluster (decision): required znodes, ids, its own znode.
 
-A registration that an earlier session of this very process has left is replaced; one of another
-session means that another broker has the id, and is never touched.
+A registration left by an earlier session of the same process is replaced. A registration of any
+other session means that another broker has the id, and is never touched.
 
 Source: kafka.zk.KafkaZkClient (CheckedEphemeral, getOrGenerateClusterId, generateBrokerSequenceId);
 KAFKA-7165.
@@ -32,26 +32,26 @@ MAX_ATTEMPTS: Final = 16
 
 
 class Sessions(NamedTuple):
-    """Our session with the coordinator, and all that this process tried to register under."""
+    """Session of this process with the coordinator, and all that it has tried to register under."""
 
     current: int
     own: Set[int] = frozenset()
 
 
 class Registered(NamedTuple):
-    """The broker is known to the cluster under this epoch."""
+    """The broker is registered, with this broker epoch."""
 
     broker_epoch: int
 
 
 class Taken(NamedTuple):
-    """Another session holds the id; it may be an older life of this broker that is not over."""
+    """Another session holds the id; it may be an earlier incarnation that has not expired yet."""
 
     owner: int
 
 
 def create_top_nodes() -> Plan[None]:
-    """Create the nodes that every broker expects; those that exist stay."""
+    """Create the znodes that every broker expects; existing ones are kept."""
     wanted: dict[str, None] = {}
     for path in paths.PERSISTENT:
         wanted |= dict.fromkeys((*paths.parents(path), path))
@@ -59,7 +59,7 @@ def create_top_nodes() -> Plan[None]:
 
 
 def cluster_id(proposed: str) -> Plan[str]:
-    """Return the cluster's id, which is `proposed` if it had none."""
+    """Return the cluster's id; set it to `proposed` if there is none."""
     [node] = yield from read((paths.CLUSTER_ID,))
     if node is None:
         create = Create(paths.CLUSTER_ID, encode_cluster_id(proposed))
@@ -70,20 +70,20 @@ def cluster_id(proposed: str) -> Plan[str]:
 
 
 def existing_cluster_id() -> Plan[str | None]:
-    """Return the cluster's id, None if it has none yet."""
+    """Return the cluster's id; None if there is none yet."""
     [node] = yield from read((paths.CLUSTER_ID,))
     return None if node is None else decode_cluster_id(node.data)
 
 
 def check_endpoints(registration: Registration) -> Plan[None]:
-    """Check that no other live broker is reached where this one wants to be.
+    """Check that no other live broker advertises one of the endpoints of `registration`.
 
     Raises:
-        ApiError: one is.
+        ApiError: another broker does.
     """
     wanted = {(each.host, each.port) for each in registration.endpoints}
     names = yield from list_children(paths.BROKER_IDS)
-    # A tool may have left a node here whose name is no broker id.
+    # A tool may have left a znode here whose name is not a broker id.
     ids = [int(name) for name in names if name.isdecimal()]
     others = [each for each in ids if each != registration.broker_id]
     nodes = yield from read([paths.broker(other) for other in others])
@@ -91,14 +91,14 @@ def check_endpoints(registration: Registration) -> Plan[None]:
         try:
             known = decode_registration(BrokerId(other), node.data if node else None)
         except MalformedZnodeError:
-            # It has just gone, or nobody reaches a broker there.
+            # It was deleted meanwhile, or is malformed: then no client finds a broker there.
             continue
         taken = {(each.host, each.port) for each in known.endpoints}
         if wanted & taken:
             host, port = min(wanted & taken)
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"{host}:{port} is where broker {other} is reached: give this one other listeners",
+                f"broker {other} advertises {host}:{port} already; configure other listeners",
             )
 
 
@@ -112,7 +112,7 @@ def generate_broker_id(reserved_max_id: int) -> Plan[BrokerId]:
 def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Registered | Taken]:
     """Create the broker's node for the session `sessions.current`."""
     path = paths.broker(broker_id)
-    # An empty node first: the write of its data answers with its version, whoever creates it.
+    # Created empty, because only SetData returns the version that the registration has.
     creation = (Create(path, None, ephemeral=True), SetData(path, data, 0))
     owner = 0
     for _ in range(MAX_ATTEMPTS):
@@ -131,5 +131,5 @@ def register(broker_id: BrokerId, data: bytes, sessions: Sessions) -> Plan[Regis
 
 
 def update(broker_id: BrokerId, data: bytes) -> Plan[None]:
-    """Register other endpoints, in the same epoch."""
+    """Replace the registered endpoints, keeping the broker epoch."""
     yield from write([(SetData(paths.broker(broker_id), data, -1),)])

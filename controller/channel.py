@@ -1,15 +1,15 @@
-"""The requests that wait for one incarnation of a broker (decision).
+"""Queue of requests to one incarnation of a broker (decision).
 
-One is in flight; the others wait in order. A request is repeated until it is answered, or until the
-channel ends because the incarnation or our controllership has: nobody may get it after that. The
-answers that matter come out as events.
+At most one request is in flight; the others wait in order. A request is retried until a response
+arrives or the channel is closed. The channel is closed when the incarnation or our controllership
+ends; no request may be sent after that. Responses that the controller needs are returned as events.
 """
 
 from collections import deque
 from typing import Final
 
 from controller.effects import BrokerRequest
-from controller.events import Event, LeaderAndIsrAnswered, StopReplicaAnswered
+from controller.events import Event, LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -21,7 +21,7 @@ ControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaRes
 
 
 class Channel:
-    """The queue to `broker_id` in its epoch `broker_epoch`."""
+    """Queue to the incarnation `broker_epoch` of `broker_id`."""
 
     def __init__(self, broker_id: BrokerId, broker_epoch: int) -> None:
         self.broker_id = broker_id
@@ -34,38 +34,40 @@ class Channel:
         return len(self._waiting)
 
     def put(self, request: BrokerRequest) -> None:
-        """Queue a request; one for another incarnation is dropped."""
+        """Queue a request; drop it if it is for another incarnation."""
         if request.broker_epoch == self.broker_epoch and not self._is_closed:
             self._waiting.append(request)
 
     def next(self) -> BrokerRequest | None:
-        """Return what to send now: None while one is in flight, or when nothing waits."""
+        """Return the request to send now; None while one is in flight or the queue is empty."""
         if self._is_in_flight or not self._waiting:
             return None
         self._is_in_flight = True
         return self._waiting[0]
 
     def on_failure(self) -> None:
-        """Note that the request in flight was lost; send `next` again after the back-off."""
+        """Record that the request in flight failed; `next` returns it again for the retry."""
         self._is_in_flight = False
 
     def on_response(self, response: ControlResponse) -> Event | None:
-        """Take the answer to the request in flight, and return what the controller must know."""
+        """Complete the request in flight, and return the event for the controller, if any."""
         if self._is_closed:
             return None
-        assert self._is_in_flight, "an answer to nothing"
+        assert self._is_in_flight, "a response without a request"
         self._is_in_flight = False
         request = self._waiting.popleft().message
         if isinstance(response, LeaderAndIsrResponse):
-            return LeaderAndIsrAnswered(self.broker_id, self.broker_epoch, response)
+            return LeaderAndIsrResponseReceived(self.broker_id, self.broker_epoch, response)
         if isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
             deleted = _deleted(request)
             if deleted:
-                return StopReplicaAnswered(self.broker_id, self.broker_epoch, response, deleted)
+                return StopReplicaResponseReceived(
+                    self.broker_id, self.broker_epoch, response, deleted
+                )
         return None
 
     def close(self) -> None:
-        """Drop everything: nothing is sent any more, and no answer is taken."""
+        """Drop all requests; further requests and responses are ignored."""
         self._is_closed = True
         self._is_in_flight = False
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Sends what waits in one channel (edge): one request at a time, until the channel is closed."""
+"""Sends the requests of one channel (edge): one at a time, until the channel is closed."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,18 +10,18 @@ from controller.events import Event
 
 
 class BrokerConnection(Protocol):
-    """One connection to a broker, that a node opens for the controller."""
+    """Connection to a broker, opened by the node for the controller."""
 
     async def request(self, message: ControlRequest) -> ControlResponse:
-        """Send a request and return its answer.
+        """Send a request and return its response.
 
         Raises:
-            OSError: the connection is of no use any more; also TimeoutError.
+            OSError: the connection is broken and must be closed; includes TimeoutError.
         """
         ...
 
     async def close(self) -> None:
-        """Give the connection up, so that nothing which it still carries is obeyed."""
+        """Close the connection, so that the broker ignores requests still in transit."""
         ...
 
 
@@ -29,7 +29,7 @@ Dial = Callable[[], BrokerConnection]
 
 
 class ChannelTask:
-    """A channel and the task that empties it."""
+    """A channel and the task that sends its requests."""
 
     def __init__(self, channel: Channel, dial: Dial, on_event: Callable[[Event], object]) -> None:
         self._channel = channel
@@ -46,11 +46,11 @@ class ChannelTask:
         self._news.set()
 
     async def wait_settled(self) -> None:
-        """Return when everything that was queued is answered, or an attempt has failed."""
+        """Return once every queued request has its response, or an attempt has failed."""
         await self._is_settled.wait()
 
     def close(self) -> asyncio.Task[None]:
-        """Drop everything; the task that is returned ends soon."""
+        """Drop all requests, cancel the task, and return it."""
         self._channel.close()
         self._task.cancel()
         return self._task

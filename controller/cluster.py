@@ -1,7 +1,7 @@
-"""The controller's picture of the cluster (decision).
+"""The controller's image of the cluster (decision).
 
-Owned by the controller alone, and valid in one controller epoch. It is a copy: what counts is in
-the nodes, and a write that rests on an outdated picture is refused by its version.
+Owned by the controller alone, and valid in one controller epoch. The image is a copy and the znodes
+are the truth: a write based on an outdated image fails on the znode's version.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -23,7 +23,7 @@ NO_ASSIGNMENT: Final = ReplicaAssignment(replicas=())
 
 
 class LiveBroker(NamedTuple):
-    """One incarnation of a broker; its epoch is the czxid of its registration."""
+    """One incarnation of a broker; `epoch` is the czxid of its registration."""
 
     registration: Registration
     epoch: int
@@ -31,7 +31,7 @@ class LiveBroker(NamedTuple):
 
 @dataclass(slots=True)
 class Deletions:
-    """Topics on their way out; `started` and `halted` are within `queued`."""
+    """Topics being deleted; `started` and `halted` are subsets of `queued`."""
 
     queued: set[str]
     started: set[str]
@@ -39,7 +39,7 @@ class Deletions:
 
 
 class Cluster:
-    """Brokers, topics, partitions and replicas, as the controller of `epoch` knows them."""
+    """Image of brokers, topics, partitions and replicas in one controller epoch."""
 
     def __init__(self, config: ControllerConfig, *, epoch: int, epoch_version: int) -> None:
         self.config = config
@@ -49,7 +49,7 @@ class Cluster:
         self.shutting_down: set[BrokerId] = set()
         self.topic_ids: dict[str, TopicId] = {}
         self.unread_topics: set[str] = set()
-        """Topics whose nodes exist but could not be read: nothing is known of their replicas."""
+        """Topics whose znodes exist but cannot be decoded; their replicas are unknown."""
         self.leaderships: dict[TopicPartition, LeaderAndIsr] = {}
         self.moving: set[TopicPartition] = set()
         self.unclean_election_count = 0
@@ -65,13 +65,13 @@ class Cluster:
 
     @property
     def live(self) -> Collection[BrokerId]:
-        """The brokers that may lead: registered, and not about to stop."""
+        """Brokers that may lead: registered and not shutting down."""
         return self.brokers.keys() - self.shutting_down if self.shutting_down else self.brokers
 
     def is_online(
         self, broker: BrokerId, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:
-        """Whether a replica can serve: its broker lives, and so does its directory."""
+        """Whether a replica can serve: its broker is alive and its log directory works."""
         brokers = self.brokers if include_shutting_down else self.live
         return broker in brokers and partition not in self.offline_dirs.get(broker, ())
 
@@ -92,7 +92,7 @@ class Cluster:
 
     @property
     def topics(self) -> Collection[str]:
-        """The names of all topics."""
+        """Names of all topics."""
         return self._by_topic.keys()
 
     @property
@@ -105,7 +105,7 @@ class Cluster:
         return sorted(self._by_topic.get(topic, ()))
 
     def partitions_on(self, brokers: Iterable[BrokerId]) -> list[TopicPartition]:
-        """Return the partitions that any of `brokers` holds, in order."""
+        """Return the partitions with a replica on any of `brokers`, in order."""
         return sorted({one for broker in brokers for one in self._by_broker.get(broker, ())})
 
     def replicas_on(self, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:
@@ -125,21 +125,21 @@ class Cluster:
         ]
 
     def add_topic(self, topic: str, topic_id: TopicId | None) -> None:
-        """Note a topic; its partitions follow by `assign`."""
+        """Add a topic; its partitions follow with `assign`."""
         self._by_topic.setdefault(topic, set())
         if topic_id is not None:
             self.topic_ids[topic] = topic_id
 
     def topic_named(self, topic_id: TopicId) -> str | None:
-        """Return the topic of an id."""
+        """Return the name of the topic with an id; None if it is unknown."""
         return next((name for name, one in self.topic_ids.items() if one == topic_id), None)
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        """Return a partition's replicas; none when it is unknown."""
+        """Return a partition's assignment; `NO_ASSIGNMENT` if it is unknown."""
         return self._assignments.get(partition, NO_ASSIGNMENT)
 
     def assign(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """Adopt an assignment."""
+        """Set a partition's assignment."""
         for broker in self.assignment(partition).replicas:
             self._by_broker[broker].discard(partition)
         for broker in assignment.replicas:
@@ -148,7 +148,7 @@ class Cluster:
         self._by_topic.setdefault(partition.topic, set()).add(partition)
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic and everything about it."""
+        """Remove a topic with its partitions, replicas and their states."""
         for partition in self._by_topic.pop(topic, set()):
             for broker in self._assignments.pop(partition).replicas:
                 self._by_broker[broker].discard(partition)
@@ -167,7 +167,11 @@ class Cluster:
         return topic in self.deletions.queued
 
     def needs_leader(self, partition: TopicPartition) -> bool:
-        """Whether a partition must be led: its topic stays, or the deletion waits for its move."""
+        """Whether a partition must have a leader.
+
+        It must unless its topic is being deleted, and even then while it is being reassigned: the
+        deletion waits for the reassignment.
+        """
         return not self.is_being_deleted(partition.topic) or partition in self.moving
 
     # States
@@ -181,18 +185,18 @@ class Cluster:
         return self._replica_states.get(replica, ReplicaState.NON_EXISTENT)
 
     def start_partition(self, partition: TopicPartition, state: PartitionState) -> None:
-        """Give a partition its first state, as it was found."""
+        """Set the state in which the new controller found a partition."""
         self._partition_states[partition] = state
 
     def start_replica(self, replica: PartitionReplica, state: ReplicaState) -> None:
-        """Give a replica its first state, as it was found."""
+        """Set the state in which the new controller found a replica."""
         self._replica_states[replica] = state
 
     def move_partition(self, partition: TopicPartition, target: PartitionState) -> None:
         """Move a partition to another state.
 
         Raises:
-            InvalidTransition: the table forbids it.
+            InvalidTransition: the table of states forbids it.
         """
         check_partition_move(self.partition_state(partition), target)
         if target is PartitionState.NON_EXISTENT:
@@ -204,7 +208,7 @@ class Cluster:
         """Move a replica to another state.
 
         Raises:
-            InvalidTransition: the table forbids it.
+            InvalidTransition: the table of states forbids it.
         """
         check_replica_move(self.replica_state(replica), target)
         if target is ReplicaState.NON_EXISTENT:
@@ -213,7 +217,7 @@ class Cluster:
             self._replica_states[replica] = target
 
     def may_move_replica(self, replica: PartitionReplica, target: ReplicaState) -> bool:
-        """Whether the table allows a move of a replica."""
+        """Whether the table of states allows a move of a replica."""
         try:
             check_replica_move(self.replica_state(replica), target)
         except InvalidTransition:
@@ -229,7 +233,7 @@ class Cluster:
         ]
 
     def partitions_without_leader(self) -> Iterator[TopicPartition]:
-        """Return the partitions that need a leader and have none."""
+        """Yield the partitions that need a leader and have none."""
         waiting = (PartitionState.NEW, PartitionState.OFFLINE)
         return (
             partition

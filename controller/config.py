@@ -1,4 +1,4 @@
-"""What an operator decides about the controller (decision): Kafka's keys, with underscores."""
+"""Configuration of the controller (decision): Kafka's keys, with underscores."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from kafkawire.ids import BrokerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """The settings of the controller component of one broker."""
+    """Configuration of the controller component of one broker."""
 
     broker_id: BrokerId
     inter_broker_listener_name: str = "PLAINTEXT"
@@ -17,7 +17,8 @@ class ControllerConfig:
     leader_imbalance_per_broker_percentage: int = 10
     leader_imbalance_check_interval_seconds: int = 300
     uses_alter_partition: bool = True
-    """Leaders ask the controller to change in-sync sets: an inter-broker protocol of 2.7 or more.
-    Else they write the node themselves and leave a notice."""
+    """Whether leaders propose in-sync sets to the controller: inter-broker protocol 2.7 or newer.
+
+    Otherwise leaders write the state znode themselves and leave a notification."""
     has_features: bool = True
-    """The cluster keeps finalized features in `/feature`: a protocol of 2.7 or more, too."""
+    """Whether `/feature` holds finalized features: inter-broker protocol 2.7 or newer."""

@@ -1,7 +1,7 @@
-"""How a broker reads and changes configs in their nodes, and hears of changes (decision).
+"""Reads and changes of the config znodes, and notifications of changes (decision).
 
-A change is announced by a notice, a sequential node that every broker watches for. Whoever takes
-notices deletes those that are old.
+A change is announced by a notification: a sequential znode below a parent that every broker
+watches. Each broker that reads notifications deletes the expired ones.
 
 Source: kafka.zk.AdminZkClient.changeEntityConfig, kafka.common.ZkNodeChangeNotificationListener.
 """
@@ -31,7 +31,7 @@ from controller.znodes.config import (
 from kafkawire.errors import ApiError, ErrorCode
 
 MAX_ATTEMPTS: Final = 16
-"""How often a config is read again that others change at the same time."""
+"""Attempts to change a config that other brokers change at the same time."""
 NO_CHANGE: Final = -1
 USERS: Final = "users"
 CLIENTS: Final = "clients"
@@ -39,25 +39,25 @@ CLIENTS: Final = "clients"
 Configs = Mapping[str, str]
 
 
-class Notices(NamedTuple):
-    """What was announced: the entities, in order, and the number of the last notice."""
+class ConfigChanges(NamedTuple):
+    """Changed entities, in order, and the sequence number of the last notification."""
 
     entity_paths: tuple[str, ...]
     last_number: int
 
 
 def read_config(entity_path: str) -> Plan[dict[str, str]]:
-    """Return what an entity such as `topics/orders` overrides.
+    """Return the overrides of an entity such as `topics/orders`.
 
     Raises:
-        MalformedZnodeError: the node does not hold a config.
+        MalformedZnodeError: the znode does not hold a config.
     """
     [node] = yield from read((paths.config(entity_path),))
     return decode_config(node.data) if node else {}
 
 
 def read_topic_configs(topics: Iterable[str]) -> Plan[dict[str, dict[str, str]]]:
-    """Return the overrides of those of `topics` that have any; a broken node has none."""
+    """Return the overrides per topic, for topics with any; a malformed znode counts as none."""
     names = sorted(topics)
     nodes = yield from read([paths.config(f"topics/{name}") for name in names])
     found: dict[str, dict[str, str]] = {}
@@ -78,7 +78,7 @@ def read_all_topic_configs() -> Plan[dict[str, dict[str, str]]]:
 
 
 def read_entity_paths(kinds: Iterable[str]) -> Plan[list[str]]:
-    """Return the path of every entity of `kinds`, also of the clients of single users."""
+    """Return the path of every entity of `kinds`, including the clients of each user."""
     found: list[str] = []
     for kind in kinds:
         for name in sorted((yield from list_children(paths.config(kind)))):
@@ -91,11 +91,11 @@ def read_entity_paths(kinds: Iterable[str]) -> Plan[list[str]]:
 
 
 def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Plan[Configs]:
-    """Replace what an entity overrides by what `change` makes of it, and announce it.
+    """Apply `change` to the overrides of an entity, announce it, and return the new overrides.
 
     Raises:
-        ApiError: what `change` raises, or INVALID_CONFIG, more than a node holds: then nothing has
-            changed; or others change it all the time.
+        ApiError: raised by `change`; INVALID_CONFIG if the overrides exceed the size of a znode;
+            REQUEST_TIMED_OUT after `MAX_ATTEMPTS` conflicts. The overrides are unchanged.
     """
     path = paths.config(entity_path)
     for _ in range(MAX_ATTEMPTS):
@@ -105,26 +105,27 @@ def change_config(entity_path: str, change: Callable[[Configs], Configs]) -> Pla
         op = Create(path, data) if node is None else SetData(path, data, node.version)
         [outcome] = yield from write([(op,)])
         if outcome.refusal is Refusal.NO_NODE and entity_path.count("/") > 1:
-            # A user who has no quota himself may have one for a client.
+            # A user without a quota may have one for a client.
             above = paths.parents(path)[len(paths.parents(paths.config(USERS))) + 1 :]
             yield from write([(Create(each, None),) for each in above])
         if outcome.refusal is Refusal.TOO_LARGE:
             raise ApiError(
                 ErrorCode.INVALID_CONFIG,
-                f"the overrides of {entity_path} take {len(data)} bytes, more than the coordinator "
-                "keeps in a node",
+                f"the overrides of {entity_path} take {len(data)} bytes, more than a znode of the "
+                "coordinator can hold",
             )
         if outcome.refusal is None:
-            notice = encode_config_change(entity_path)
-            yield from write([(Create(paths.CONFIG_CHANGE_PREFIX, notice, sequential=True),)])
+            notification = encode_config_change(entity_path)
+            yield from write([(Create(paths.CONFIG_CHANGE_PREFIX, notification, sequential=True),)])
             return changed
-    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{entity_path} is changed by others all the time")
+    text = f"{entity_path} was changed concurrently in {MAX_ATTEMPTS} attempts"
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 
 
-def take_notices(last_number: int, now_ms: int) -> Plan[Notices]:
-    """Return what was announced after the notice `last_number`, and delete what is old.
+def take_config_changes(last_number: int, now_ms: int) -> Plan[ConfigChanges]:
+    """Return the changes announced after notification `last_number`; delete expired notifications.
 
-    The next notice is told to whoever performs this.
+    Sets a watch for the next notification.
     """
     names = yield from list_children(paths.CONFIG_CHANGES, watch=True)
     numbers = {number: name for name in names if (number := _number(name)) is not None}
@@ -143,11 +144,11 @@ def take_notices(last_number: int, now_ms: int) -> Plan[Notices]:
             except MalformedZnodeError:
                 continue
     yield from write([(Delete(f"{paths.CONFIG_CHANGES}/{name}"),) for name in expired])
-    return Notices(tuple(entities), max(numbers, default=last_number))
+    return ConfigChanges(tuple(entities), max(numbers, default=last_number))
 
 
 def _number(name: str) -> int | None:
-    """Return the number at the end of a notice's name; None for a node of another kind."""
+    """Return the sequence number of a notification; None for a znode of another kind."""
     prefix = paths.CONFIG_CHANGE_PREFIX.rpartition("/")[2]
     digits = name.removeprefix(prefix)
     return int(digits) if name.startswith(prefix) and digits.isdecimal() else None

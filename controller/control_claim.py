@@ -1,8 +1,8 @@
-"""Whether a request comes from the controller of now (decision): what the coordinator's nodes say.
+"""Verification of control requests against the coordinator's znodes (decision).
 
-Anybody who reaches a broker can claim to be the controller of any epoch. A claim that a broker has
-not met before is compared with the nodes: with the epoch and the holder of the controllership, and
-with the registration of the broker that is addressed, whose epoch is not told to clients.
+Any client that can connect to a broker can claim to be the controller of any epoch. A broker
+compares an unverified claim with the znodes: with the controller, the controller epoch, and its own
+registration. The broker epoch of a registration is never sent to clients.
 """
 
 from typing import Final, NamedTuple
@@ -19,7 +19,7 @@ NO_EPOCH: Final = -1
 
 
 class Claim(NamedTuple):
-    """The sender that a request names, and the broker epoch for which it was made."""
+    """Sender named by a request, and the broker epoch that the request addresses."""
 
     controller_id: int
     controller_epoch: int
@@ -27,9 +27,9 @@ class Claim(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The contents of the nodes; None or -1 for a node that is missing or cannot be read.
+    """Contents of the znodes; None or -1 for a znode that is missing or malformed.
 
-    `hosts` are where the controller is reached by those who know it as a broker.
+    `hosts` are the hosts of the endpoints that the controller registered as a broker.
     """
 
     controller_id: BrokerId | None
@@ -39,7 +39,7 @@ class Evidence(NamedTuple):
 
 
 def read_evidence(broker_id: BrokerId) -> Plan[Evidence]:
-    """Read what is to be compared with claims that address broker `broker_id`."""
+    """Read the evidence for claims that address broker `broker_id`."""
     epoch, holder, own = yield from read(
         (paths.CONTROLLER_EPOCH, paths.CONTROLLER, paths.broker(broker_id))
     )
@@ -57,10 +57,10 @@ def read_evidence(broker_id: BrokerId) -> Plan[Evidence]:
 
 
 def refuse(claim: Claim, evidence: Evidence) -> ErrorCode | None:
-    """Return why a claim is not true; None if it is.
+    """Return the error that refuses a claim; None if the claim holds.
 
-    All controllers that a cluster of Kafka 2.4 or newer has know the epochs of brokers. While
-    `/controller` is gone its last holder may still speak.
+    Controllers of Kafka 2.4 and newer send broker epochs, so a claim without one is refused. While
+    `/controller` does not exist, the last controller may still send requests.
     """
     if claim.broker_epoch == NO_EPOCH or claim.broker_epoch != evidence.broker_epoch:
         return ErrorCode.STALE_BROKER_EPOCH
@@ -72,7 +72,10 @@ def refuse(claim: Claim, evidence: Evidence) -> ErrorCode | None:
 
 
 def is_ahead(claim: Claim, evidence: Evidence) -> bool:
-    """Whether the nodes may only be late: our server of the ensemble, or our own registration."""
+    """Whether our view of the znodes may lag behind the claim.
+
+    Our server of the ensemble may lag, or our own registration may not be visible yet.
+    """
     return claim.broker_epoch != NO_EPOCH and (
         claim.controller_epoch > evidence.controller_epoch
         or claim.broker_epoch > evidence.broker_epoch

@@ -1,4 +1,4 @@
-"""A broker that stops in good order (decision): its leaderships are moved away first.
+"""Controlled shutdown of a broker (decision): its leaderships are moved away first.
 
 Source: kafka.controller.KafkaController.doControlledShutdown of Kafka 3.9.
 """
@@ -17,7 +17,7 @@ from kafkawire.messages.controlled_shutdown import ControlledShutdownResponse, R
 def on_request(
     cluster: Cluster, broker_id: BrokerId, broker_epoch: int
 ) -> Plan[ControlledShutdownResponse]:
-    """Relieve a broker, and answer with what it leads still."""
+    """Move leaderships off a broker, and return the partitions that it still leads."""
     broker = cluster.brokers.get(broker_id)
     if broker is None:
         return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)

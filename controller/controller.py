@@ -1,8 +1,9 @@
-"""The controller component of a broker, running (edge): one event after the other.
+"""The controller component of a running broker (edge): processes one event at a time.
 
-It performs what the plans ask for and keeps their timers and channels. When the session is over its
-owner calls `expire` and waits, before it begins a new one: nothing of the old reign goes on then. A
-plan that fails, which is a bug, ends the controllership and not the broker (ADR 0052).
+It performs the effects of the plans and owns their timers and channels. When the session expires,
+the owner calls and awaits `expire` before it starts a new session, so that nothing of the old
+controller epoch is still running. A plan that raises is a bug: it ends the controllership, not the
+broker (ADR 0052).
 """
 
 import asyncio
@@ -25,14 +26,14 @@ from controller.effects import (
     Enqueue,
     ListChildren,
     Note,
+    Pause,
     Plan,
     Read,
-    Rest,
     Send,
     Write,
 )
 from controller.event_queue import EventQueue
-from controller.last_told import LastTold, nothing_told
+from controller.last_told import LastKnown, nothing_known
 from controller.plan import Planner, Result
 from controller.topics import NewTopicId
 from controller.znodes.registration import Registration
@@ -44,13 +45,13 @@ from kafkawire.ids import BrokerId
 log = structlog.get_logger()
 
 FAILURE_PAUSE_S: Final = 1.0
-"""How long others may be elected, undisturbed, after a plan has failed here."""
+"""Pause after a failed plan in which other brokers can win the election."""
 
 DialBroker = Callable[[Registration], BrokerConnection]
 
 
 class Controller:
-    """Stands for election, and controls the cluster while it reigns."""
+    """Takes part in controller elections, and controls the cluster while it is elected."""
 
     def __init__(
         self,
@@ -60,9 +61,9 @@ class Controller:
         dial: DialBroker,
         new_topic_id: NewTopicId,
         now_ms: Callable[[], int],
-        last_told: LastTold = nothing_told,
+        last_known: LastKnown = nothing_known,
     ) -> None:
-        self._planner = Planner(config, new_topic_id, last_told)
+        self._planner = Planner(config, new_topic_id, last_known)
         self._edge = CoordinatorEdge(client, self._on_watch)
         self._dial = dial
         self._now_ms = now_ms
@@ -75,44 +76,44 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker believes to be the controller."""
+        """Whether this broker believes that it is the controller."""
         return self._planner.is_active
 
     @property
     def state(self) -> ControllerState:
-        """What is being done at the moment."""
+        """State for the event being processed; IDLE between events."""
         return self._state
 
     @property
     def offline_partition_count(self) -> int:
-        """Partitions without a leader, if this is the controller."""
+        """Number of partitions without a leader; 0 if this broker is not the controller."""
         cluster = self._planner.cluster
         return 0 if cluster is None else len(list(cluster.partitions_without_leader()))
 
     @property
     def unclean_election_count(self) -> int:
-        """Elections in this reign that may have lost records."""
+        """Number of elections in this controller epoch that may have lost records."""
         cluster = self._planner.cluster
         return 0 if cluster is None else cluster.unclean_election_count
 
     @property
     def controller_id(self) -> BrokerId | None:
-        """Who is controller, as far as this broker knows."""
+        """The current controller, as far as this broker knows."""
         return self._planner.controller_id
 
     def start(self) -> None:
-        """Begin, once this broker is registered."""
+        """Start the task; the broker must be registered."""
         self._task = asyncio.create_task(self._run(), name="controller")
         self.put(e.Reelect())
 
     def reconfigure(self, config: ControllerConfig) -> None:
-        """Decide by `config` from now on; an event says when to look what that makes possible."""
+        """Use `config` from now on; an event must follow if the new config allows more."""
         self._planner.reconfigure(config)
 
     def on_failure(self, callback: Callable[[BaseException], None]) -> None:
-        """Have `callback` told if no event is processed any more: a bug, the node must end then.
+        """Call `callback` if the task dies: a bug, after which the node must stop.
 
-        To be called after `start`.
+        Must be called after `start`.
         """
         assert self._task is not None, "start first"
 
@@ -124,7 +125,7 @@ class Controller:
         self._task.add_done_callback(ended)
 
     def put(self, event: e.Event) -> "asyncio.Future[Result]":
-        """Let `event` be processed; the future holds the answer to one that asks."""
+        """Queue `event`; the future holds its result, for an event that has one."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         if not self._queue.put(event, future):
             future.set_result(None)
@@ -132,7 +133,7 @@ class Controller:
         return future
 
     async def expire(self) -> None:
-        """Cease to be controller because the session is over; then everything waiting is void."""
+        """Resign because the session expired, and drop all pending events."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         for _, dropped in self._queue.expire(future):
             if not dropped.done():
@@ -141,7 +142,7 @@ class Controller:
         await future
 
     async def stop(self) -> None:
-        """Let another be controller, and end."""
+        """Resign, so that another broker can be elected, and stop the task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -169,7 +170,7 @@ class Controller:
             try:
                 result = await self._perform_all(self._planner.plan(event, self._now_ms()))
             except SessionExpiredError:
-                # Our owner is told too, and calls `expire`.
+                # Our owner is notified too, and calls `expire`.
                 log.info("controller.session_lost", event_name=type(event).__name__)
             except Exception:
                 log.exception("controller.failed", event_name=type(event).__name__)
@@ -182,11 +183,11 @@ class Controller:
                 await self._let_another_be_elected()
 
     async def _let_another_be_elected(self) -> None:
-        """Resign, as what this controller knows may be half changed, and stand again later."""
+        """Resign, because the image may be half updated, and run for election later."""
         try:
             await self._perform_all(self._planner.give_up())
         except Exception:
-            # The node that is left is known for our own, and cleared, at the next election.
+            # The next election recognises the remaining znode as our own and deletes it.
             log.exception("controller.not_resigned")
         await asyncio.sleep(FAILURE_PAUSE_S)
         self.put(e.Reelect())
@@ -203,14 +204,14 @@ class Controller:
                 answer = await self._edge.perform(effect)
             else:
                 answer = None
-                if isinstance(effect, Rest):
-                    await self._rest(effect)
+                if isinstance(effect, Pause):
+                    await self._pause(effect)
                 else:
                     self._perform(effect)
 
-    async def _rest(self, effect: Rest) -> None:
+    async def _pause(self, effect: Pause) -> None:
         try:
-            async with asyncio.timeout(effect.patience_ms / 1000):
+            async with asyncio.timeout(effect.timeout_ms / 1000):
                 for channel in list(self._channels.values()):
                     await channel.wait_settled()
         except TimeoutError:

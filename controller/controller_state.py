@@ -1,4 +1,4 @@
-"""What a controller is doing, by Kafka's numbers (decision).
+"""States of a controller, with Kafka's numbers (decision).
 
 Source: kafka.controller.ControllerState of Kafka 3.9.
 """
@@ -11,7 +11,7 @@ from controller import events as e
 
 
 class ControllerState(IntEnum):
-    """Kafka's numbers for what is being done about an event."""
+    """Kafka's number for the kind of event being processed."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1
@@ -41,23 +41,23 @@ _STATES: Final[Mapping[type[e.Event], ControllerState]] = {
     e.TopicChange: _S.TOPIC_CHANGE,
     e.PartitionModification: _S.TOPIC_CHANGE,
     e.TopicDeletion: _S.TOPIC_DELETION,
-    e.StopReplicaAnswered: _S.TOPIC_DELETION,
+    e.StopReplicaResponseReceived: _S.TOPIC_DELETION,
     e.ReassignmentNode: _S.ALTER_PARTITION_REASSIGNMENT,
-    e.ReassignmentAsked: _S.ALTER_PARTITION_REASSIGNMENT,
+    e.ReassignmentRequested: _S.ALTER_PARTITION_REASSIGNMENT,
     e.RebalanceDue: _S.AUTO_LEADER_BALANCE,
     e.PreferredElectionNode: _S.MANUAL_LEADER_BALANCE,
-    e.ElectLeadersAsked: _S.MANUAL_LEADER_BALANCE,
-    e.ControlledShutdownAsked: _S.CONTROLLED_SHUTDOWN,
+    e.ElectLeadersRequested: _S.MANUAL_LEADER_BALANCE,
+    e.ControlledShutdownRequested: _S.CONTROLLED_SHUTDOWN,
     e.IsrChange: _S.ISR_CHANGE,
-    e.AlterPartitionAsked: _S.ISR_CHANGE,
-    e.LeaderAndIsrAnswered: _S.LEADER_AND_ISR_RESPONSE_RECEIVED,
+    e.AlterPartitionRequested: _S.ISR_CHANGE,
+    e.LeaderAndIsrResponseReceived: _S.LEADER_AND_ISR_RESPONSE_RECEIVED,
     e.LogDirEvent: _S.LOG_DIR_CHANGE,
     e.ReassignmentsListed: _S.LIST_PARTITION_REASSIGNMENT,
 }
 
 
 def state_during(event: e.Event) -> ControllerState:
-    """Return the state of a controller that reacts to `event`; IDLE where Kafka has none."""
+    """Return the state while `event` is processed; IDLE if Kafka has no state for it."""
     if isinstance(event, e.UncleanElectionEnabled):
         is_default = event.topic is None
         return (

@@ -1,10 +1,10 @@
-"""Deleting topics (decision).
+"""Deletion of topics (decision).
 
-A topic goes in this order: brokers hear that its partitions have no leader any more, each replica
-is stopped and then deleted, and when all brokers have said so its nodes are deleted, the request
-for the deletion last. A dead replica or a reassignment halts a deletion until it is over.
-Until then a partition that is being reassigned is led and repaired as any other, or its
-reassignment could not end.
+The controller first sends all brokers metadata in which the partitions have no leader. Each replica
+is then stopped and deleted. Once all brokers have confirmed, the controller deletes the topic's
+znodes, and the deletion request last. A dead replica or a reassignment halts a deletion until it is
+resumed. Until then a partition under reassignment is led and repaired like any other, because its
+reassignment could not complete otherwise.
 
 Source: kafka.controller.TopicDeletionManager of Kafka 3.9.
 """
@@ -23,7 +23,7 @@ from controller.znodes import paths
 
 
 def enqueue(cluster: Cluster, topics: Iterable[str]) -> Plan[None]:
-    """Delete `topics`, as soon as nothing halts it."""
+    """Queue `topics` for deletion, and start each deletion that is not halted."""
     wanted = set(topics)
     if not cluster.config.delete_topic_enable:
         yield from forget_requests(cluster, sorted(wanted))
@@ -35,17 +35,17 @@ def enqueue(cluster: Cluster, topics: Iterable[str]) -> Plan[None]:
 
 
 def forget_requests(cluster: Cluster, topics: Sequence[str]) -> Plan[None]:
-    """Drop requests for deletions that will not be done, or are done."""
+    """Delete the requests for deletions that are completed or refused."""
     yield from write_fenced(cluster, [(Delete(paths.topic_deletion(one)),) for one in topics])
 
 
 def halt(cluster: Cluster, topics: Iterable[str]) -> None:
-    """Do nothing more about the deletion of `topics` until `resume`."""
+    """Halt the deletion of `topics` until `resume`."""
     cluster.deletions.halted |= cluster.deletions.queued & set(topics)
 
 
 def resume(cluster: Cluster, topics: Iterable[str]) -> Plan[None]:
-    """Go on with the deletion of those of `topics` that are queued, and not moved any more."""
+    """Resume the queued deletions among `topics`, except of topics under reassignment."""
     moving = {partition.topic for partition in cluster.moving}
     resumed = (cluster.deletions.queued & set(topics)) - moving
     if resumed:
@@ -54,13 +54,13 @@ def resume(cluster: Cluster, topics: Iterable[str]) -> Plan[None]:
 
 
 def on_replicas_deleted(cluster: Cluster, replicas: Iterable[PartitionReplica]) -> Plan[None]:
-    """Note that brokers have deleted replicas."""
+    """Record that brokers have deleted replicas, and proceed."""
     mark(cluster, _of_queued(cluster, replicas), ReplicaState.DELETION_SUCCESSFUL)
     yield from proceed(cluster)
 
 
 def on_replicas_failed(cluster: Cluster, replicas: Iterable[PartitionReplica]) -> Plan[None]:
-    """Note that replicas cannot be deleted now: their broker died, or its disk failed."""
+    """Halt the deletion of replicas whose broker died or whose disk failed."""
     failed = _of_queued(cluster, replicas)
     if failed:
         mark(cluster, failed, ReplicaState.DELETION_INELIGIBLE)
@@ -73,7 +73,7 @@ def _of_queued(cluster: Cluster, replicas: Iterable[PartitionReplica]) -> list[P
 
 
 def proceed(cluster: Cluster) -> Plan[None]:
-    """Take every queued deletion as far as it can go now."""
+    """Advance every queued deletion as far as possible."""
     retried: list[PartitionReplica] = []
     eligible: list[str] = []
     for topic in sorted(cluster.deletions.queued):
@@ -114,7 +114,7 @@ def _start(cluster: Cluster, topics: Sequence[str]) -> Plan[None]:
     left = [replica for replica in alive if cluster.replica_state(replica) is not done]
     mark(cluster, dead, ReplicaState.DELETION_INELIGIBLE)
     halt(cluster, {replica.partition.topic for replica in dead})
-    # First stop, then delete: in two requests, for each broker in this order.
+    # Each broker gets two requests in this order: stop, then delete.
     yield from to_offline(cluster, batch, left)
     yield from batch.send()
     to_deletion_started(cluster, batch, left)
@@ -129,7 +129,7 @@ def _end_partition(cluster: Cluster, topic: str) -> None:
 
 
 def _complete(cluster: Cluster, topic: str) -> Plan[None]:
-    """Delete a topic's nodes from the leaves up; one that is gone already is no fault."""
+    """Delete a topic's znodes from the leaves up; missing ones are skipped."""
     partitions = yield from list_children(paths.partitions(topic))
     below: Collection[str] = [f"{paths.partitions(topic)}/{name}" for name in sorted(partitions)]
     for nodes in (

@@ -1,8 +1,8 @@
-"""What the controller wants done, and how it learns what came of it (decision).
+"""Effects that plans request, and their answers (decision).
 
-A plan is a generator: it yields an `Effect`, is sent the answer, and so on until it returns. It
-holds no connection, clock or dice, so that the same plan runs over a real coordinator and in a
-simulation that stops it between any two effects.
+A plan is a generator: it yields an `Effect`, receives the answer, and repeats until it returns. It
+has no connection, clock or source of randomness. The same plan therefore runs against a real
+coordinator and in a simulation that can stop it between any two effects.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -19,7 +19,7 @@ from kafkawire.messages.update_metadata import UpdateMetadataRequest
 
 
 class Node(NamedTuple):
-    """A node as it was read. `czxid` orders creations over the whole life of the coordinator."""
+    """A znode as read; `czxid` grows with every creation and is never reused."""
 
     data: bytes | None
     version: int
@@ -29,9 +29,9 @@ class Node(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a node; it ends with the session if `ephemeral`.
+    """Create a znode; an `ephemeral` one is deleted at the end of the session.
 
-    The coordinator completes the path of a `sequential` one with a number that only grows.
+    The coordinator appends an increasing number to the path of a `sequential` one.
     """
 
     path: str
@@ -41,7 +41,7 @@ class Create(NamedTuple):
 
 
 class SetData(NamedTuple):
-    """Replace a node's data if it has `version`; -1 has any."""
+    """Replace a znode's data if it has `version`; -1 matches any."""
 
     path: str
     data: bytes | None
@@ -49,14 +49,14 @@ class SetData(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a node if it has `version`; -1 has any."""
+    """Delete a znode if it has `version`; -1 matches any."""
 
     path: str
     version: int = -1
 
 
 class Check(NamedTuple):
-    """Let the transaction fail unless the node has `version`."""
+    """Refuse the transaction unless the znode has `version`."""
 
     path: str
     version: int
@@ -67,22 +67,22 @@ Transaction: TypeAlias = tuple[Op, ...]
 
 
 class Refusal(Enum):
-    """Why an operation of a transaction was refused."""
+    """Reason for which an operation of a transaction was refused."""
 
     BAD_VERSION = auto()
     NO_NODE = auto()
     NODE_EXISTS = auto()
     NOT_EMPTY = auto()
     TOO_LARGE = auto()
-    """No coordinator takes a transaction of this size."""
+    """The transaction exceeds the coordinator's size limit."""
     OTHER = auto()
 
 
 class Outcome(NamedTuple):
-    """What became of one transaction.
+    """Result of one transaction.
 
-    All of it was applied, and `versions` holds each node's new version; or nothing was, because
-    the operation at `index` was refused.
+    Either all of it was applied, and `versions` holds each znode's new version; or none of it,
+    because the operation at `refused_at` was refused.
     """
 
     versions: tuple[int, ...] = ()
@@ -92,8 +92,10 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read nodes; the answer is `Nodes`. With `watch`, a change, creation or deletion of any is
-    told later, once."""
+    """Read znodes; the answer is `Nodes`.
+
+    With `watch`, the next change, creation or deletion of each sends one notification.
+    """
 
     paths: tuple[str, ...]
     watch: bool = False
@@ -101,7 +103,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class ListChildren:
-    """List the names below a node; the answer is `Children`. With `watch`, a change is told."""
+    """List the names below a znode; the answer is `Children`.
+
+    With `watch`, the next change of the list sends one notification.
+    """
 
     path: str
     watch: bool = False
@@ -109,10 +114,10 @@ class ListChildren:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Apply each transaction, atomic by itself, in order; the answer is `Outcomes`.
+    """Apply transactions in order, each atomically; the answer is `Outcomes`.
 
-    Whoever performs it retries what was lost on the way, so that a transaction may be refused for
-    what its own first copy has done.
+    Transactions lost with a connection are retried. A retried transaction may be refused because
+    its first copy was already applied.
     """
 
     transactions: tuple[Transaction, ...]
@@ -131,14 +136,14 @@ class BrokerRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Queue requests, each for its broker, in this order; there is no answer to wait for."""
+    """Queue requests to their brokers, in this order; there is no answer."""
 
     requests: tuple[BrokerRequest, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a channel to this incarnation of a broker; what waits for an older one is dropped."""
+    """Open a channel to an incarnation of a broker, and drop the requests to an earlier one."""
 
     registration: Registration
     broker_epoch: int
@@ -146,16 +151,16 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """Close the channels to these brokers and drop what waits in them; None means all."""
+    """Close the channels to `brokers` and drop their requests; None means all brokers."""
 
     brokers: tuple[BrokerId, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """Let the controller process an event after this one, and not before `delay_ms` have passed.
+    """Queue an event for the controller after `delay_ms`.
 
-    Timers of an earlier controller epoch of this broker are dropped when it resigns.
+    Pending timers are dropped when the controller resigns.
     """
 
     event: Event
@@ -163,44 +168,44 @@ class Enqueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """Let what was sent be done first, on few processors.
+class Pause:
+    """Wait until the brokers have handled the requests sent before.
 
-    Go on `duration_ms` after the brokers that can be reached have answered everything; those that
-    hang are not waited for longer than `patience_ms`.
+    The plan continues `duration_ms` after all reachable brokers have responded to every request.
+    The wait for responses is limited to `timeout_ms`, for brokers that hang.
     """
 
     duration_ms: int
-    patience_ms: int = 0
+    timeout_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something for the state-change log."""
+    """Event for the state-change log."""
 
     event: str
     fields: Mapping[str, object] = field(default_factory=dict)
 
 
 Effect: TypeAlias = (
-    Read | ListChildren | Write | Send | Connect | Disconnect | Enqueue | Rest | Note
+    Read | ListChildren | Write | Send | Connect | Disconnect | Enqueue | Pause | Note
 )
 
 
 class Nodes(NamedTuple):
-    """The nodes of a Read, in its order; None where there is none."""
+    """Nodes at the paths of a Read, in its order; None for a missing znode."""
 
     nodes: tuple[Node | None, ...]
 
 
 class Children(NamedTuple):
-    """The names of ListChildren; empty also when there is no such node."""
+    """Names found by ListChildren; empty if the znode does not exist."""
 
     names: tuple[str, ...]
 
 
 class Outcomes(NamedTuple):
-    """The outcomes of a Write, in its order."""
+    """Outcomes of the transactions of a Write, in its order."""
 
     outcomes: tuple[Outcome, ...]
 
@@ -220,14 +225,14 @@ def read(paths: Sequence[str], *, watch: bool = False) -> Plan[tuple[Node | None
 
 
 def list_children(path: str, *, watch: bool = False) -> Plan[tuple[str, ...]]:
-    """Return the names below `path`, in no order."""
+    """Return the names below `path`, unordered."""
     answer = yield ListChildren(path, watch)
     assert isinstance(answer, Children), "ListChildren is answered with Children"
     return answer.names
 
 
 def write(transactions: Sequence[Transaction]) -> Plan[tuple[Outcome, ...]]:
-    """Apply transactions and return what became of each."""
+    """Apply transactions and return the outcome of each."""
     if not transactions:
         return ()
     answer = yield Write(tuple(transactions))

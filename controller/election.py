@@ -1,7 +1,7 @@
-"""Becoming controller, and ceasing to be (decision).
+"""Election and abdication of the controller (decision).
 
-One transaction creates `/controller` and raises `/controller_epoch` under its version, so that no
-two brokers win the same epoch, and none wins without fencing its predecessor.
+One transaction creates `/controller` and increments `/controller_epoch`, guarded by its version.
+Two brokers therefore never win the same epoch, and a winner always fences its predecessor.
 
 Source: kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch of Kafka 3.9.
 """
@@ -23,15 +23,18 @@ from kafkawire.ids import BrokerId
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
-    """One controllership: its epoch, and the version of `/controller_epoch` that fences it."""
+class ControllerEpoch:
+    """A won controller epoch, and the version of `/controller_epoch` that fences it."""
 
     epoch: int
     epoch_version: int
 
 
 def current_controller() -> Plan[BrokerId | None]:
-    """Return who is controller, and watch for a change. A node that cannot be read is somebody."""
+    """Return the current controller, if any, and watch for a change.
+
+    A malformed znode counts as an unknown controller, with id -1.
+    """
     [node] = yield from read((paths.CONTROLLER,), watch=True)
     if node is None:
         return None
@@ -41,8 +44,8 @@ def current_controller() -> Plan[BrokerId | None]:
         return BrokerId(-1)
 
 
-def stand(broker_id: BrokerId, now_ms: int) -> Plan[Reign | None]:
-    """Try to become controller; None when another was faster."""
+def stand(broker_id: BrokerId, now_ms: int) -> Plan[ControllerEpoch | None]:
+    """Run for election; return the won epoch, or None if another broker won."""
     [node] = yield from read((paths.CONTROLLER_EPOCH,))
     if node is None:
         data = encode_controller_epoch(INITIAL_EPOCH)
@@ -60,12 +63,12 @@ def stand(broker_id: BrokerId, now_ms: int) -> Plan[Reign | None]:
         ]
     )
     if outcome.refusal is None:
-        return Reign(epoch, outcome.versions[1])
+        return ControllerEpoch(epoch, outcome.versions[1])
     return (yield from _won_after_all(broker_id, epoch))
 
 
-def _won_after_all(broker_id: BrokerId, epoch: int) -> Plan[Reign | None]:
-    """Return our reign if the transaction was refused because its first copy had been applied."""
+def _won_after_all(broker_id: BrokerId, epoch: int) -> Plan[ControllerEpoch | None]:
+    """Return our epoch if the transaction was refused because its first copy had been applied."""
     controller, node = yield from read((paths.CONTROLLER, paths.CONTROLLER_EPOCH))
     if controller is None or node is None:
         return None
@@ -74,12 +77,14 @@ def _won_after_all(broker_id: BrokerId, epoch: int) -> Plan[Reign | None]:
     except MalformedZnodeError:
         return None
     is_ours = is_ours and decode_controller_epoch(node.data) == epoch
-    return Reign(epoch, node.version) if is_ours else None
+    return ControllerEpoch(epoch, node.version) if is_ours else None
 
 
 def clear_own(broker_id: BrokerId) -> Plan[None]:
-    """Delete a `/controller` of ours that we do not reign by: won by a session that is over, or
-    just when it ended. Another's is never touched, as its election changes the epoch."""
+    """Delete a `/controller` of this broker that was created by an earlier or an ending session.
+
+    Another broker's znode is never touched, because its election changes the checked epoch.
+    """
     epoch, controller = yield from read((paths.CONTROLLER_EPOCH, paths.CONTROLLER))
     if epoch is None or controller is None:
         return
@@ -93,6 +98,6 @@ def clear_own(broker_id: BrokerId) -> Plan[None]:
 
 
 def abdicate(cluster: Cluster) -> Plan[None]:
-    """Let another be elected, unless one has been."""
+    """Delete `/controller`, unless another controller has been elected since."""
     fence = Check(paths.CONTROLLER_EPOCH, cluster.epoch_version)
     yield from write([(fence, Delete(paths.CONTROLLER))])

@@ -1,8 +1,8 @@
-"""Who leads next (decision): one function per reason to elect.
+"""Leader elections of partitions (decision): one function per reason.
 
-Each takes a partition's state and the replicas that are online, and returns the next state in the
-next leader epoch. Only a member of the in-sync set is eligible, for it alone holds every committed
-record; an unclean election is the one exception, and says so in the recovery state.
+Each takes a partition's state and its online replicas, and returns the next state, in the next
+leader epoch. Only an in-sync replica is eligible, because it alone holds every committed record.
+An unclean election is the one exception, and sets the recovery state.
 
 Source: kafka.controller.Election, PartitionLeaderElectionAlgorithms of Kafka 3.9.
 """
@@ -18,7 +18,7 @@ from kafkawire.ids import BrokerId
 def initial_state(
     replicas: Replicas, online: Collection[BrokerId], controller_epoch: int
 ) -> LeaderAndIsr:
-    """Return the first state of a new partition: every online replica is in sync with nothing.
+    """Return the first state of a new partition, with every online replica in sync.
 
     Raises:
         StateChangeFailedError: no replica is online.
@@ -36,13 +36,13 @@ def elect_offline(
     *,
     allow_unclean: bool = False,
 ) -> LeaderAndIsr:
-    """Return the state under the first replica that is online and in sync.
+    """Return the state led by the first replica that is online and in sync.
 
-    With `allow_unclean`, any online replica will do when no in-sync one is, and records may be
-    lost: it is then the whole in-sync set, and is recovering.
+    With `allow_unclean`, any online replica is eligible if no in-sync one is online, and records
+    may be lost. The new leader is then the only member of the in-sync set, and is recovering.
 
     Raises:
-        StateChangeFailedError: nobody is eligible.
+        StateChangeFailedError: no replica is eligible.
     """
     in_sync = tuple(replica for replica in state.isr if replica in online)
     if leader := _first(replicas, in_sync):
@@ -58,10 +58,10 @@ def elect_offline(
 def elect_reassigned(
     target: Replicas, state: LeaderAndIsr, online: Collection[BrokerId]
 ) -> LeaderAndIsr:
-    """Return the state under the first replica of the target that is online and in sync.
+    """Return the state led by the first replica of the target that is online and in sync.
 
     Raises:
-        StateChangeFailedError: nobody is eligible.
+        StateChangeFailedError: no replica is eligible.
     """
     leader = _first(target, [replica for replica in state.isr if replica in online])
     if not leader:
@@ -72,7 +72,7 @@ def elect_reassigned(
 def elect_preferred(
     replicas: Replicas, state: LeaderAndIsr, online: Collection[BrokerId]
 ) -> LeaderAndIsr:
-    """Return the state under the first of `replicas`.
+    """Return the state led by the preferred replica, the first of `replicas`.
 
     Raises:
         StateChangeFailedError: it is not online, or not in sync.
@@ -86,7 +86,7 @@ def elect_preferred(
 def may_lead_as_preferred(
     replicas: Replicas, state: LeaderAndIsr, online: Collection[BrokerId]
 ) -> bool:
-    """Whether the preferred replica could take over."""
+    """Whether the preferred replica is eligible."""
     return bool(replicas) and replicas[0] in online and replicas[0] in state.isr
 
 
@@ -96,26 +96,24 @@ def elect_for_shutdown(
     online: Collection[BrokerId],
     shutting_down: Set[BrokerId],
 ) -> LeaderAndIsr:
-    """Return the state without the brokers that are about to stop.
-
-    `online` includes those.
+    """Return the state without the brokers that are shutting down; `online` includes them.
 
     Raises:
-        StateChangeFailedError: nobody else is online and in sync.
+        StateChangeFailedError: no other replica is online and in sync.
     """
     isr = tuple(replica for replica in state.isr if replica not in shutting_down)
     leader = _first(replicas, [replica for replica in isr if replica in online])
     if not leader:
-        text = f"nobody in {list(state.isr)} is online but the brokers that stop"
+        text = f"in {list(state.isr)} only brokers that are shutting down are online"
         raise StateChangeFailedError(text)
     return state.led_by(leader[0], isr)
 
 
 def without_replicas(state: LeaderAndIsr, gone: Collection[BrokerId]) -> LeaderAndIsr | None:
-    """Return the state after `gone` have left the in-sync set, None if none was in it.
+    """Return the state after `gone` have left the in-sync set; None if none was in it.
 
-    If nobody else is in the set it stays whole, without a leader: nobody else is known to hold
-    what was committed.
+    If the set would become empty, it stays unchanged and the partition has no leader: no other
+    replica is known to hold the committed records.
     """
     isr = tuple(replica for replica in state.isr if replica not in gone)
     if isr == state.isr:
@@ -131,10 +129,10 @@ def repair(
     *,
     allow_unclean: bool = False,
 ) -> LeaderAndIsr | None:
-    """Return the state after brokers have died, or None if it stands as it is.
+    """Return the state after brokers have died; None if it stays the same.
 
-    A dead leader is replaced and dead members leave the in-sync set, in one change. When all of
-    the set is dead it stays whole: whoever of it returns first holds every committed record.
+    A dead leader is replaced and dead members leave the in-sync set, in one change. If all members
+    are dead the set stays unchanged: the first that returns holds every committed record.
     """
     if state.leader in online:
         isr = tuple(replica for replica in state.isr if replica in online)

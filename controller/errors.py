@@ -1,11 +1,11 @@
-"""Everything that the controller can say went wrong (decision).
+"""Exceptions of the controller (decision).
 
 The tree:
 
     ControllerError
-    ├── ControllerMovedError      expected: another broker is controller now; resign, retry nothing
-    ├── StateChangeFailedError    expected: this partition or replica stays as it is
-    ├── MalformedZnodeError       environment: a node holds what Kafka never wrote
+    ├── ControllerMovedError      expected: another broker is controller; resign, do not retry
+    ├── StateChangeFailedError    expected: the partition or replica keeps its state
+    ├── MalformedZnodeError       environment: a znode holds data that Kafka never writes
     └── InvalidTransition         bug: a move that the table of states forbids
 """
 
@@ -15,7 +15,7 @@ class ControllerError(Exception):
 
 
 class ControllerMovedError(ControllerError):
-    """The controller epoch is another's: every further write of ours would be refused."""
+    """Another broker has a newer controller epoch; all further writes would be refused."""
 
 
 class StateChangeFailedError(ControllerError):
@@ -23,8 +23,8 @@ class StateChangeFailedError(ControllerError):
 
 
 class MalformedZnodeError(ControllerError):
-    """A node's data cannot be read; the message shows the value."""
+    """A znode's data cannot be decoded; the message shows the value."""
 
 
 class InvalidTransition(ControllerError):  # noqa: N818 - Kafka's word for it
-    """The controller asked for a move that the table forbids: a bug, not a fault."""
+    """The controller attempted a move that the table of states forbids: a bug."""

@@ -1,7 +1,7 @@
-"""What waits for the controller (decision): one at a time, in order.
+"""Queue of the controller's events (decision): processed one at a time, in order.
 
-An event that says the same as one that waits is dropped: the one that waits will read the nodes
-when it runs, and see what both would. Events that are asked for an answer are never dropped.
+A change event equal to a pending one is dropped: the pending event reads the znodes when it is
+processed, and sees both changes. Events with a result are never dropped.
 """
 
 from collections import deque
@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 from controller import events as e
 
-_TOLD_ONCE: Final = (
+_MERGED: Final = (
     e.Reelect,
     e.ControllerChange,
     e.BrokerChange,
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class EventQueue(Generic[_T]):
-    """Events with whatever their owner keeps beside them, such as who waits for the answer."""
+    """Pending events, each with a value of their owner, such as the future of its result."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[e.Event, _T]] = deque()
@@ -38,8 +38,8 @@ class EventQueue(Generic[_T]):
         return len(self._waiting)
 
     def put(self, event: e.Event, beside: _T) -> bool:
-        """Let `event` wait; False if it need not, because its like does."""
-        if isinstance(event, _TOLD_ONCE):
+        """Append `event`; return False if an equal event is pending and it was dropped."""
+        if isinstance(event, _MERGED):
             if event in self._known:
                 return False
             self._known.add(event)
@@ -47,14 +47,14 @@ class EventQueue(Generic[_T]):
         return True
 
     def take(self) -> tuple[e.Event, _T]:
-        """Return the oldest event; from now on its like waits again."""
+        """Remove and return the oldest event; an equal event can then be queued again."""
         event, beside = self._waiting.popleft()
-        if isinstance(event, _TOLD_ONCE):
+        if isinstance(event, _MERGED):
             self._known.discard(event)
         return event, beside
 
     def expire(self, beside: _T) -> list[tuple[e.Event, _T]]:
-        """Let Expire be the only event that waits, and return the others: they are void."""
+        """Replace all pending events with Expire, and return the dropped ones."""
         dropped = list(self._waiting)
         self._waiting.clear()
         self._known.clear()

@@ -1,7 +1,7 @@
-"""What the controller reacts to (decision).
+"""Events of the controller (decision).
 
-An event says that something may have changed, not what: the plan reads the nodes when it runs, so
-that one that waited long acts on the present. Events with a result answer a request.
+A change event only says that znodes may have changed. Its plan reads them when it runs, so an event
+that was pending for long still acts on the current state. An event with a result is a request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,61 +17,61 @@ from kafkawire.messages.stop_replica import StopReplicaResponse
 
 @dataclass(frozen=True, slots=True)
 class Reelect:
-    """Nobody may be controller: look, and stand for election."""
+    """There may be no controller: read `/controller`, and run for election if it is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerChange:
-    """Somebody became controller: look who, and resign if it is another."""
+    """`/controller` changed: read it, and resign if it names another broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Our session is over: whatever we were, we are not any more."""
+    """Our session expired: resign if we are controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerChange:
-    """Brokers came or went."""
+    """Brokers registered or left."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerModification:
-    """A broker registered other endpoints."""
+    """A broker changed its registered endpoints."""
 
     broker_id: BrokerId
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """Topics came or went."""
+    """Topics were created or deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionModification:
-    """A topic's assignment was rewritten: partitions may have been added."""
+    """A topic's assignment changed; partitions may have been added."""
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
-    """A topic's deletion was asked for."""
+    """Deletion of a topic was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentNode:
-    """A tool may have asked for a reassignment."""
+    """A tool may have requested a reassignment through the znode."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreferredElectionNode:
-    """A tool may have asked for preferred elections."""
+    """A tool may have requested preferred leader elections through the znode."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChange:
-    """Leaders changed in-sync sets by themselves."""
+    """Leaders wrote in-sync sets to the znodes themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +81,19 @@ class LogDirEvent:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceDue:
-    """It is time to look whether leaders are where they should be."""
+    """The interval for checking the balance of preferred leaders has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class UncleanElectionEnabled:
-    """Unclean elections are allowed from now on: of a topic, or (None) by default."""
+    """Unclean elections became allowed: for `topic`, or by default if it is None."""
 
     topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderAndIsrAnswered:
-    """A broker answered LeaderAndIsr."""
+class LeaderAndIsrResponseReceived:
+    """A broker responded to LeaderAndIsr."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -101,8 +101,8 @@ class LeaderAndIsrAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class StopReplicaAnswered:
-    """A broker answered a StopReplica that deletes `deleted`."""
+class StopReplicaResponseReceived:
+    """A broker responded to a StopReplica request that deletes `deleted`."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -111,46 +111,55 @@ class StopReplicaAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterPartitionAsked:
-    """A leader asks for other in-sync sets; the result is its AlterPartitionResponse."""
+class AlterPartitionRequested:
+    """A leader proposes in-sync sets; the result is an AlterPartitionResponse."""
 
     request: AlterPartitionRequest
     version: int
 
 
 @dataclass(frozen=True, slots=True)
-class ControlledShutdownAsked:
-    """A broker wants to stop; the result is a ControlledShutdownResponse."""
+class ControlledShutdownRequested:
+    """A broker starts a controlled shutdown; the result is a ControlledShutdownResponse."""
 
     broker_id: BrokerId
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class ElectLeadersAsked:
-    """A client asks for elections (`partitions` None: everywhere); the result maps to codes."""
+class ElectLeadersRequested:
+    """A client requests elections; the result maps each partition to an error code.
+
+    `partitions` None means all partitions.
+    """
 
     partitions: Sequence[TopicPartition] | None
     is_unclean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentAsked:
-    """A client asks for moves, or (None) takes them back; the result maps to codes."""
+class ReassignmentRequested:
+    """A client requests reassignments; the result maps each partition to a MoveResult.
+
+    A target of None cancels the reassignment in progress.
+    """
 
     targets: Mapping[TopicPartition, Sequence[BrokerId] | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsListed:
-    """A client asks for the moves under way; the result maps to ReplicaAssignment."""
+    """A client lists the reassignments in progress.
+
+    The result maps each partition to its ReplicaAssignment; `partitions` None means all.
+    """
 
     partitions: Sequence[TopicPartition] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIdsAsked:
-    """A broker asks for producer ids; the result is a ProducerIdBlock or a code."""
+class ProducerIdsRequested:
+    """A broker requests producer ids; the result is a ProducerIdBlock or an error code."""
 
     broker_id: BrokerId
     broker_epoch: int
@@ -171,14 +180,14 @@ Event: TypeAlias = (
     | LogDirEvent
     | RebalanceDue
     | UncleanElectionEnabled
-    | LeaderAndIsrAnswered
-    | StopReplicaAnswered
-    | AlterPartitionAsked
-    | ControlledShutdownAsked
-    | ElectLeadersAsked
-    | ReassignmentAsked
+    | LeaderAndIsrResponseReceived
+    | StopReplicaResponseReceived
+    | AlterPartitionRequested
+    | ControlledShutdownRequested
+    | ElectLeadersRequested
+    | ReassignmentRequested
     | ReassignmentsListed
-    | ProducerIdsAsked
+    | ProducerIdsRequested
 )
 
 _CHILDREN: Mapping[str, Event] = {
@@ -191,12 +200,12 @@ _CHILDREN: Mapping[str, Event] = {
 
 
 def event_of_children(path: str) -> Event | None:
-    """Return what a changed list of children means."""
+    """Return the event for a change of the children of `path`; None if there is none."""
     return _CHILDREN.get(path)
 
 
 def event_of_node(path: str, *, is_deleted: bool) -> Event | None:
-    """Return what it means that a node was created, changed or deleted."""
+    """Return the event for a created, changed or deleted znode; None if there is none."""
     if path == paths.CONTROLLER:
         return Reelect() if is_deleted else ControllerChange()
     if is_deleted:

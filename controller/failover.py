@@ -1,10 +1,10 @@
-"""What a controller does first (decision).
+"""Failover: the first steps of a newly elected controller (decision).
 
-Watches are set by the reads themselves, so that nothing falls between the picture and the first
-notice. Brokers hear who is alive before they hear who leads. Leaders that are missing are elected
-by what this broker remembers (`last_told`), before the states are read. Both are INCREMENTAL: a
-broker that is just starting serves no clients until it has all partitions. Whatever the predecessor
-left half done (elections, deletions, moves) is taken up where its nodes say it stands.
+The reads set the watches, so no change is missed between the image and the first notification.
+Brokers get the list of live brokers before any leaderships. Missing leaders are then elected from
+the states that this broker last received (`last_told`), before the states are read. Both updates
+are INCREMENTAL: a starting broker serves no clients until it has all partitions. Elections,
+deletions and reassignments that the predecessor left unfinished are resumed from their znodes.
 
 Source: kafka.controller.KafkaController.onControllerFailover of Kafka 3.9.
 """
@@ -26,7 +26,7 @@ from controller.effects import (
 )
 from controller.events import RebalanceDue
 from controller.fenced_writes import read_states, write_fenced
-from controller.last_told import LastTold, remember_leaderless
+from controller.last_told import LastKnown, remember_leaderless
 from controller.live_brokers import read_brokers
 from controller.notices import take_isr_changes, take_log_dir_events
 from controller.partition_moves import bring_online, elect_first, repair_in_steps
@@ -42,9 +42,9 @@ from kafkawire.update_type import UpdateType
 FIRST_REBALANCE_MS: Final = 5000
 
 
-def take_over(cluster: Cluster, new_topic_id: NewTopicId, last_told: LastTold) -> Plan[None]:
-    """Learn the state of the cluster, repair it, and go on with what was under way."""
-    # The picture that follows holds what these say; from now on new ones are told.
+def take_over(cluster: Cluster, new_topic_id: NewTopicId, last_known: LastKnown) -> Plan[None]:
+    """Load the image of the cluster, repair it, and resume unfinished work."""
+    # The image loaded below includes these changes. The reads set watches for later ones.
     yield from take_log_dir_events(cluster)
     yield from take_isr_changes(cluster)
     partitions = yield from _load_assignments(cluster, new_topic_id)
@@ -55,14 +55,14 @@ def take_over(cluster: Cluster, new_topic_id: NewTopicId, last_told: LastTold) -
     batch = RequestBatch(cluster)
     batch.add_update_metadata(cluster.brokers)
     yield from batch.send(UpdateType.INCREMENTAL)
-    yield from _elect_by_memory(cluster, batch, last_told)
+    yield from _elect_by_memory(cluster, batch, last_known)
     cluster.leaderships = yield from read_states(partitions)
     yield from _start_states(cluster, batch)
     fields = {"brokers": sorted(cluster.brokers), "topic_count": len(cluster.topics)}
     yield Note("controller.took_over", {**fields, "partition_count": len(partitions)})
     yield from _resume(cluster)
     if cluster.config.has_features:
-        # Last: no partition waits for it.
+        # Last, because no partition depends on it.
         yield from _ensure_features(cluster)
 
 
@@ -95,17 +95,17 @@ def _is_damaged(cluster: Cluster, partition: TopicPartition) -> bool:
     return len(cluster.online(partition)) < len(cluster.assignment(partition).replicas)
 
 
-def _elect_by_memory(cluster: Cluster, batch: RequestBatch, last_told: LastTold) -> Plan[None]:
-    remembered = remember_leaderless(cluster, last_told)
+def _elect_by_memory(cluster: Cluster, batch: RequestBatch, last_known: LastKnown) -> Plan[None]:
+    remembered = remember_leaderless(cluster, last_known)
     for partition in remembered:
         cluster.start_partition(partition, PartitionState.OFFLINE)
     yield from elect_first(cluster, batch, remembered)
 
 
 def _start_states(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
-    """Give everything its first state, repair what needs it, and tell each broker all of its own.
+    """Set the first state of partitions and replicas, repair them, and send each broker its own.
 
-    A partition whose leader died with the predecessor is written once: elected and shrunk.
+    The state of a partition that lost its leader is written once: election and ISR shrink together.
     """
     staying = [one for one in cluster.partitions if cluster.needs_leader(one)]
     for partition in cluster.partitions:
@@ -115,7 +115,7 @@ def _start_states(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
         _start_replicas(cluster, partition)
     yield from repair_in_steps(cluster, batch, staying)
     yield from bring_online(cluster, batch)
-    _tell_everything(cluster, batch, staying)
+    _add_all_states(cluster, batch, staying)
     yield from batch.send()
 
 
@@ -139,7 +139,7 @@ def _found_state(cluster: Cluster, partition: TopicPartition) -> PartitionState:
     return PartitionState.ONLINE if is_led else PartitionState.OFFLINE
 
 
-def _tell_everything(
+def _add_all_states(
     cluster: Cluster, batch: RequestBatch, partitions: Iterable[TopicPartition]
 ) -> None:
     for partition in partitions:

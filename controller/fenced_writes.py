@@ -1,9 +1,9 @@
 """Writes that only the current controller can make (decision).
 
-Every transaction begins with a check of `/controller_epoch`, so that a controller that was paused
-while another took over changes nothing: its first write is refused and it resigns. Changes of
-different nodes share transactions; when one of them is refused, all of its transaction are tried
-again one by one.
+Every transaction begins with a check of `/controller_epoch`. A controller that was paused while
+another took over therefore changes nothing: its first write is refused and it resigns. Changes of
+different znodes share transactions. If one change is refused, all changes of its transaction are
+retried one by one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ from kafkawire.ids import TopicPartition
 
 CHANGES_PER_TRANSACTION: Final = 100
 MAX_ATTEMPTS: Final = 16
-"""How often a change is tried against nodes that others change at the same time."""
+"""Attempts to change a znode that others change at the same time."""
 
 
 def write_fenced(cluster: Cluster, changes: Sequence[Transaction]) -> Plan[list[Outcome]]:
-    """Apply `changes`, each whole or not at all, and return what became of each.
+    """Apply `changes`, each atomically, and return the outcome of each.
 
     Raises:
         ControllerMovedError: another controller has been elected; nothing more was applied.
@@ -56,7 +56,7 @@ def write_fenced(cluster: Cluster, changes: Sequence[Transaction]) -> Plan[list[
 
 
 def _split(group: Sequence[Transaction], answer: Outcome) -> Sequence[Outcome | None]:
-    """Return the outcome of each change of a transaction; None where it must be tried alone."""
+    """Return the outcome of each change of a transaction; None if it must be retried alone."""
     if answer.refusal is not None:
         if answer.refused_at == 0:
             raise ControllerMovedError("the controller epoch has changed")
@@ -70,12 +70,12 @@ def _split(group: Sequence[Transaction], answer: Outcome) -> Sequence[Outcome | 
 
 
 Decide: TypeAlias = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
-"""Returns the next state of a partition, or None to leave it; or raises StateChangeFailedError."""
+"""Returns a partition's next state, or None to keep it; raises StateChangeFailedError."""
 
 
 @dataclass(slots=True)
 class Changes:
-    """What became of each partition that was to change."""
+    """Result per partition of a change of states."""
 
     changed: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     unchanged: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
@@ -85,10 +85,10 @@ class Changes:
 def change_states(
     cluster: Cluster, partitions: Iterable[TopicPartition], decide: Decide
 ) -> Plan[Changes]:
-    """Write for each partition the state that `decide` makes of its current one.
+    """Write the state of each partition that `decide` returns for its current one.
 
-    The picture's state is tried first. If the node has another version it is read, and `decide`
-    is asked again: no change that somebody else made is lost.
+    The first attempt uses the image's state. If the znode has another version, it is read and
+    `decide` is called again, so that no concurrent change is lost.
 
     Raises:
         ControllerMovedError: see `write_fenced`.
@@ -154,7 +154,7 @@ def _refresh(
     wanted: Mapping[TopicPartition, LeaderAndIsr],
     changes: Changes,
 ) -> Plan[list[TopicPartition]]:
-    """Read what stands instead, and return the partitions to try again."""
+    """Read the current states of `stale`, and return the partitions to retry."""
     again: list[TopicPartition] = []
     states = yield from read_states(stale)
     for partition in stale:
@@ -166,7 +166,7 @@ def _refresh(
             text = f"{partition} was written by the controller of epoch {state.controller_epoch}"
             changes.failed[partition] = StateChangeFailedError(text)
         elif state.controller_epoch == cluster.epoch and state.same_content(wanted[partition]):
-            # Our own write: its answer was lost, and the repeated one was refused.
+            # Our own write: its response was lost, and the retry was refused.
             _adopt(cluster, partition, state)
             changes.changed[partition] = state
         else:
@@ -182,18 +182,18 @@ def _adopt(cluster: Cluster, partition: TopicPartition, state: LeaderAndIsr) -> 
 def read_states(
     partitions: Sequence[TopicPartition],
 ) -> Plan[dict[TopicPartition, LeaderAndIsr]]:
-    """Return the states that the nodes hold; a partition without a readable one is left out."""
+    """Return the states in the znodes, except for missing and malformed ones."""
     nodes = yield from read([paths.partition_state(partition) for partition in partitions])
-    # Many say the same: leaders and epochs are fewer than partitions.
+    # Decoded once per distinct state: there are fewer than partitions.
     known: dict[tuple[bytes | None, int], LeaderAndIsr | None] = {}
     states: dict[TopicPartition, LeaderAndIsr] = {}
     for partition, node in zip(partitions, nodes, strict=True):
         if node is None:
             continue
-        said = (node.data, node.version)
-        if said not in known:
-            known[said] = _readable(node)
-        if (state := known[said]) is not None:
+        content = (node.data, node.version)
+        if content not in known:
+            known[content] = _readable(node)
+        if (state := known[content]) is not None:
             states[partition] = state
     return states
 

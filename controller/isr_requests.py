@@ -1,4 +1,4 @@
-"""How a leader changes an in-sync set by itself, below an inter-broker protocol of 2.7 (decision).
+"""Writes of in-sync sets by a leader itself, below inter-broker protocol 2.7 (decision).
 
 Source: kafka.utils.ReplicationUtils.updateLeaderAndIsr of Kafka 3.9.
 """
@@ -21,10 +21,10 @@ def change_isr(
     version: int,
     controller_epoch: int,
 ) -> Plan[int | None]:
-    """Write an in-sync set over the node's `version`; return its new one, None if it was refused.
+    """Write an in-sync set if the znode has `version`; return the new version, None if refused.
 
-    It was refused when the node has another version, unless it holds just this: then a first copy
-    of the write, whose answer was lost, has done it.
+    A refused write still succeeded if the znode holds the same state: then its first copy was
+    applied and the response was lost.
     """
     state = LeaderAndIsr(
         leader=leader,

@@ -1,8 +1,8 @@
-"""What a broker was told of partitions before it became controller itself (decision).
+"""Partition states that a broker last received before it was elected controller (decision).
 
-A takeover can elect leaders by it before it has read the state of every partition. That is safe:
-the version that a state had when it was told guards the write, and where it is not the node's any
-more that node is read.
+With them a failover can elect leaders before it has read the state of every partition. That is
+safe: each write is guarded by the version of the received state, and if the znode has another
+version by now, it is read first.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,34 +12,38 @@ from controller.cluster import Cluster
 from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
 from kafkawire.ids import TopicId, TopicPartition
 
-LastTold = Callable[[str, TopicId], Mapping[int, LeaderAndIsr]]
-"""Returns what is remembered of a topic's partitions, by number; nothing of one with another id:
-the nodes of a topic that was made anew have the same versions again."""
+LastKnown = Callable[[str, TopicId], Mapping[int, LeaderAndIsr]]
+"""Returns the last known states of a topic's partitions, by number.
+
+Empty if the topic has another id: the znodes of a recreated topic repeat the same versions."""
 MIN_ISR_SIZE: Final = 2
-"""Brokers are not told the recovery state. A leader that recovers is alone in its in-sync set."""
+"""Minimum in-sync set of a usable state.
+
+The metadata sent to brokers lacks the recovery state, and a recovering leader is the only member of
+its in-sync set."""
 
 
-def nothing_told(_topic: str, _topic_id: TopicId) -> Mapping[int, LeaderAndIsr]:
-    """Remember nothing."""
+def nothing_known(_topic: str, _topic_id: TopicId) -> Mapping[int, LeaderAndIsr]:
+    """Return no states."""
     return {}
 
 
-def remember_leaderless(cluster: Cluster, last_told: LastTold) -> list[TopicPartition]:
-    """Take the states of partitions whose leader is dead into the picture, and return those."""
+def remember_leaderless(cluster: Cluster, last_known: LastKnown) -> list[TopicPartition]:
+    """Add the last known states of partitions with a dead leader to the image; return these."""
     found: list[TopicPartition] = []
     for topic, topic_id in cluster.topic_ids.items():
         if cluster.is_being_deleted(topic):
             continue
-        told = last_told(topic, topic_id)
+        states = last_known(topic, topic_id)
         for partition in cluster.partitions_of(topic):
-            state = told.get(partition.partition)
-            if state is not None and _is_of_use(cluster, partition, state):
+            state = states.get(partition.partition)
+            if state is not None and _is_usable(cluster, partition, state):
                 cluster.leaderships[partition] = state
                 found.append(partition)
     return found
 
 
-def _is_of_use(cluster: Cluster, partition: TopicPartition, state: LeaderAndIsr) -> bool:
+def _is_usable(cluster: Cluster, partition: TopicPartition, state: LeaderAndIsr) -> bool:
     return (
         len(state.isr) >= MIN_ISR_SIZE
         and state.leader != NO_LEADER

@@ -1,4 +1,4 @@
-"""Who leads a partition and who is in sync with it (decision)."""
+"""Leader and in-sync replicas of a partition (decision)."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -8,7 +8,7 @@ from kafkawire.ids import BrokerId, LeaderEpoch
 
 NO_LEADER: Final = BrokerId(-1)
 LEADER_DURING_DELETE: Final = BrokerId(-2)
-"""Stands as leader in what brokers are told of a topic that is being deleted."""
+"""Leader of a topic under deletion in the metadata sent to brokers."""
 EPOCH_DURING_DELETE: Final = LeaderEpoch(-2)
 INITIAL_LEADER_EPOCH: Final = LeaderEpoch(0)
 
@@ -21,10 +21,10 @@ class LeaderRecoveryState(IntEnum):
 
 
 class LeaderAndIsr(NamedTuple):
-    """The state of a partition as its node holds it.
+    """State of a partition as its znode holds it.
 
-    `partition_epoch` is the version of the node that it was read from or written to: it grows with
-    every change, and guards the next one. Invariant: `isr` is never empty.
+    `partition_epoch` is the version of the znode: it grows with every change and guards the next
+    one. Invariant: `isr` is never empty.
     """
 
     leader: BrokerId
@@ -35,10 +35,10 @@ class LeaderAndIsr(NamedTuple):
     partition_epoch: int = 0
 
     def led_by(self, leader: BrokerId, isr: Replicas | None = None) -> "LeaderAndIsr":
-        """Return the state under `leader`, in the next leader epoch.
+        """Return the state led by `leader`, in the next leader epoch.
 
-        A higher epoch fences whoever still believes to be the leader, and makes every follower
-        compare its log again.
+        The higher epoch fences a former leader and makes every follower check its log for
+        divergence.
         """
         return self._replace(
             leader=leader,
@@ -47,11 +47,11 @@ class LeaderAndIsr(NamedTuple):
         )
 
     def written(self, partition_epoch: int, controller_epoch: int) -> "LeaderAndIsr":
-        """Return the state as it stands after a write."""
+        """Return the state as it is after a write."""
         return self._replace(partition_epoch=partition_epoch, controller_epoch=controller_epoch)
 
     def same_content(self, other: "LeaderAndIsr") -> bool:
-        """Whether both say the same, whichever node version they come from."""
+        """Whether both states are equal, apart from partition epoch and controller epoch."""
         return (
             self.leader == other.leader
             and self.leader_epoch == other.leader_epoch

@@ -1,7 +1,7 @@
-"""Brokers that come, go, come back and change (decision).
+"""Brokers that join, leave, restart and change endpoints (decision).
 
-A broker is an id with an epoch, the czxid of its registration: the same id with a larger epoch is
-another incarnation, and the old one has failed even if nobody saw it gone.
+A broker's epoch is the czxid of its registration. The same id with a larger epoch is a new
+incarnation: the earlier one has failed, even if the controller never saw its registration missing.
 
 Source: kafka.controller.KafkaController.processBrokerChange of Kafka 3.9.
 """
@@ -23,7 +23,7 @@ from kafkawire.ids import BrokerId
 
 
 def read_brokers() -> Plan[dict[BrokerId, LiveBroker]]:
-    """Return the brokers that are registered, and watch for changes."""
+    """Return the registered brokers, and watch for changes."""
     names = yield from list_children(paths.BROKER_IDS, watch=True)
     ids = sorted(BrokerId(int(name)) for name in names if name.isdecimal())
     nodes = yield from read([paths.broker(one) for one in ids], watch=True)
@@ -41,7 +41,7 @@ def read_brokers() -> Plan[dict[BrokerId, LiveBroker]]:
 
 
 def on_change(cluster: Cluster) -> Plan[None]:
-    """Bring the picture up to who is registered now."""
+    """Update the image to the brokers registered now."""
     current = yield from read_brokers()
     known = {broker_id: broker.epoch for broker_id, broker in cluster.brokers.items()}
     new = current.keys() - known.keys()
@@ -60,7 +60,7 @@ def on_change(cluster: Cluster) -> Plan[None]:
 
 
 def on_failure(cluster: Cluster, dead: Collection[BrokerId]) -> Plan[None]:
-    """Do without brokers that are gone, and have left the picture of who is alive."""
+    """Handle the failure of brokers that have been removed from the image already."""
     for broker_id in dead:
         cluster.offline_dirs.pop(broker_id, None)
         cluster.shutting_down.discard(broker_id)
@@ -68,7 +68,7 @@ def on_failure(cluster: Cluster, dead: Collection[BrokerId]) -> Plan[None]:
 
 
 def on_replicas_lost(cluster: Cluster, lost: Collection[PartitionReplica]) -> Plan[None]:
-    """Elect others where the leader is lost, and shrink the in-sync sets."""
+    """Elect new leaders where the leader is lost, and shrink the in-sync sets."""
     batch = RequestBatch(cluster)
     batch.add_update_metadata(cluster.brokers)
     staying = [one for one in lost if cluster.needs_leader(one.partition)]
@@ -77,14 +77,14 @@ def on_replicas_lost(cluster: Cluster, lost: Collection[PartitionReplica]) -> Pl
     yield from elect_first(cluster, batch, partitions)
     yield from repair_in_steps(cluster, batch, [*{**partitions, **waiting}])
     mark(cluster, staying, ReplicaState.OFFLINE)
-    # Those who were told nothing else still must know which replicas are offline.
+    # Brokers without another update still must learn which replicas are offline.
     batch.add_update_metadata(cluster.brokers, partitions)
     yield from batch.send()
     yield from deletion.on_replicas_failed(cluster, lost)
 
 
 def on_startup(cluster: Cluster, came: Mapping[BrokerId, LiveBroker]) -> Plan[None]:
-    """Tell new brokers everything, give them their replicas, and go on with what waited."""
+    """Send new brokers all metadata, bring their replicas online, and resume waiting work."""
     existing = set(cluster.brokers)
     for broker_id, broker in came.items():
         cluster.brokers[broker_id] = broker
@@ -101,7 +101,7 @@ def on_startup(cluster: Cluster, came: Mapping[BrokerId, LiveBroker]) -> Plan[No
 
 
 def on_replicas_found(cluster: Cluster, found: Collection[PartitionReplica]) -> Plan[None]:
-    """Give replicas their roles whose brokers, or directories, work now; go on with what waited."""
+    """Bring replicas online whose broker or log directory works again; resume waiting work."""
     batch = RequestBatch(cluster)
     staying = [one for one in found if cluster.needs_leader(one.partition)]
     yield from bring_online(cluster, batch)
@@ -115,7 +115,7 @@ def on_replicas_found(cluster: Cluster, found: Collection[PartitionReplica]) -> 
 
 
 def on_modification(cluster: Cluster, broker_id: BrokerId) -> Plan[None]:
-    """Tell all brokers when one can be reached elsewhere now."""
+    """Update all brokers if one has changed its registered endpoints."""
     [node] = yield from read((paths.broker(broker_id),), watch=True)
     known = cluster.brokers.get(broker_id)
     if node is None or known is None or node.czxid != known.epoch:
@@ -133,7 +133,7 @@ def on_modification(cluster: Cluster, broker_id: BrokerId) -> Plan[None]:
 
 
 def on_log_dir_events(cluster: Cluster) -> Plan[None]:
-    """Ask the brokers whose directories failed which replicas they lost; they answer that."""
+    """Send LeaderAndIsr to brokers with a failed directory; the responses name the replicas."""
     brokers = yield from take_log_dir_events(cluster)
     batch = RequestBatch(cluster)
     to_online(cluster, batch, cluster.replicas_on(brokers))

@@ -1,4 +1,4 @@
-"""Notices that brokers leave for the controller, which reads and then deletes them (decision)."""
+"""Notifications from brokers, which the controller reads and then deletes (decision)."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -26,34 +26,34 @@ def take_log_dir_events(cluster: Cluster) -> Plan[list[BrokerId]]:
 
 
 def take_isr_changes(cluster: Cluster) -> Plan[list[TopicPartition]]:
-    """Return the partitions whose in-sync sets their leaders have changed."""
-    notices = yield from _take(cluster, paths.ISR_CHANGES, decode_partitions)
-    return sorted({partition for notice in notices for partition in notice})
+    """Return the partitions whose leaders have changed the in-sync set."""
+    changes = yield from _take(cluster, paths.ISR_CHANGES, decode_partitions)
+    return sorted({partition for partitions in changes for partition in partitions})
 
 
-def tell_log_dir_failure(broker_id: BrokerId) -> Plan[None]:
-    """Leave a notice that a broker has lost a log directory; its broker performs this."""
-    notice = encode_log_dir_event(broker_id)
-    yield from write([(Create(paths.LOG_DIR_EVENT_PREFIX, notice, sequential=True),)])
+def notify_log_dir_failure(broker_id: BrokerId) -> Plan[None]:
+    """Notify the controller that a log directory of this broker has failed."""
+    notification = encode_log_dir_event(broker_id)
+    yield from write([(Create(paths.LOG_DIR_EVENT_PREFIX, notification, sequential=True),)])
 
 
-def tell_isr_changes(partitions: Iterable[TopicPartition]) -> Plan[None]:
-    """Leave a notice of in-sync sets that their leader has changed by itself."""
-    notice = encode_partitions(partitions)
-    yield from write([(Create(paths.ISR_CHANGE_PREFIX, notice, sequential=True),)])
+def notify_isr_changes(partitions: Iterable[TopicPartition]) -> Plan[None]:
+    """Notify the controller of in-sync sets that their leader has written itself."""
+    notification = encode_partitions(partitions)
+    yield from write([(Create(paths.ISR_CHANGE_PREFIX, notification, sequential=True),)])
 
 
 def _take(cluster: Cluster, parent: str, decode: Callable[[bytes | None], _T]) -> Plan[list[_T]]:
-    """Return what the notices below `parent` say; those that cannot be read are only deleted."""
+    """Decode and delete the notifications below `parent`; malformed ones are only deleted."""
     names = yield from list_children(parent, watch=True)
     found = [f"{parent}/{name}" for name in sorted(names)]
     nodes = yield from read(found)
-    notices: list[_T] = []
+    notifications: list[_T] = []
     for node in nodes:
         try:
             if node is not None:
-                notices.append(decode(node.data))
+                notifications.append(decode(node.data))
         except MalformedZnodeError:
             continue
     yield from write_fenced(cluster, [(Delete(path),) for path in found])
-    return notices
+    return notifications

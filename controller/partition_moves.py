@@ -1,7 +1,7 @@
 """Moves of partitions between states, and the elections that they need (decision).
 
-Each function changes the picture and the nodes, and adds to a batch what brokers must be told. The
-caller sends the batch; only `elect_first` does so itself.
+Each function changes the image and the znodes, and adds the requests to brokers to a batch. The
+caller sends the batch; only `elect_first` sends it itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Final
 
 from controller import elections
 from controller.cluster import Cluster
-from controller.effects import Create, Note, Outcome, Plan, Refusal, Rest, Send, Transaction, read
+from controller.effects import Create, Note, Outcome, Pause, Plan, Refusal, Send, Transaction, read
 from controller.errors import MalformedZnodeError, StateChangeFailedError
 from controller.fenced_writes import (
     CHANGES_PER_TRANSACTION,
@@ -31,20 +31,20 @@ from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.update_type import UpdateType
 
 UNCLEAN_KEY = "unclean.leader.election.enable"
-REST_MS: Final = 100
-"""How long producers may find the leaders that were elected first, undisturbed."""
+PAUSE_MS: Final = 100
+"""Pause after the first elections, in which producers find the new leaders."""
 MAX_NAMED: Final = 20
-"""How many partitions a line of the log names; it tells how many there are."""
-PATIENCE_MS: Final = 300
-"""How long brokers may take before that to become those leaders."""
+"""Maximum of partitions named in a log event, beside their total count."""
+PAUSE_TIMEOUT_MS: Final = 300
+"""Timeout for the responses of the new leaders, before the pause."""
 
 
 class Strategy(Enum):
-    """Why a leader is elected, which decides who may be one."""
+    """Reason for an election, which determines the eligible replicas."""
 
     OFFLINE = auto()
     UNCLEAN = auto()
-    """As OFFLINE, but unclean whatever the topic's config says: an operator asked for it."""
+    """As OFFLINE, but unclean regardless of the topic's config, by an operator's request."""
     PREFERRED = auto()
     REASSIGNED = auto()
     SHUTDOWN = auto()
@@ -53,9 +53,9 @@ class Strategy(Enum):
 def create_partitions(
     cluster: Cluster, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Plan[None]:
-    """Give NEW partitions their first leader: the first online replica, and all those in sync.
+    """Give NEW partitions their first leader, the first online replica, with all online in sync.
 
-    One without an online replica stays NEW until a broker returns.
+    A partition without an online replica stays NEW until a broker returns.
     """
     states: dict[TopicPartition, LeaderAndIsr] = {}
     for partition in partitions:
@@ -84,7 +84,7 @@ def _write_first_states(
     cluster: Cluster, states: Mapping[TopicPartition, LeaderAndIsr]
 ) -> Plan[list[Outcome]]:
     topics = dict.fromkeys(partition.topic for partition in states)
-    # Each of the upper nodes may be there already, from a creation that was interrupted.
+    # The parents may exist already, from an interrupted creation.
     yield from write_fenced(cluster, [(Create(paths.partitions(one), None),) for one in topics])
     yield from write_fenced(cluster, [(Create(paths.partition(one), None),) for one in states])
     creations: list[Transaction] = [
@@ -100,7 +100,7 @@ def _adopt_existing(
     partitions: Sequence[TopicPartition],
     wanted: Mapping[TopicPartition, LeaderAndIsr],
 ) -> Plan[None]:
-    """Take over states that somebody created before; ours whose answer was lost among them."""
+    """Adopt states that exist already, including our own whose response was lost."""
     found = yield from read_states(partitions)
     foreign: list[TopicPartition] = []
     for partition, state in found.items():
@@ -122,7 +122,7 @@ def elect(
     partitions: Iterable[TopicPartition],
     strategy: Strategy,
 ) -> Plan[Changes]:
-    """Elect a leader of each partition that has a state, by `strategy`."""
+    """Elect a leader for each partition that has a state, by `strategy`."""
     listed = list(partitions)
     hopeless = _without_online_isr(cluster, listed)
     unclean = yield from topics_allowing_unclean(cluster, hopeless, strategy)
@@ -161,8 +161,8 @@ def repair_partitions(
 ) -> Plan[Changes]:
     """Replace dead leaders and drop dead members of in-sync sets, in one change per partition.
 
-    Every online replica of a changed partition is told. A partition without an eligible leader
-    becomes OFFLINE.
+    Every online replica of a changed partition gets a LeaderAndIsr. A partition without an eligible
+    leader becomes OFFLINE.
     """
     listed = [one for one in partitions if one in cluster.leaderships]
     hopeless = _without_online_isr(cluster, listed)
@@ -194,9 +194,10 @@ def repair_partitions(
 def elect_first(
     cluster: Cluster, batch: RequestBatch, partitions: Iterable[TopicPartition]
 ) -> Plan[None]:
-    """Replace the leaders that have died, and say so at once.
+    """Replace dead leaders, send the requests at once, and pause.
 
-    Producers wait for them; for the other partitions they wait only with acks=all.
+    Producers wait for these partitions first. On the others, which have a leader, only producers
+    with acks=all wait.
     """
     waiting = [
         one
@@ -208,20 +209,20 @@ def elect_first(
     yield from repair_partitions(cluster, batch, waiting)
     if requests := batch.take(UpdateType.INCREMENTAL):
         yield Send(requests)
-        yield Rest(REST_MS, PATIENCE_MS)
+        yield Pause(PAUSE_MS, PAUSE_TIMEOUT_MS)
 
 
 def repair_in_steps(
     cluster: Cluster, batch: RequestBatch, partitions: Sequence[TopicPartition]
 ) -> Plan[None]:
-    """Repair so few at a time that what is asked of this broker meanwhile need not wait."""
+    """Repair partitions in small groups, so that this broker can serve requests in between."""
     for start in range(0, len(partitions), CHANGES_PER_TRANSACTION):
         some = partitions[start : start + CHANGES_PER_TRANSACTION]
         yield from repair_partitions(cluster, batch, some)
 
 
 def bring_online(cluster: Cluster, batch: RequestBatch) -> Plan[None]:
-    """Find leaders for all partitions that wait for one."""
+    """Elect leaders for all partitions that need one and have none."""
     waiting = list(cluster.partitions_without_leader())
     new = [one for one in waiting if cluster.partition_state(one) is PartitionState.NEW]
     yield from create_partitions(cluster, batch, new)
@@ -244,7 +245,7 @@ def _note_leaders(
     before: Mapping[TopicPartition, BrokerId],
     changed: Mapping[TopicPartition, LeaderAndIsr],
 ) -> Plan[None]:
-    """Note which partitions have another leader now, or none, and why."""
+    """Log the partitions that changed or lost their leader, with the reason."""
     moved = {one: state for one, state in changed.items() if state.leader != before.get(one)}
     elected = {one: state for one, state in moved.items() if state.leader != NO_LEADER}
     offline = moved.keys() - elected.keys()
@@ -274,8 +275,8 @@ def _lead(
         _go_offline(cluster, partition)
     else:
         cluster.move_partition(partition, PartitionState.ONLINE)
-    told = cluster.online(partition, include_shutting_down=True)
-    batch.add_leader_and_isr(sorted(told), partition, is_new=is_new)
+    receivers = cluster.online(partition, include_shutting_down=True)
+    batch.add_leader_and_isr(sorted(receivers), partition, is_new=is_new)
 
 
 def _go_offline(cluster: Cluster, partition: TopicPartition) -> None:
@@ -287,7 +288,7 @@ def topics_allowing_unclean(
 ) -> Plan[set[str]]:
     """Return the topics in which an election may lose records.
 
-    The configs are read only of topics that need it: none of the in-sync replicas is online.
+    Configs are read only for topics with a partition that has no in-sync replica online.
     """
     topics = dict.fromkeys(partition.topic for partition in hopeless if cluster.online(partition))
     if strategy is Strategy.UNCLEAN:
@@ -304,7 +305,7 @@ def topics_allowing_unclean(
 
 
 def _count_unclean(cluster: Cluster, hopeless: Iterable[TopicPartition], changes: Changes) -> None:
-    """Count the partitions that got a leader although nobody in sync was online."""
+    """Count the partitions that got a leader although no in-sync replica was online."""
     for partition in hopeless:
         state = changes.changed.get(partition)
         cluster.unclean_election_count += state is not None and state.leader != NO_LEADER
@@ -313,7 +314,7 @@ def _count_unclean(cluster: Cluster, hopeless: Iterable[TopicPartition], changes
 def _without_online_isr(
     cluster: Cluster, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, None]:
-    """Return the partitions that nobody in sync could lead, in their order."""
+    """Return the partitions without an online in-sync replica, in their order."""
     return {
         partition: None
         for partition in partitions

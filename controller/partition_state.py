@@ -1,4 +1,4 @@
-"""What can become of a partition (decision): the states, and who may follow whom.
+"""States of a partition, and the allowed transitions (decision).
 
 Source: kafka.controller.PartitionStateMachine of Kafka 3.9.
 """
@@ -11,7 +11,7 @@ from controller.errors import InvalidTransition
 
 
 class PartitionState(Enum):
-    """NEW has replicas but no leader yet; ONLINE has one; OFFLINE had one that is gone."""
+    """State of a partition: NEW has no leader yet, ONLINE has one, OFFLINE has lost it."""
 
     NON_EXISTENT = "non-existent"
     NEW = "new"
@@ -19,7 +19,7 @@ class PartitionState(Enum):
     OFFLINE = "offline"
 
     def __str__(self) -> str:
-        """Return the word for messages."""
+        """Return the name for messages."""
         return self.value
 
 
@@ -33,10 +33,10 @@ PREDECESSORS: Final[Mapping[PartitionState, Set[PartitionState]]] = {
 
 
 def check_move(source: PartitionState, target: PartitionState) -> None:
-    """Pass a move that the table allows.
+    """Check that the table allows a move.
 
     Raises:
-        InvalidTransition: any other.
+        InvalidTransition: it does not.
     """
     if source not in PREDECESSORS[target]:
         raise InvalidTransition(f"partition {source} -> {target}")

@@ -1,6 +1,6 @@
-"""What to do about each event (decision): the one entrance to everything that the controller does.
+"""Plans for the controller's events (decision): the single entry point to its rules.
 
-Events are planned one at a time, each to its end: no plan sees another's half-done work.
+Events are processed one at a time, each to its end, so no plan sees the unfinished work of another.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ from controller.config import ControllerConfig
 from controller.effects import Disconnect, Enqueue, Note, Plan, list_children
 from controller.errors import ControllerMovedError
 from controller.failover import take_over
-from controller.last_told import LastTold, nothing_told
+from controller.last_told import LastKnown, nothing_known
 from controller.partition_moves import bring_online
-from controller.reassignment import MoveAnswer
+from controller.reassignment import MoveResult
 from controller.replica_assignment import ReplicaAssignment
 from controller.request_batch import RequestBatch
 from controller.topics import NewTopicId
@@ -41,52 +41,52 @@ Result: TypeAlias = (
     AlterPartitionResponse
     | ControlledShutdownResponse
     | Mapping[TopicPartition, ErrorCode]
-    | Mapping[TopicPartition, MoveAnswer]
+    | Mapping[TopicPartition, MoveResult]
     | Mapping[TopicPartition, ReplicaAssignment]
     | ProducerIdBlock
     | ErrorCode
     | None
 )
-"""What an event that asks is answered; a code alone refuses it as a whole."""
+"""Result of an event that is a request; a bare error code refuses the whole request."""
 
 
 class Planner:
-    """The controller component of one broker, whether it is the controller or not."""
+    """Decisions of the controller component of one broker, elected or not."""
 
     def __init__(
         self,
         config: ControllerConfig,
         new_topic_id: NewTopicId,
-        last_told: LastTold = nothing_told,
+        last_known: LastKnown = nothing_known,
     ) -> None:
-        """`last_told` is what this broker knows of partitions while another is controller."""
+        """`last_known` returns the states that this broker last received from a controller."""
         self._config = config
         self._new_topic_id = new_topic_id
-        self._last_told = last_told
+        self._last_known = last_known
         self.cluster: Cluster | None = None
-        """The picture; None while another is controller."""
+        """Image of the cluster; None while this broker is not the controller."""
         self.controller_id: BrokerId | None = None
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker believes to be the controller; its fence knows whether it is."""
+        """Whether this broker believes that it is the controller; only a fenced write proves it."""
         return self.cluster is not None
 
     def reconfigure(self, config: ControllerConfig) -> None:
-        """Decide by `config` from the next event on."""
+        """Use `config` from the next event on."""
         self._config = config
         if self.cluster is not None:
             self.cluster.config = config
 
     def plan(self, event: e.Event, now_ms: int) -> Plan[Result]:
-        """Return what to do about `event`. It must run to its end before the next one begins."""
+        """Return the plan for `event`, which must run to its end before the next one starts."""
         try:
             match event:
                 case e.Reelect():
-                    yield from self._look()
+                    yield from self._read_controller()
                     yield from self._stand(now_ms)
                 case e.ControllerChange():
-                    yield from self._look()
+                    yield from self._read_controller()
                 case e.Expire():
                     yield from self._resign()
                     self.controller_id = None
@@ -97,19 +97,19 @@ class Planner:
         except ControllerMovedError as error:
             yield Note("controller.moved", {"error": str(error)})
             yield from self._resign()
-            # Whoever it is now: adopt it, or stand again.
+            # Adopt the new controller, or run for election again if it has left.
             yield Enqueue(e.Reelect())
             return ErrorCode.NOT_CONTROLLER
         return None
 
     def give_up(self) -> Plan[None]:
-        """Resign after a failure of our own, and let another be elected."""
+        """Resign and delete `/controller`, so that another broker can be elected."""
         cluster = self.cluster
         yield from self._resign()
         if cluster is not None:
             yield from election.abdicate(cluster)
 
-    def _look(self) -> Plan[None]:
+    def _read_controller(self) -> Plan[None]:
         self.controller_id = yield from election.current_controller()
         if self.is_active and self.controller_id != self._config.broker_id:
             yield from self._resign()
@@ -117,20 +117,20 @@ class Planner:
     def _stand(self, now_ms: int) -> Plan[None]:
         if self.controller_id == self._config.broker_id and not self.is_active:
             yield from election.clear_own(self._config.broker_id)
-            yield from self._look()
+            yield from self._read_controller()
         if self.controller_id is not None:
             return
-        reign = yield from election.stand(self._config.broker_id, now_ms)
-        if reign is None:
-            # Another won, or has won and is gone again.
-            yield from self._look()
+        won = yield from election.stand(self._config.broker_id, now_ms)
+        if won is None:
+            # Another broker won, and may have left already.
+            yield from self._read_controller()
             if self.controller_id is None:
                 yield Enqueue(e.Reelect())
             return
         self.controller_id = self._config.broker_id
-        self.cluster = Cluster(self._config, epoch=reign.epoch, epoch_version=reign.epoch_version)
-        yield Note("controller.elected", {"controller_epoch": reign.epoch})
-        yield from take_over(self.cluster, self._new_topic_id, self._last_told)
+        self.cluster = Cluster(self._config, epoch=won.epoch, epoch_version=won.epoch_version)
+        yield Note("controller.elected", {"controller_epoch": won.epoch})
+        yield from take_over(self.cluster, self._new_topic_id, self._last_known)
 
     def _resign(self) -> Plan[None]:
         if self.cluster is not None:
@@ -140,28 +140,28 @@ class Planner:
 
     def _react(self, cluster: Cluster, event: e.Event) -> Plan[Result]:
         match event:
-            case e.AlterPartitionAsked(request, version):
+            case e.AlterPartitionRequested(request, version):
                 return (yield from alter_partition.on_request(cluster, request, version))
-            case e.ControlledShutdownAsked(broker_id, epoch):
+            case e.ControlledShutdownRequested(broker_id, epoch):
                 return (yield from controlled_shutdown.on_request(cluster, broker_id, epoch))
-            case e.ElectLeadersAsked(partitions, is_unclean):
+            case e.ElectLeadersRequested(partitions, is_unclean):
                 return (
                     yield from requested_elections.on_request(
                         cluster, partitions, is_unclean=is_unclean
                     )
                 )
-            case e.ReassignmentAsked(targets):
+            case e.ReassignmentRequested(targets):
                 return (yield from reassignment.on_api_request(cluster, targets))
             case e.ReassignmentsListed(partitions):
                 wanted = cluster.moving if partitions is None else set(partitions) & cluster.moving
                 return {one: cluster.assignment(one) for one in sorted(wanted)}
-            case e.ProducerIdsAsked(broker_id, epoch):
+            case e.ProducerIdsRequested(broker_id, epoch):
                 return (yield from producer_ids.on_request(cluster, broker_id, epoch))
             case _:
-                yield from self._take_note(cluster, event)
+                yield from self._on_change(cluster, event)
                 return None
 
-    def _take_note(self, cluster: Cluster, event: e.Event) -> Plan[None]:
+    def _on_change(self, cluster: Cluster, event: e.Event) -> Plan[None]:
         match event:
             case e.BrokerChange():
                 yield from live_brokers.on_change(cluster)
@@ -189,9 +189,9 @@ class Planner:
                 batch = RequestBatch(cluster)
                 yield from bring_online(cluster, batch)
                 yield from batch.send()
-            case e.LeaderAndIsrAnswered():
+            case e.LeaderAndIsrResponseReceived():
                 yield from answers.on_leader_and_isr(cluster, event)
-            case e.StopReplicaAnswered():
+            case e.StopReplicaResponseReceived():
                 yield from answers.on_stop_replica(cluster, event)
             case _:
                 raise AssertionError(f"{event} is planned elsewhere")

@@ -1,4 +1,4 @@
-"""Blocks of producer ids for brokers (decision): no id is given out twice."""
+"""Blocks of producer ids for brokers (decision): no id is allocated twice."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ MAX_ATTEMPTS: Final = 16
 def on_request(
     cluster: Cluster, broker_id: BrokerId, broker_epoch: int
 ) -> Plan[ProducerIdBlock | ErrorCode]:
-    """Return the next block; one whose answer is lost is lost with it."""
+    """Allocate the next block; its ids stay unused if the response is lost."""
     broker = cluster.brokers.get(broker_id)
     if broker is None:
         return ErrorCode.BROKER_ID_NOT_REGISTERED

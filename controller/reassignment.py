@@ -1,11 +1,15 @@
-"""Moving partitions to other brokers (decision).
+"""Reassignment of partitions to other brokers (decision).
 
-Until the target is in sync the partition is held by origin and target. Phases: the new assignment
-is written (U); the new replicas are started and the leader, in a new epoch, knows them (A); when
-the target is in sync, the leader is moved into it, what remains is stopped and deleted, and the
-assignment becomes the target (B). Each step can be repeated by the next controller. Invariant: the
-replicas that a change of plan drops are never all that are in sync, unless the topic allows unclean
-elections; then another one is elected first.
+Until the target is in sync, both origin and target replicas hold the partition. Phases:
+
+- U: the new assignment is written.
+- A: the leader gets a new epoch and the enlarged assignment, and the adding replicas are started.
+- B: once the target is in sync, a leader in the target is chosen, the removing replicas are stopped
+  and deleted, and the assignment becomes the target.
+
+The next controller can repeat each step. Invariant: replicas dropped by a changed or cancelled
+reassignment are never the whole in-sync set, unless the topic allows unclean elections; then
+another replica is elected first.
 
 Source: kafka.controller.KafkaController.onPartitionReassignment of Kafka 3.9; for the invariant
 ReplicationControlManager.cancelPartitionReassignment.
@@ -36,56 +40,55 @@ from controller.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 
-Wish = Sequence[BrokerId] | None
-"""Where a partition shall be; None takes back the move that is under way."""
+Target = Sequence[BrokerId] | None
+"""Requested replicas of a partition; None cancels the reassignment in progress."""
 MAX_ROUNDS = 100
-"""How many requests of tools are taken one after the other in one event."""
+"""Maximum of successive contents of the reassignment znode that one event handles."""
 
 
-class MoveAnswer(NamedTuple):
-    """The answer to a requested move of one partition; `text` adds details to the code."""
+class MoveResult(NamedTuple):
+    """Result of the requested reassignment of one partition; `text` adds details to the code."""
 
     code: ErrorCode
     text: str = ""
 
 
-BEGUN: Final = MoveAnswer(ErrorCode.NONE)
+BEGUN: Final = MoveResult(ErrorCode.NONE)
 
 
-def fault_of(cluster: Cluster, partition: TopicPartition, wish: Wish) -> MoveAnswer | None:
-    """Return why a partition cannot be moved as asked, or None."""
+def refusal_of(cluster: Cluster, partition: TopicPartition, target: Target) -> MoveResult | None:
+    """Return the error that refuses a requested reassignment; None if it is valid."""
     if cluster.is_being_deleted(partition.topic) or not cluster.assignment(partition).replicas:
-        return MoveAnswer(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if wish is None:
+        return MoveResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if target is None:
         moving = cluster.assignment(partition).is_moving
-        return None if moving else MoveAnswer(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    if not wish or len(set(wish)) < len(wish) or min(wish) < 0:
-        text = f"{list(wish)} is not a list of different brokers"
-        return MoveAnswer(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-    added = cluster.assignment(partition).reassign_to(wish).adding
+        return None if moving else MoveResult(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    if not target or len(set(target)) < len(target) or min(target) < 0:
+        text = f"{list(target)} is not a list of distinct broker ids"
+        return MoveResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    added = cluster.assignment(partition).reassign_to(target).adding
     if missing := sorted(set(added) - set(cluster.live)):
         text = f"brokers that are not alive: {', '.join(map(str, missing))}"
-        return MoveAnswer(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        return MoveResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     return None
 
 
 def on_api_request(
-    cluster: Cluster, wishes: Mapping[TopicPartition, Wish]
-) -> Plan[dict[TopicPartition, MoveAnswer]]:
-    """Begin or take back moves that a client asks for, and return what came of each."""
-    answers = {one: fault_of(cluster, one, wish) for one, wish in wishes.items()}
-    accepted = [one for one, fault in answers.items() if fault is None]
-    # What the client asks for now replaces what a tool asked for through the node.
+    cluster: Cluster, targets: Mapping[TopicPartition, Target]
+) -> Plan[dict[TopicPartition, MoveResult]]:
+    """Begin or cancel reassignments that a client requests, and return the result of each."""
+    refusals = {one: refusal_of(cluster, one, target) for one, target in targets.items()}
+    accepted = [one for one, refusal in refusals.items() if refusal is None]
+    # The client's request replaces an earlier request of a tool through the znode.
     yield from forget_requests(cluster, accepted)
-    results = {one: fault or BEGUN for one, fault in answers.items()}
+    results = {one: refusal or BEGUN for one, refusal in refusals.items()}
     for partition in accepted:
-        wish = wishes[partition]
-        results[partition] = yield from _begin(cluster, partition, wish)
+        results[partition] = yield from _begin(cluster, partition, targets[partition])
     return results
 
 
 def on_znode(cluster: Cluster) -> Plan[None]:
-    """Begin the moves that a tool asks for through the node."""
+    """Begin the reassignments that a tool requests through the znode."""
     for _ in range(MAX_ROUNDS):
         targets = yield from requests(cluster)
         fresh = {
@@ -95,7 +98,7 @@ def on_znode(cluster: Cluster) -> Plan[None]:
         }
         if not fresh:
             return
-        failed = {one for one, wish in fresh.items() if fault_of(cluster, one, wish)}
+        failed = {one for one, target in fresh.items() if refusal_of(cluster, one, target)}
         for partition in fresh.keys() - failed:
             result = yield from _begin(cluster, partition, fresh[partition])
             if result != BEGUN:
@@ -105,7 +108,7 @@ def on_znode(cluster: Cluster) -> Plan[None]:
 
 
 def resume(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Plan[None]:
-    """Go on with the moves under way of `partitions`; one that fails is left for the next time."""
+    """Continue the reassignments of `partitions`; a failed one is retried at the next event."""
     for partition in sorted(partitions):
         if partition in cluster.moving:
             try:
@@ -116,7 +119,7 @@ def resume(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Plan[None]
 
 
 def complete_if_in_sync(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Plan[None]:
-    """End the moves among `partitions` whose target has caught up."""
+    """Complete the reassignments among `partitions` whose target is in sync."""
     for partition in sorted(partitions):
         if partition in cluster.moving:
             assignment = cluster.assignment(partition)
@@ -124,32 +127,33 @@ def complete_if_in_sync(cluster: Cluster, partitions: Iterable[TopicPartition]) 
                 yield from resume(cluster, (partition,))
 
 
-def _begin(cluster: Cluster, partition: TopicPartition, wish: Wish) -> Plan[MoveAnswer]:
+def _begin(cluster: Cluster, partition: TopicPartition, target: Target) -> Plan[MoveResult]:
     current = cluster.assignment(partition)
-    target = current.reassign_to(current.origin if wish is None else wish)
+    wanted = current.reassign_to(current.origin if target is None else target)
     state = cluster.leaderships.get(partition)
-    if state is not None and set(state.isr).isdisjoint(target.replicas):
+    if state is not None and set(state.isr).isdisjoint(wanted.replicas):
         unclean = yield from topics_allowing_unclean(cluster, (partition,), Strategy.OFFLINE)
-        if not unclean or cluster.online(partition).isdisjoint(target.replicas):
+        if not unclean or cluster.online(partition).isdisjoint(wanted.replicas):
             text = (
-                f"all in-sync replicas {list(state.isr)} would go: "
-                "that requires an unclean leader election"
+                f"the reassignment removes all in-sync replicas {list(state.isr)}: "
+                "it requires an unclean leader election"
             )
-            return MoveAnswer(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            return MoveResult(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     try:
-        yield from proceed(cluster, partition, target)
+        yield from proceed(cluster, partition, wanted)
     except StateChangeFailedError as error:
-        return MoveAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        return MoveResult(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
     return BEGUN
 
 
 def proceed(
     cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
 ) -> Plan[None]:
-    """Take one move as far as it can go now.
+    """Advance one reassignment as far as possible.
 
     Raises:
-        StateChangeFailedError: the partition's nodes are not as they must be.
+        StateChangeFailedError: the state or assignment of the partition cannot be written, or no
+            replica is eligible to lead.
     """
     deletion.halt(cluster, (partition.topic,))
     yield from _record(cluster, partition, assignment)
@@ -157,7 +161,7 @@ def proceed(
     if partition not in cluster.leaderships:
         yield from _create(cluster, partition)
         if partition not in cluster.leaderships:
-            # It has no online replica. The move goes on when one returns.
+            # No replica is online. The reassignment continues when one returns.
             return
     if not _is_complete(cluster, partition, assignment):
         yield from _start_adding(cluster, partition, assignment)
@@ -182,7 +186,7 @@ def proceed(
 def _record(
     cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
 ) -> Plan[None]:
-    """Phase U: write what shall be, and drop what an earlier move was adding."""
+    """Phase U: write the new assignment, and drop replicas that an earlier target was adding."""
     current = cluster.assignment(partition)
     if current != assignment:
         cluster.assign(partition, assignment)
@@ -199,7 +203,7 @@ def _record(
 
 
 def _create(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
-    """Give a partition its first leader that had no online replica before the move."""
+    """Elect the first leader of a partition that had no online replica before."""
     batch = RequestBatch(cluster)
     yield from create_partitions(cluster, batch, (partition,))
     yield from batch.send()
@@ -208,7 +212,7 @@ def _create(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
 def _start_adding(
     cluster: Cluster, partition: TopicPartition, assignment: ReplicaAssignment
 ) -> Plan[None]:
-    """Phase A: tell the leader, in a new epoch, and start the new replicas."""
+    """Phase A: send the leader the assignment in a new epoch, and start the adding replicas."""
     batch = RequestBatch(cluster)
     yield from _raise_epoch(cluster, partition)
     batch.add_leader_and_isr(assignment.origin, partition)
@@ -228,7 +232,7 @@ def _is_complete(
 def _move_leader(
     cluster: Cluster, partition: TopicPartition, final: ReplicaAssignment
 ) -> Plan[None]:
-    """Phase B: a leader within the target, that knows who the replicas are now."""
+    """Phase B: keep or elect a leader in the target, and send it the final assignment."""
     batch = RequestBatch(cluster)
     leader = cluster.leaderships[partition].leader
     if leader in final.replicas and cluster.is_online(leader, partition):
@@ -249,10 +253,10 @@ def _raise_epoch(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
 
 
 def _remove(cluster: Cluster, partition: TopicPartition, gone: Sequence[BrokerId]) -> Plan[None]:
-    """Stop replicas, delete them, and forget them without waiting for their brokers.
+    """Stop and delete replicas, and forget them without waiting for their brokers.
 
     Raises:
-        StateChangeFailedError: nobody else is in sync; they are stopped, and keep what they have.
+        StateChangeFailedError: no other replica is in sync; these are stopped, but keep their logs.
     """
     replicas = _replicas(partition, gone)
     batch = RequestBatch(cluster)
@@ -261,7 +265,7 @@ def _remove(cluster: Cluster, partition: TopicPartition, gone: Sequence[BrokerId
     yield from to_offline(cluster, batch, replicas)
     yield from batch.send()
     if _is_all_in_sync(cluster, partition, gone):
-        raise StateChangeFailedError(f"only {list(gone)} are in sync with {partition}")
+        raise StateChangeFailedError(f"{partition} has no in-sync replica outside {list(gone)}")
     to_deletion_started(cluster, batch, replicas)
     yield from batch.send()
     mark(cluster, replicas, ReplicaState.DELETION_SUCCESSFUL)
@@ -274,7 +278,7 @@ def _is_all_in_sync(cluster: Cluster, partition: TopicPartition, gone: Sequence[
 
 
 def _write_assignment(cluster: Cluster, partition: TopicPartition) -> Plan[None]:
-    """Write one partition's assignment; partitions that a tool adds meanwhile are kept."""
+    """Write one partition's assignment; keep partitions that a tool adds concurrently."""
     path = paths.topic(partition.topic)
     for _ in range(MAX_ATTEMPTS):
         [node] = yield from read((path,))

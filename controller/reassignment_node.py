@@ -1,4 +1,4 @@
-"""`/admin/reassign_partitions`: the moves that tools ask for (decision)."""
+"""`/admin/reassign_partitions`: reassignments that tools request (decision)."""
 
 from collections.abc import Collection
 
@@ -14,7 +14,7 @@ from kafkawire.ids import TopicPartition
 
 
 def requests(cluster: Cluster) -> Plan[dict[TopicPartition, Replicas]]:
-    """Return what tools ask for; a node that cannot be read is deleted."""
+    """Return the requested reassignments, and watch for more; a malformed znode is deleted."""
     [node] = yield from read((paths.REASSIGN_PARTITIONS,), watch=True)
     if node is None:
         return {}
@@ -28,7 +28,7 @@ def requests(cluster: Cluster) -> Plan[dict[TopicPartition, Replicas]]:
 def forget_requests(
     cluster: Cluster, partitions: Collection[TopicPartition], target: Replicas | None = None
 ) -> Plan[None]:
-    """Drop the requests of tools for `partitions`: those for `target`, or (None) all."""
+    """Delete the requests for `partitions`: only requests for `target`, or all if it is None."""
     [node] = yield from read((paths.REASSIGN_PARTITIONS,))
     if node is None:
         return
@@ -37,9 +37,9 @@ def forget_requests(
     except MalformedZnodeError:
         return
     left = {
-        one: wish
-        for one, wish in wanted.items()
-        if one not in partitions or (target is not None and wish != target)
+        one: requested
+        for one, requested in wanted.items()
+        if one not in partitions or (target is not None and requested != target)
     }
     if left == wanted:
         return
@@ -49,5 +49,5 @@ def forget_requests(
         yield from write_fenced(cluster, [(change,)])
     else:
         yield from write_fenced(cluster, [(Delete(paths.REASSIGN_PARTITIONS, node.version),)])
-        # The next request may be there before anybody watches for it.
+        # The next request may be written before a watch for it is set.
         yield Enqueue(ReassignmentNode())

@@ -1,4 +1,4 @@
-"""Which brokers hold a partition, also while it moves (decision)."""
+"""Assignment of a partition's replicas to brokers, during a reassignment too (decision)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ Replicas = tuple[BrokerId, ...]
 class ReplicaAssignment:
     """All replicas of a partition; the first is the preferred leader.
 
-    While the partition is reassigned, `replicas` are those of the target followed by those that
-    leave; `adding` and `removing` say which are new and which go.
+    During a reassignment, `replicas` holds the target's replicas followed by the ones to remove.
+    `adding` and `removing` are the replicas to add and to remove.
     """
 
     replicas: Replicas
@@ -22,23 +22,24 @@ class ReplicaAssignment:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reassignment is under way."""
+        """Whether a reassignment is in progress."""
         return bool(self.adding or self.removing)
 
     @property
     def origin(self) -> Replicas:
-        """The replicas before the reassignment."""
+        """Replicas before the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
     @property
     def target(self) -> Replicas:
-        """The replicas after it."""
+        """Replicas after the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     def reassign_to(self, target: Sequence[BrokerId]) -> "ReplicaAssignment":
         """Return the assignment that moves the partition from its origin to `target`.
 
-        A move under way is replaced: what it was adding, and the new target lacks, is dropped.
+        A reassignment in progress is replaced: its adding replicas are dropped unless the new
+        target includes them.
         """
         origin = self.origin
         return ReplicaAssignment(

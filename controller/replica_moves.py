@@ -1,7 +1,7 @@
-"""Moves of replicas between states, and what their brokers must be told (decision).
+"""Moves of replicas between states, and the requests to their brokers (decision).
 
-Moves that the table forbids are left out: a broker that dies twice is dead once. The caller sends
-the batch.
+Moves that the table of states forbids are skipped: a replica may be reported lost twice. The caller
+sends the batch.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from kafkawire.ids import BrokerId, TopicPartition
 def mark(
     cluster: Cluster, replicas: Iterable[PartitionReplica], target: ReplicaState
 ) -> list[PartitionReplica]:
-    """Move those of `replicas` that may move, telling nobody, and return them."""
+    """Move the replicas that may move, without requests to brokers, and return them."""
     moved = [replica for replica in replicas if cluster.may_move_replica(replica, target)]
     for replica in moved:
         cluster.move_replica(replica, target)
@@ -27,7 +27,7 @@ def mark(
 
 
 def to_online(cluster: Cluster, batch: RequestBatch, replicas: Iterable[PartitionReplica]) -> None:
-    """Let replicas serve; each that is not new is told who leads."""
+    """Move replicas to ONLINE; each that was not NEW gets a LeaderAndIsr."""
     listed = list(replicas)
     known = {one for one in listed if cluster.replica_state(one) is not ReplicaState.NEW}
     for replica in mark(cluster, listed, ReplicaState.ONLINE):
@@ -38,11 +38,11 @@ def to_online(cluster: Cluster, batch: RequestBatch, replicas: Iterable[Partitio
 def to_offline(
     cluster: Cluster, batch: RequestBatch, replicas: Iterable[PartitionReplica]
 ) -> Plan[None]:
-    """Stop replicas without deleting them, and take them out of their in-sync sets."""
+    """Stop replicas without deleting them, and remove them from their in-sync sets."""
     gone: dict[TopicPartition, set[BrokerId]] = {}
     for replica in mark(cluster, replicas, ReplicaState.OFFLINE):
         batch.add_stop_replica(replica.broker, replica.partition, delete=False)
-        # The state of a topic on its way out is deleted soon: no need to write it first.
+        # The state of a topic under deletion is deleted soon; there is no need to write it.
         if not cluster.is_being_deleted(replica.partition.topic):
             gone.setdefault(replica.partition, set()).add(replica.broker)
 
@@ -52,8 +52,8 @@ def to_offline(
     known = [partition for partition in gone if partition in cluster.leaderships]
     changes = yield from change_states(cluster, known, decide)
     for partition in changes.changed:
-        told = set(cluster.assignment(partition).replicas) - gone[partition]
-        batch.add_leader_and_isr(sorted(told), partition)
+        remaining = set(cluster.assignment(partition).replicas) - gone[partition]
+        batch.add_leader_and_isr(sorted(remaining), partition)
     for partition in gone:
         batch.add_update_metadata(cluster.brokers, (partition,))
 
@@ -61,6 +61,6 @@ def to_offline(
 def to_deletion_started(
     cluster: Cluster, batch: RequestBatch, replicas: Iterable[PartitionReplica]
 ) -> None:
-    """Tell brokers to delete replicas."""
+    """Move replicas to DELETION_STARTED, and request their deletion."""
     for replica in mark(cluster, replicas, ReplicaState.DELETION_STARTED):
         batch.add_stop_replica(replica.broker, replica.partition, delete=True)

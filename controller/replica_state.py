@@ -1,4 +1,4 @@
-"""What can become of one replica of a partition (decision): the states, and who may follow whom.
+"""States of one replica of a partition, and the allowed transitions (decision).
 
 Source: kafka.controller.ReplicaStateMachine of Kafka 3.9.
 """
@@ -19,7 +19,7 @@ class PartitionReplica(NamedTuple):
 
 
 class ReplicaState(Enum):
-    """NEW, ONLINE and OFFLINE live; the others lead to the end of a replica."""
+    """State of a replica: NEW, ONLINE or OFFLINE, or a stage of its deletion."""
 
     NEW = "new"
     ONLINE = "online"
@@ -30,7 +30,7 @@ class ReplicaState(Enum):
     NON_EXISTENT = "non-existent"
 
     def __str__(self) -> str:
-        """Return the word for messages."""
+        """Return the name for messages."""
         return self.value
 
 
@@ -47,10 +47,10 @@ PREDECESSORS: Final[Mapping[ReplicaState, Set[ReplicaState]]] = {
 
 
 def check_move(source: ReplicaState, target: ReplicaState) -> None:
-    """Pass a move that the table allows.
+    """Check that the table allows a move.
 
     Raises:
-        InvalidTransition: any other.
+        InvalidTransition: it does not.
     """
     if source not in PREDECESSORS[target]:
         raise InvalidTransition(f"replica {source} -> {target}")

@@ -1,8 +1,8 @@
-"""Collects what brokers must be told, one request of a kind per broker (decision).
+"""Batch of requests to brokers, at most one of each kind per broker (decision).
 
 Within a batch a later state of a partition replaces an earlier one. A broker gets LeaderAndIsr
-before UpdateMetadata before StopReplica. Requests carry the epoch of the incarnation that was alive
-when they were made, so that the next one refuses them.
+before UpdateMetadata before StopReplica. Requests carry the epoch of the broker incarnation that
+was alive when they were built, so that a later incarnation refuses them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SAS
 
 
 class RequestBatch:
-    """What is to be sent; empty again after `take`."""
+    """Collected updates for brokers; `take` turns them into requests and clears the batch."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -49,32 +49,32 @@ class RequestBatch:
     def add_leader_and_isr(
         self, brokers: Iterable[BrokerId], partition: TopicPartition, *, is_new: bool = False
     ) -> None:
-        """Tell `brokers` who leads `partition`, and all brokers too."""
+        """Add the state of `partition` for `brokers`, and its metadata for all brokers."""
         for broker in brokers:
-            told = self._leader_and_isr.setdefault(broker, {})
-            told[partition] = is_new or told.get(partition, False)
+            partitions = self._leader_and_isr.setdefault(broker, {})
+            partitions[partition] = is_new or partitions.get(partition, False)
         self.add_update_metadata(self._cluster.brokers, (partition,))
 
     def add_stop_replica(
         self, broker: BrokerId, partition: TopicPartition, *, delete: bool
     ) -> None:
-        """Tell `broker` to stop its replica, and with `delete` to remove it."""
-        told = self._stop_replica.setdefault(broker, {})
-        told[partition] = delete or told.get(partition, False)
+        """Add a stop of the replica on `broker`, with `delete` also its deletion."""
+        partitions = self._stop_replica.setdefault(broker, {})
+        partitions[partition] = delete or partitions.get(partition, False)
 
     def add_update_metadata(
         self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition] = ()
     ) -> None:
-        """Tell `brokers` who is alive, and the state of `partitions`."""
+        """Add the list of live brokers, and the metadata of `partitions`, for `brokers`."""
         self._metadata_brokers.update(brokers)
         self._metadata_partitions.update(dict.fromkeys(partitions))
 
     def take(self, kind: UpdateType = UpdateType.UNKNOWN) -> tuple[BrokerRequest, ...]:
-        """Return the requests to the brokers that are alive, and start anew.
+        """Return the requests to the live brokers, and clear the batch.
 
-        `kind` says whether a LeaderAndIsr may name all that a broker has, and whether a broker that
-        starts may answer clients by an UpdateMetadata. No LeaderAndIsr does while a topic cannot be
-        read; clients of the other topics need not wait for that.
+        `kind` says whether a LeaderAndIsr may list all replicas of a broker, and whether a starting
+        broker may serve clients after an UpdateMetadata. While a topic cannot be decoded, every
+        LeaderAndIsr is INCREMENTAL; clients of the other topics need not wait for it.
         """
         of_roles = UpdateType.INCREMENTAL if self._cluster.unread_topics else kind
         requests = [
@@ -89,7 +89,7 @@ class RequestBatch:
         return tuple(requests)
 
     def send(self, kind: UpdateType = UpdateType.UNKNOWN) -> Plan[None]:
-        """Send what was collected, if anything was; `kind` says whether it may be all."""
+        """Send the collected requests, if there are any; `kind` as for `take`."""
         if requests := self.take(kind):
             yield Send(requests)
 

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for: a client, a tool through the node, or the balance (decision).
+"""Elections requested by a client, by a tool through the znode, or by the balance (decision).
 
 Source: kafka.controller.KafkaController.processReplicaLeaderElection,
 checkAndTriggerAutoLeaderRebalance of Kafka 3.9.
@@ -27,9 +27,9 @@ Results = dict[TopicPartition, ErrorCode]
 def on_request(
     cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, is_unclean: bool = False
 ) -> Plan[Results]:
-    """Elect where it is needed, and return what came of each partition."""
+    """Elect leaders where needed, and return the error code of each partition."""
     listed = sorted(cluster.partitions if partitions is None else partitions)
-    results = {one: _needlessness(cluster, one, is_unclean=is_unclean) for one in listed}
+    results = {one: _check(cluster, one, is_unclean=is_unclean) for one in listed}
     wanted = [one for one, code in results.items() if code is ErrorCode.NONE]
     strategy = Strategy.UNCLEAN if is_unclean else Strategy.PREFERRED
     batch = RequestBatch(cluster)
@@ -43,8 +43,8 @@ def on_request(
     return results | dict.fromkeys(changes.failed, failure)
 
 
-def _needlessness(cluster: Cluster, partition: TopicPartition, *, is_unclean: bool) -> ErrorCode:
-    """Return why no election is needed or possible; NONE if one is."""
+def _check(cluster: Cluster, partition: TopicPartition, *, is_unclean: bool) -> ErrorCode:
+    """Return the reason why no election is needed or possible; NONE if one is needed."""
     state = cluster.leaderships.get(partition)
     if state is None or cluster.partition_state(partition) is PartitionState.NON_EXISTENT:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -58,7 +58,7 @@ def _needlessness(cluster: Cluster, partition: TopicPartition, *, is_unclean: bo
 
 
 def on_znode(cluster: Cluster) -> Plan[None]:
-    """Elect what a tool asks for through the node, and delete the node."""
+    """Perform the elections that a tool requests through the znode, and delete the znode."""
     [node] = yield from read((paths.PREFERRED_ELECTION,), watch=True)
     if node is None:
         return
@@ -68,12 +68,12 @@ def on_znode(cluster: Cluster) -> Plan[None]:
         partitions = ()
     yield from on_request(cluster, partitions)
     yield from write_fenced(cluster, [(Delete(paths.PREFERRED_ELECTION, node.version),)])
-    # The next request may be there before anybody watches for it.
+    # The next request may be written before a watch for it is set.
     yield Enqueue(PreferredElectionNode())
 
 
 def on_rebalance(cluster: Cluster) -> Plan[None]:
-    """Give each broker back what it should lead, if too much of it is led elsewhere."""
+    """Elect the preferred leaders of each broker whose imbalance exceeds the limit."""
     preferred: dict[BrokerId, list[TopicPartition]] = {}
     for partition in sorted(cluster.partitions):
         if partition in cluster.leaderships and not cluster.is_being_deleted(partition.topic):

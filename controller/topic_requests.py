@@ -1,7 +1,7 @@
-"""How a broker asks for topics to be created, grown and deleted (decision).
+"""Requests of a broker to create, grow and delete topics (decision).
 
-It writes the nodes; the controller finds them and does the rest. Every write is a single
-transaction that is refused when the node is not what the request was checked against.
+The broker writes the znodes; the controller finds them and does the rest. Every write is a single
+transaction, refused if a znode has changed since the request was checked against it.
 
 Source: kafka.zk.AdminZkClient of Kafka 3.9.
 """
@@ -29,15 +29,15 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId
 
 MAX_ATTEMPTS: Final = 16
-"""How often a topic's node is read again that others change at the same time."""
+"""Attempts to change a topic's znode that others change at the same time."""
 
 Assignments = Mapping[int, ReplicaAssignment]
 Growth = Callable[[Assignments], Mapping[int, Replicas]]
-"""Which replicas the partitions get that are added to these."""
+"""Returns the replicas of the partitions to add to existing ones."""
 
 
 class NewTopic(NamedTuple):
-    """A topic as it is to be created."""
+    """Topic to be created."""
 
     name: str
     topic_id: TopicId
@@ -46,12 +46,14 @@ class NewTopic(NamedTuple):
 
 
 def create_topic(topic: NewTopic) -> Plan[bool]:
-    """Create the node of `topic` and that of its configs, both or none.
+    """Create the znodes of `topic` and of its configs in one transaction.
 
-    Returns False while one of that name is being deleted, whose mark is the last node to go.
+    Returns False while a topic of that name is being deleted; its deletion request is the last
+    znode to be removed.
 
     Raises:
-        ApiError: TOPIC_ALREADY_EXISTS; nothing has changed.
+        ApiError: TOPIC_ALREADY_EXISTS; INVALID_CONFIG or INVALID_PARTITIONS if the data exceeds the
+            size of a znode; REQUEST_TIMED_OUT after `MAX_ATTEMPTS` conflicts. Nothing has changed.
     """
     path, config_path = paths.topic(topic.name), paths.config(f"topics/{topic.name}")
     wanted = (path, config_path, paths.topic_deletion(topic.name))
@@ -60,7 +62,7 @@ def create_topic(topic: NewTopic) -> Plan[bool]:
         if deletion is not None:
             return False
         if node is not None:
-            # Ours after all, if the answer to a first copy of the write was lost.
+            # It may be ours: the response to the first copy of the write may have been lost.
             if _topic_id(node.data) == topic.topic_id:
                 return True
             raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.name} exists")
@@ -71,12 +73,12 @@ def create_topic(topic: NewTopic) -> Plan[bool]:
         if outcome.refusal is Refusal.TOO_LARGE:
             config_bytes = len(encode_config(topic.configs))
             raise _too_large(topic.name, data, config_bytes)
-    text = f"others create and delete topic {topic.name} all the time"
+    text = f"topic {topic.name} was changed concurrently in {MAX_ATTEMPTS} attempts"
     raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 
 
 def _topic_id(data: bytes | None) -> TopicId | None:
-    """Return the id of a topic; None if its node cannot be read."""
+    """Return the id of a topic; None if its znode is malformed."""
     try:
         return decode_topic(data).topic_id
     except MalformedZnodeError:
@@ -92,7 +94,7 @@ def _encode(topic: NewTopic) -> bytes:
 
 
 def _config_ops(topic: NewTopic, existing: Node | None) -> Transaction:
-    """Let the topic's configs be exactly these, whatever an older topic of that name has left."""
+    """Return the operations that set the configs, replacing leftovers of a deleted topic."""
     path, data = paths.config(f"topics/{topic.name}"), encode_config(topic.configs)
     if existing is None:
         return (Create(path, data),) if topic.configs else ()
@@ -102,10 +104,11 @@ def _config_ops(topic: NewTopic, existing: Node | None) -> Transaction:
 
 
 def grow_topic(name: str, growth: Growth) -> Plan[int]:
-    """Add partitions to a topic, and return how many it has then; `growth` may add none.
+    """Add partitions to a topic, and return the new partition count; `growth` may add none.
 
     Raises:
-        ApiError: it does not exist, is being deleted or moved; or what `growth` raises.
+        ApiError: the topic does not exist, is being deleted or reassigned, or has grown too large
+            for a znode; REQUEST_TIMED_OUT after `MAX_ATTEMPTS` conflicts; or raised by `growth`.
     """
     for _ in range(MAX_ATTEMPTS):
         node, deletion = yield from read((paths.topic(name), paths.topic_deletion(name)))
@@ -132,7 +135,8 @@ def grow_topic(name: str, growth: Growth) -> Plan[int]:
             return len(grown.partitions)
         if outcome.refusal is Refusal.TOO_LARGE:
             raise _too_large(name, data)
-    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"topic {name} is changed by others all the time")
+    text = f"topic {name} was changed concurrently in {MAX_ATTEMPTS} attempts"
+    raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
 
 
 def _too_large(name: str, data: bytes, config_bytes: int = 0) -> ApiError:
@@ -140,12 +144,12 @@ def _too_large(name: str, data: bytes, config_bytes: int = 0) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_CONFIG if is_config else ErrorCode.INVALID_PARTITIONS,
         f"the {'configs' if is_config else 'partitions'} of topic {name} take "
-        f"{max(config_bytes, len(data))} bytes, more than the coordinator keeps in a node",
+        f"{max(config_bytes, len(data))} bytes, more than a znode of the coordinator can hold",
     )
 
 
-def ask_for_deletion(name: str) -> Plan[None]:
-    """Mark a topic for deletion; one that is marked already stays so.
+def request_deletion(name: str) -> Plan[None]:
+    """Request the deletion of a topic; a repeated request has no effect.
 
     Raises:
         ApiError: UNKNOWN_TOPIC_OR_PARTITION.

@@ -1,7 +1,7 @@
-"""Topics and partitions that appear (decision).
+"""New topics and partitions (decision).
 
-A topic is created by writing its node; the controller finds it, and gives its partitions leaders.
-Partitions are added by rewriting the node.
+A broker or tool creates a topic by writing its znode. The controller finds it and elects leaders
+for its partitions. Partitions are added by rewriting the znode.
 
 Source: kafka.controller.KafkaController.processTopicChange, processPartitionModifications.
 """
@@ -26,7 +26,7 @@ NewTopicId = Callable[[], TopicId]
 
 
 def on_topic_change(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
-    """Begin new topics, and forget those whose nodes are gone."""
+    """Start new topics, and forget topics whose znodes are gone."""
     names = set((yield from list_children(paths.TOPICS, watch=True)))
     cluster.unread_topics &= names
     for gone in set(cluster.topics) - names:
@@ -40,10 +40,10 @@ def on_topic_change(cluster: Cluster, new_topic_id: NewTopicId) -> Plan[None]:
 def adopt_topics(
     cluster: Cluster, topics: Sequence[str], new_topic_id: NewTopicId
 ) -> Plan[list[TopicPartition]]:
-    """Take topics into the picture, watch them, and return their partitions.
+    """Add topics to the image, watch them, and return their partitions.
 
-    A topic without an id, made by an old tool, gets one. One that cannot be read is left out until
-    its node changes.
+    A topic without an id, created by an old tool, gets one. A malformed topic is left out until its
+    znode changes.
     """
     nodes = yield from read([paths.topic(topic) for topic in topics], watch=True)
     partitions: list[TopicPartition] = []
@@ -66,7 +66,7 @@ def adopt_topics(
             partitions += _adopt(cluster, topic, assignment)
     outcomes = yield from write_fenced(cluster, changes)
     for (topic, assignment), outcome in zip(unnamed.items(), outcomes, strict=True):
-        # Refused: the node has changed meanwhile, which its watch will tell.
+        # If refused, the znode has changed meanwhile and its watch sends a notification.
         if outcome.refusal is None:
             partitions += _adopt(cluster, topic, assignment)
     return partitions
@@ -84,7 +84,7 @@ def _adopt(cluster: Cluster, topic: str, assignment: TopicAssignment) -> list[To
 
 
 def begin_partitions(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Plan[None]:
-    """Give partitions that never had one their first leader."""
+    """Elect the first leaders of new partitions."""
     new = [one for one in partitions if one not in cluster.leaderships]
     for partition in new:
         cluster.move_partition(partition, PartitionState.NEW)
@@ -97,7 +97,7 @@ def begin_partitions(cluster: Cluster, partitions: Iterable[TopicPartition]) -> 
 
 
 def on_partition_modification(cluster: Cluster, topic: str, new_topic_id: NewTopicId) -> Plan[None]:
-    """Begin partitions that were added to a topic; while it is deleted they are taken back."""
+    """Start partitions added to a topic; remove them again if the topic is being deleted."""
     [node] = yield from read((paths.topic(topic),), watch=True)
     if node is None:
         return
@@ -105,7 +105,7 @@ def on_partition_modification(cluster: Cluster, topic: str, new_topic_id: NewTop
         partitions = yield from adopt_topics(cluster, (topic,), new_topic_id)
         yield from begin_partitions(cluster, partitions)
         if partitions:
-            # It may have been asked for while the topic could not be read.
+            # A deletion may have been requested while the topic was malformed.
             yield Enqueue(TopicDeletion())
         return
     try:

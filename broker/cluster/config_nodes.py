@@ -18,7 +18,7 @@ from controller.config_requests import (
     change_config,
     read_config,
     read_entity_paths,
-    take_notices,
+    take_config_changes,
 )
 from controller.errors import MalformedZnodeError
 from controller.znodes import paths
@@ -42,7 +42,7 @@ class ConfigNodes:
 
     async def catch_up(self) -> None:
         """Learn from when on changes have to be heard of: before anything is read and kept."""
-        notices = await self.session.run(take_notices(self._last_notice, self._now_ms()))
+        notices = await self.session.run(take_config_changes(self._last_notice, self._now_ms()))
         self._last_notice = notices.last_number
 
     def on_change(self, kind: str, callback: OnChange) -> None:
@@ -96,7 +96,7 @@ class ConfigNodes:
 
     async def _take_notices(self) -> None:
         async with self._turn:
-            notices = await self.session.run(take_notices(self._last_notice, self._now_ms()))
+            notices = await self.session.run(take_config_changes(self._last_notice, self._now_ms()))
             announced: dict[str, list[str]] = {}
             for path in notices.entity_paths:
                 kind, _, name = path.partition("/")

@@ -10,7 +10,7 @@ from kafkawire.ids import TopicId
 
 
 def last_told(image: ClusterImage, topic: str, topic_id: TopicId) -> Mapping[int, LeaderAndIsr]:
-    """Return the states of a topic's partitions; see `controller.last_told.LastTold`."""
+    """Return the states of a topic's partitions; see `controller.last_told.LastKnown`."""
     known = image.topics.get(topic)
     if known is None or known.topic_id != topic_id:
         return {}

@@ -228,7 +228,7 @@ class ClusterMember:
             dial=self._dial,
             new_topic_id=uuid.uuid4,
             now_ms=self._now_ms,
-            last_told=lambda topic, topic_id: last_told(self._metadata.image, topic, topic_id),
+            last_known=lambda topic, topic_id: last_told(self._metadata.image, topic, topic_id),
         )
 
     def _controller_config(self, config: BrokerConfig) -> ControllerConfig:

@@ -18,7 +18,7 @@ from broker.cluster.coordinator_session import CoordinatorSession
 from broker.replication.isr_changes import IsrProposal, ProposalResult
 from broker.replication.leadership import Recorded
 from controller.isr_requests import change_isr
-from controller.notices import tell_isr_changes
+from controller.notices import notify_isr_changes
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
@@ -102,7 +102,7 @@ class NodeIsrRecorder:
             changed, self._changed = self._changed, set()
             self._last_notice_s = now_s
             try:
-                await self._session.run(tell_isr_changes(sorted(changed)))
+                await self._session.run(notify_isr_changes(sorted(changed)))
             except SessionExpiredError as error:
                 log.warning("isr_changes.not_told", error=str(error))
                 self._changed |= changed

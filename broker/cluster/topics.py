@@ -29,9 +29,9 @@ from controller.replica_assignment import Replicas
 from controller.topic_requests import (
     Assignments,
     NewTopic,
-    ask_for_deletion,
     create_topic,
     grow_topic,
+    request_deletion,
 )
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ApiError, ErrorCode
@@ -118,7 +118,7 @@ class ClusterTopics:
     async def delete(self, name: str) -> None:
         """Delete a topic; see `TopicSource`."""
         with _told_to_clients():
-            await self._session.run(ask_for_deletion(name))
+            await self._session.run(request_deletion(name))
         log.info("topic.deletion_asked", topic=name)
 
 

@@ -8,7 +8,7 @@ from broker.cluster.controller_role import ControllerRole
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
-from controller.events import ProducerIdsAsked
+from controller.events import ProducerIdsRequested
 from controller.znodes.cluster import ProducerIdBlock
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
@@ -31,7 +31,7 @@ class AllocateProducerIdsHandler:
         return self._tasks.run(partial(self._ask, message))
 
     async def _ask(self, message: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        asked = ProducerIdsAsked(BrokerId(message.broker_id), message.broker_epoch)
+        asked = ProducerIdsRequested(BrokerId(message.broker_id), message.broker_epoch)
         result = await self._controller.put(asked)
         if isinstance(result, ProducerIdBlock):
             count = result.last - result.first + 1

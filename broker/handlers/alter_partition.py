@@ -8,7 +8,7 @@ from broker.cluster.controller_role import ControllerRole
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
-from controller.events import AlterPartitionAsked
+from controller.events import AlterPartitionRequested
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
@@ -25,7 +25,7 @@ class AlterPartitionHandler:
         return self._tasks.run(partial(self._ask, message, request.header.api_version))
 
     async def _ask(self, message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
-        result = await self._controller.put(AlterPartitionAsked(message, version))
+        result = await self._controller.put(AlterPartitionRequested(message, version))
         if isinstance(result, AlterPartitionResponse):
             return result
         assert isinstance(result, ErrorCode), "it is answered or refused"

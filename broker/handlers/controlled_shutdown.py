@@ -8,7 +8,7 @@ from broker.cluster.controller_role import ControllerRole
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
-from controller.events import ControlledShutdownAsked
+from controller.events import ControlledShutdownRequested
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.controlled_shutdown import (
@@ -30,7 +30,7 @@ class ControlledShutdownHandler:
         return self._tasks.run(partial(self._ask, message))
 
     async def _ask(self, message: ControlledShutdownRequest) -> ControlledShutdownResponse:
-        asked = ControlledShutdownAsked(BrokerId(message.broker_id), message.broker_epoch)
+        asked = ControlledShutdownRequested(BrokerId(message.broker_id), message.broker_epoch)
         result = await self._controller.put(asked)
         if isinstance(result, ControlledShutdownResponse):
             return result

@@ -13,7 +13,7 @@ from broker.cluster.metadata_watch import MetadataWatch
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
-from controller.events import ElectLeadersAsked
+from controller.events import ElectLeadersRequested
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 from kafkawire.messages.reassignment import (
@@ -49,7 +49,7 @@ class ElectLeadersHandler:
         if message.election_type not in (PREFERRED, UNCLEAN):
             return _answer(ErrorCode.INVALID_REQUEST, dict.fromkeys(asked or (), ErrorCode.NONE))
         is_unclean = message.election_type == UNCLEAN
-        result = await self._controller.put(ElectLeadersAsked(asked, is_unclean))
+        result = await self._controller.put(ElectLeadersRequested(asked, is_unclean))
         if isinstance(result, ErrorCode):
             return _answer(result, dict.fromkeys(asked or (), result))
         assert isinstance(result, dict), "it is answered by partition or refused"

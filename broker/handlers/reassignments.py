@@ -10,8 +10,8 @@ from broker.cluster.controller_role import ControllerRole
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
-from controller.events import ReassignmentAsked, ReassignmentsListed
-from controller.reassignment import MoveAnswer
+from controller.events import ReassignmentRequested, ReassignmentsListed
+from controller.reassignment import MoveResult
 from controller.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
@@ -52,7 +52,7 @@ class ReassignmentsHandler:
             for topic in message.topics
             for one in topic.partitions
         }
-        result = await self._controller.put(ReassignmentAsked(targets))
+        result = await self._controller.put(ReassignmentRequested(targets))
         if isinstance(result, ErrorCode):
             return AlterPartitionReassignmentsResponse(
                 error_code=result, error_message=result.text, responses=[]
@@ -91,7 +91,7 @@ def _brokers(replicas: Sequence[int] | None) -> tuple[BrokerId, ...] | None:
     return None if replicas is None else tuple(BrokerId(replica) for replica in replicas)
 
 
-def _altered(partition: TopicPartition, answer: MoveAnswer) -> ReassignablePartitionResponse:
+def _altered(partition: TopicPartition, answer: MoveResult) -> ReassignablePartitionResponse:
     code, text = answer
     return ReassignablePartitionResponse(
         partition_index=partition.partition,

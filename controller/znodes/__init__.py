@@ -1,7 +1,7 @@
-"""Kafka's znodes: their paths, and their bytes as values (decision).
+"""Paths and codecs of Kafka's znodes (decision).
 
-A file per family of nodes. What is written is byte for byte what Kafka writes, in its order of
-keys; what is read may be in any version that Kafka ever wrote, with keys in any order.
+One module per family of znodes. The encoders write byte for byte what Kafka writes, with keys in
+its order. The decoders accept every version that Kafka ever wrote, with keys in any order.
 
 Source: kafka.zk.ZkData of Kafka 3.9.
 """

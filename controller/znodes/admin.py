@@ -1,7 +1,7 @@
-"""`/admin/reassign_partitions`: moves that a tool asks for (decision).
+"""`/admin/reassign_partitions`: reassignments that a tool requests (decision).
 
-`/admin/preferred_replica_election` holds a list of partitions, see `notification`;
-`/admin/delete_topics/<topic>` holds nothing.
+`/admin/preferred_replica_election` holds a list of partitions, see `notification`.
+`/admin/delete_topics/<topic>` has no data.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from kafkawire.ids import BrokerId, TopicPartition
 
 
 def encode_reassignment(targets: Mapping[TopicPartition, Replicas]) -> bytes:
-    """Return the node's data: the replicas that each partition shall have."""
+    """Return the znode's data: the target replicas of each partition."""
     listed = [
         {"topic": one.topic, "partition": one.partition, "replicas": list(replicas)}
         for one, replicas in targets.items()
@@ -21,10 +21,10 @@ def encode_reassignment(targets: Mapping[TopicPartition, Replicas]) -> bytes:
 
 
 def decode_reassignment(data: bytes | None) -> dict[TopicPartition, Replicas]:
-    """Return the replicas that each partition shall have.
+    """Return the target replicas of each partition.
 
     Raises:
-        MalformedZnodeError: not a list of moves.
+        MalformedZnodeError: not a list of reassignments.
     """
     return {
         TopicPartition(one.text("topic"), one.integer("partition")): tuple(

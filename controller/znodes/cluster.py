@@ -1,4 +1,4 @@
-"""Nodes of the cluster as a whole: its id, generated ids, features (decision)."""
+"""Znodes of the cluster as a whole: its id, generated ids and features (decision)."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -13,7 +13,7 @@ FEATURES_ENABLED: Final = 1
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """Return the data of `/cluster/id`; its version is text, in Kafka too."""
+    """Return the data of `/cluster/id`; its version is a string, as in Kafka."""
     return encode_json({"version": "1", "id": cluster_id})
 
 
@@ -21,28 +21,28 @@ def decode_cluster_id(data: bytes | None) -> str:
     """Return the cluster's id.
 
     Raises:
-        MalformedZnodeError: there is none.
+        MalformedZnodeError: not a cluster id.
     """
     return JsonObject.decode(data).text("id")
 
 
 def generated_broker_id(sequence_version: int, reserved_max_id: int) -> BrokerId:
-    """Return the id that a write to `/brokers/seqid` won; `sequence_version` is its new version.
+    """Return a generated broker id; `sequence_version` is the new version of `/brokers/seqid`.
 
-    Ids up to `reserved.broker.max.id` can only be configured.
+    Ids up to `reserved.broker.max.id` are never generated; they can only be configured.
     """
     return BrokerId(reserved_max_id + sequence_version)
 
 
 class ProducerIdBlock(NamedTuple):
-    """Producer ids that one broker may hand out, both ends inclusive."""
+    """Producer ids allocated to one broker; `first` and `last` are inclusive."""
 
     broker_id: BrokerId
     first: ProducerId
     last: ProducerId
 
     def encode(self) -> bytes:
-        """Return the data of `/latest_producer_id_block`; the ids are text, in Kafka too."""
+        """Return the data of `/latest_producer_id_block`; the ids are strings, as in Kafka."""
         return encode_json(
             {
                 "version": 1,
@@ -54,7 +54,7 @@ class ProducerIdBlock(NamedTuple):
 
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock:
-    """Read the latest block.
+    """Decode the latest block.
 
     Raises:
         MalformedZnodeError: not a block.
@@ -71,7 +71,7 @@ def next_producer_id_block(broker_id: BrokerId, latest: ProducerIdBlock | None) 
     """Return the block after `latest`, for `broker_id`.
 
     Raises:
-        MalformedZnodeError: no ids are left, after some 9.2e18.
+        MalformedZnodeError: the ids up to `MAX_PRODUCER_ID` are used up.
     """
     first = 0 if latest is None else latest.last + 1
     last = first + PRODUCER_ID_BLOCK_SIZE - 1
@@ -87,14 +87,14 @@ def encode_features(levels: Mapping[str, int]) -> bytes:
 
 
 class Features(NamedTuple):
-    """What `/feature` says: the finalized level of each feature, under an epoch."""
+    """Contents of `/feature`: the finalized level of each feature, and the epoch."""
 
     levels: Mapping[str, int]
     epoch: int
 
 
 def decode_features(data: bytes | None, node_version: int) -> Features:
-    """Read `/feature`, of version 1 or 2; its node's version is the epoch.
+    """Decode `/feature`, version 1 or 2; the version of the znode is the epoch.
 
     Raises:
         MalformedZnodeError: not a list of features.

@@ -1,7 +1,7 @@
-"""`/config/<type>/<name>` and the notices of its changes (decision).
+"""`/config/<type>/<name>` and the notifications of its changes (decision).
 
-A config's node holds the overrides only. A change is announced by a sequential node that every
-broker watches, and that is deleted when it is `CHANGE_EXPIRY_MS` old.
+A config znode holds only the overrides. A change is announced by a sequential notification znode
+that every broker reads, and that is deleted when it is `CHANGE_EXPIRY_MS` old.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ _CHANGE_VERSION: Final = 2
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """Return the data of a config's node."""
+    """Return the data of a config znode."""
     return encode_json({"version": 1, "config": dict(config)})
 
 
 def decode_config(data: bytes | None) -> dict[str, str]:
-    """Return the overrides; a node without data has none.
+    """Return the overrides; a znode without data has none.
 
     Raises:
         MalformedZnodeError: not a config.
@@ -29,15 +29,15 @@ def decode_config(data: bytes | None) -> dict[str, str]:
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """Return the data of a notice, for an entity such as `topics/orders`."""
+    """Return the data of a change notification, for an entity such as `topics/orders`."""
     return encode_json({"version": _CHANGE_VERSION, "entity_path": entity_path})
 
 
 def decode_config_change(data: bytes | None) -> str:
-    """Return the path of the entity that changed, from version 1 or 2.
+    """Return the path of the changed entity, from version 1 or 2.
 
     Raises:
-        MalformedZnodeError: not a notice.
+        MalformedZnodeError: not a change notification.
     """
     fields = JsonObject.decode(data)
     match fields.integer("version"):
@@ -46,4 +46,4 @@ def decode_config_change(data: bytes | None) -> str:
         case 2:
             return fields.text("entity_path")
         case version:
-            raise MalformedZnodeError(f"config change of version {version}")
+            raise MalformedZnodeError(f"config change has version {version}, not 1 or 2")

@@ -1,6 +1,6 @@
-"""`/controller` and `/controller_epoch`: who decides, and since when (decision).
+"""`/controller` and `/controller_epoch`: the current controller and its epoch (decision).
 
-The epoch's node is created with 0, so the first controller writes 1.
+`/controller_epoch` is created with 0, so the first controller writes 1.
 """
 
 from typing import Final
@@ -26,10 +26,10 @@ def encode_controller(broker_id: BrokerId, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> BrokerId:
-    """Return who is controller, from version 1 or 2.
+    """Return the broker id of the controller, from version 1 or 2.
 
     Raises:
-        MalformedZnodeError: nobody can be read out of it.
+        MalformedZnodeError: it holds no broker id.
     """
     return BrokerId(JsonObject.decode(data).integer("brokerid"))
 

@@ -1,4 +1,4 @@
-"""Compact JSON out, and checked fields in (decision)."""
+"""JSON of znodes: compact encoding, and decoding with checked types (decision)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def encode_json(value: Mapping[str, object]) -> bytes:
-    """Return `value` as Kafka writes JSON: no spaces, UTF-8, keys in the order given."""
+    """Return `value` as Kafka encodes JSON: no spaces, UTF-8, keys in the given order."""
     return _ENCODER.encode(value).encode()
 
 
 class JsonObject:
-    """The fields of one JSON object; a field of the wrong kind raises MalformedZnodeError."""
+    """Fields of one JSON object; reading a field of another type raises MalformedZnodeError."""
 
     __slots__ = ("_fields",)
 
@@ -25,10 +25,10 @@ class JsonObject:
 
     @classmethod
     def decode(cls, data: bytes | None) -> Self:
-        """Read the object that a node holds.
+        """Decode the object in a znode's data.
 
         Raises:
-            MalformedZnodeError: no JSON object.
+            MalformedZnodeError: not a JSON object.
         """
         try:
             value = _DECODER.decode((data or b"").decode())
@@ -37,11 +37,11 @@ class JsonObject:
         return cls(_object(value))
 
     def has(self, name: str) -> bool:
-        """Whether the field is there and not null."""
+        """Whether the field exists and is not null."""
         return self._fields.get(name) is not None
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """Return an integer; it may be written as text, as Kafka does for timestamps."""
+        """Return an integer; accept decimal text too, as Kafka writes for timestamps."""
         value = self._fields.get(name)
         if value is None and default is not None:
             return default
@@ -75,14 +75,14 @@ class JsonObject:
         return [JsonObject(_object(item)) for item in _list(name, self._fields.get(name))]
 
     def text_map(self, name: str) -> dict[str, str]:
-        """Return a map of strings; absent is empty."""
+        """Return a map of strings; empty if the field is missing."""
         fields = _object(self._fields.get(name) or {})
         if any(not isinstance(value, str) for value in fields.values()):
             raise MalformedZnodeError(f"{name} is not a map of strings: {fields!r}")
         return {key: str(value) for key, value in fields.items()}
 
     def level_map(self, name: str) -> dict[str, int]:
-        """Return the level of each feature; absent is empty."""
+        """Return the level of each feature; empty if the field is missing."""
         fields = _object(self._fields.get(name) or {})
         return {
             key: JsonObject(_object(value)).integer("max_version_level")
@@ -90,12 +90,12 @@ class JsonObject:
         }
 
     def replica_map(self, name: str) -> dict[int, tuple[int, ...]]:
-        """Return a map from partition, written as text, to broker ids; absent is empty."""
+        """Return broker ids per partition, whose keys are text; empty if the field is missing."""
         fields = _object(self._fields.get(name) or {})
         try:
             return {int(key): _integers(name, value) for key, value in fields.items()}
         except ValueError as error:
-            raise MalformedZnodeError(f"{name} has a key that is no partition") from error
+            raise MalformedZnodeError(f"{name} has a key that is not a number") from error
 
 
 def _object(value: object) -> dict[str, object]:

@@ -1,6 +1,6 @@
-"""Notices to the controller: changed in-sync sets, and failed log directories (decision).
+"""Notifications to the controller: changed in-sync sets and failed log directories (decision).
 
-Sequential nodes that brokers create and the controller deletes.
+They are sequential znodes that brokers create and the controller deletes.
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ _LOG_DIR_FAILURE: Final = 1
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Return the list of partitions that two kinds of nodes hold.
+    """Return a list of partitions, the data of two kinds of znodes.
 
-    They are the notice of in-sync sets that a leader changed by itself, as leaders do below an
-    inter-broker protocol of 2.7, and the request for a preferred election.
+    One is the notification of in-sync sets written by a leader, below inter-broker protocol 2.7.
+    The other is the request for preferred leader elections.
     """
     listed = [{"topic": one.topic, "partition": one.partition} for one in partitions]
     return encode_json({"version": 1, "partitions": listed})
@@ -35,7 +35,7 @@ def decode_partitions(data: bytes | None) -> tuple[TopicPartition, ...]:
 
 
 def encode_log_dir_event(broker_id: BrokerId) -> bytes:
-    """Return the notice that a log directory of a broker has failed."""
+    """Return the notification that a log directory of a broker has failed."""
     return encode_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
 
 
@@ -43,6 +43,6 @@ def decode_log_dir_event(data: bytes | None) -> BrokerId:
     """Return the broker whose directory failed.
 
     Raises:
-        MalformedZnodeError: not a notice.
+        MalformedZnodeError: not a notification.
     """
     return BrokerId(JsonObject.decode(data).integer("broker"))

@@ -1,7 +1,7 @@
 """`/brokers/topics/<t>/partitions/<p>/state`: leader and in-sync set (decision).
 
-The version of this node is the partition epoch. Written and read in version 1; a
-`leader_recovery_state` stands in it only while the leader recovers.
+The version of this znode is the partition epoch. It is written and read in version 1, and has a
+`leader_recovery_state` only while the leader recovers.
 """
 
 from typing import Final, cast
@@ -17,7 +17,7 @@ _RECOVERY_STATES: Final = {int(state): state for state in LeaderRecoveryState}
 
 
 def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:
-    """Return the node's data as the controller of `controller_epoch` writes it."""
+    """Return the znode's data as the controller of `controller_epoch` writes it."""
     fields: dict[str, object] = {
         "controller_epoch": controller_epoch,
         "leader": state.leader,
@@ -30,7 +30,7 @@ def encode_partition_state(state: LeaderAndIsr, controller_epoch: int) -> bytes:
 
 
 def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr:
-    """Read the data of a partition's node, whose version is `version`.
+    """Decode the state of a partition; `version` is the version of the znode.
 
     Raises:
         MalformedZnodeError: not a partition's state.
@@ -39,7 +39,7 @@ def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr:
     number = fields.integer("leader_recovery_state", default=0)
     recovery_state = _RECOVERY_STATES.get(number)
     if recovery_state is None:
-        raise MalformedZnodeError(f"leader recovery state {number}")
+        raise MalformedZnodeError(f"leader recovery state must be 0 or 1, got {number}")
     return LeaderAndIsr(
         leader=BrokerId(fields.integer("leader")),
         leader_epoch=LeaderEpoch(fields.integer("leader_epoch")),

@@ -1,4 +1,4 @@
-"""Where each of Kafka's nodes lies (decision)."""
+"""Paths of Kafka's znodes (decision)."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 CONFIG_CHANGES: Final = "/config/changes"
 DEFAULT_ENTITY: Final = "<default>"
-"""Stands for all entities of a kind that have no value of their own."""
+"""Name of the entity whose configs are the default for its type."""
 CONFIG_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
 
 ISR_CHANGE_PREFIX: Final = f"{ISR_CHANGES}/isr_change_"
@@ -38,21 +38,21 @@ PERSISTENT: Final = (
     LOG_DIR_EVENTS,
     *(f"/config/{kind}" for kind in CONFIG_TYPES),
 )
-"""What a starting broker creates, with parents, unless it is there."""
+"""Znodes that a starting broker creates, with parents, if they are missing."""
 
 
 def broker(broker_id: int) -> str:
-    """Return the ephemeral node of a live broker; its czxid is the broker epoch."""
+    """Return the path of a broker's ephemeral registration; its czxid is the broker epoch."""
     return f"{BROKER_IDS}/{broker_id}"
 
 
 def topic(name: str) -> str:
-    """Return the node that holds a topic's assignment."""
+    """Return the path of a topic's assignment."""
     return f"{TOPICS}/{name}"
 
 
 def partitions(name: str) -> str:
-    """Return the parent of a topic's partition nodes."""
+    """Return the parent of a topic's partition znodes."""
     return f"{TOPICS}/{name}/partitions"
 
 
@@ -62,17 +62,17 @@ def partition(topic_partition: TopicPartition) -> str:
 
 
 def partition_state(topic_partition: TopicPartition) -> str:
-    """Return the node that names leader and in-sync set; its version is the partition epoch."""
+    """Return the path of leader and in-sync set; the znode's version is the partition epoch."""
     return f"{partition(topic_partition)}/state"
 
 
 def topic_deletion(name: str) -> str:
-    """Return the node whose existence asks for a topic's deletion."""
+    """Return the path of the request to delete a topic."""
     return f"{DELETE_TOPICS}/{name}"
 
 
 def config(entity_path: str) -> str:
-    """Return the node with the overrides of an entity such as `topics/orders`."""
+    """Return the path of the overrides of an entity such as `topics/orders`."""
     return f"/config/{entity_path}"
 
 

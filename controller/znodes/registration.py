@@ -1,4 +1,4 @@
-"""`/brokers/ids/<id>`: how a broker can be reached (decision).
+"""`/brokers/ids/<id>`: registration of a broker with its endpoints (decision).
 
 Written in version 5, or 4 for an inter-broker protocol below 2.7; read in versions 1 to 5.
 """
@@ -19,21 +19,21 @@ _ENDPOINT = re.compile(r"([A-Za-z0-9_-]+)://(?:\[([^]]*)\]|([^:]*)):(-?[0-9]+)")
 
 
 class Endpoint(NamedTuple):
-    """One advertised listener."""
+    """Advertised listener."""
 
     listener: str
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return the form in the node, `LISTENER://host:port`."""
+        """Return the form in the znode, `LISTENER://host:port`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.listener}://{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a live broker says about itself."""
+    """Registration of a live broker."""
 
     broker_id: BrokerId
     endpoints: Sequence[Endpoint]
@@ -42,8 +42,8 @@ class Registration:
     features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def encode(self, *, timestamp_ms: int, jmx_port: int = NO_PORT, version: int = 5) -> bytes:
-        """Return the node's data."""
-        assert version in (4, 5), "older brokers cannot be in one cluster with this one"
+        """Return the znode's data."""
+        assert version in (4, 5), f"registrations are written in version 4 or 5, not {version}"
         plain = next(
             (point for point in self.endpoints if self._protocol(point) == PLAINTEXT), None
         )
@@ -66,7 +66,7 @@ class Registration:
 
 
 def decode_registration(broker_id: BrokerId, data: bytes | None) -> Registration:
-    """Read the data of a broker's node.
+    """Decode the registration of a broker.
 
     Raises:
         MalformedZnodeError: not a registration of version 1 to 5.
@@ -74,7 +74,7 @@ def decode_registration(broker_id: BrokerId, data: bytes | None) -> Registration
     fields = JsonObject.decode(data)
     version = fields.integer("version")
     if version not in VERSIONS:
-        raise MalformedZnodeError(f"broker registration of version {version}")
+        raise MalformedZnodeError(f"broker registration has version {version}, not 1 to 5")
     if version == 1:
         endpoints = [Endpoint(PLAINTEXT, fields.text("host"), fields.integer("port"))]
     else:

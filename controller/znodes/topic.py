@@ -1,7 +1,7 @@
-"""`/brokers/topics/<topic>`: which brokers hold each partition (decision).
+"""`/brokers/topics/<topic>`: assignment of a topic's partitions to brokers (decision).
 
-Written in version 3; read in versions 1 to 3. A partition that is being moved has the replicas of
-both sides in `partitions`, and says in `adding_replicas` and `removing_replicas` which are which.
+Written in version 3; read in versions 1 to 3. During a reassignment, `partitions` holds the
+replicas of both origin and target, and `adding_replicas` and `removing_replicas` the differences.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ Sides = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """The data of a topic's node; `topic_id` is None for a topic older than Kafka 2.8."""
+    """Data of a topic's znode; `topic_id` is None for a topic created before Kafka 2.8."""
 
     topic_id: TopicId | None
     partitions: Mapping[int, ReplicaAssignment]
 
     def encode(self) -> bytes:
-        """Return the node's data."""
+        """Return the znode's data."""
         ordered = sorted(self.partitions.items())
         adding = {str(number): list(one.adding) for number, one in ordered if one.adding}
         removing = {str(number): list(one.removing) for number, one in ordered if one.removing}
@@ -39,7 +39,7 @@ class TopicAssignment:
 
 
 def decode_topic(data: bytes | None) -> TopicAssignment:
-    """Read the data of a topic's node.
+    """Decode the assignment of a topic.
 
     Raises:
         MalformedZnodeError: not an assignment.
@@ -49,7 +49,7 @@ def decode_topic(data: bytes | None) -> TopicAssignment:
         fields.replica_map("adding_replicas"),
         fields.replica_map("removing_replicas"),
     )
-    # Few differ: brokers are fewer than partitions.
+    # One object per distinct assignment: there are fewer than partitions.
     known: dict[Sides, ReplicaAssignment] = {}
     partitions: dict[int, ReplicaAssignment] = {}
     for number, replicas in fields.replica_map("partitions").items():

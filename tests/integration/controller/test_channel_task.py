@@ -1,11 +1,11 @@
-"""The task behind a channel: one request at a time, again on a new connection when one is lost."""
+"""Task of a channel: one request at a time, retried on a new connection when one is lost."""
 
 import asyncio
 
 from controller.channel import Channel, ControlResponse
 from controller.channel_task import ChannelTask
 from controller.effects import BrokerRequest, ControlRequest
-from controller.events import Event, LeaderAndIsrAnswered
+from controller.events import Event, LeaderAndIsrResponseReceived
 from kafkawire.ids import BrokerId
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
@@ -13,7 +13,7 @@ B1 = BrokerId(1)
 
 
 class Flaky:
-    """A connection that breaks at the first request, unless it is the second connection."""
+    """Connection that fails its first request if it is the first connection."""
 
     def __init__(self, number: int, log: list[str]) -> None:
         self.number = number
@@ -29,7 +29,7 @@ class Flaky:
         self.log.append(f"{self.number} close")
 
 
-async def test_a_lost_request_is_repeated_on_a_new_connection() -> None:
+async def test_a_lost_request_is_retried_on_a_new_connection() -> None:
     log: list[str] = []
     answered: asyncio.Queue[Event] = asyncio.Queue()
     numbers = iter((1, 2))
@@ -38,12 +38,12 @@ async def test_a_lost_request_is_repeated_on_a_new_connection() -> None:
         task.put(BrokerRequest(B1, 5, LeaderAndIsrRequest(controller_epoch=epoch)))
     async with asyncio.timeout(5):
         events = [await answered.get() for _ in range(2)]
-    assert all(isinstance(event, LeaderAndIsrAnswered) for event in events)
+    assert all(isinstance(event, LeaderAndIsrResponseReceived) for event in events)
     await asyncio.gather(task.close(), return_exceptions=True)
     assert log == ["1 request 7", "1 close", "2 request 7", "2 request 8", "2 close"]
 
 
-async def test_it_is_settled_when_everything_is_answered() -> None:
+async def test_a_channel_settles_once_all_requests_have_responses() -> None:
     log: list[str] = []
     answered: asyncio.Queue[Event] = asyncio.Queue()
     task = ChannelTask(Channel(B1, 5), lambda: Flaky(2, log), answered.put_nowait)
@@ -56,7 +56,7 @@ async def test_it_is_settled_when_everything_is_answered() -> None:
     await asyncio.gather(task.close(), return_exceptions=True)
 
 
-async def test_it_is_settled_when_the_broker_cannot_be_reached() -> None:
+async def test_a_channel_settles_when_the_broker_is_unreachable() -> None:
     log: list[str] = []
     answered: asyncio.Queue[Event] = asyncio.Queue()
     task = ChannelTask(Channel(B1, 5), lambda: Flaky(1, log), answered.put_nowait)

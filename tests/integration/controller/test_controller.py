@@ -1,4 +1,4 @@
-"""Controllers over a real coordinator; the brokers that they talk to are only ears."""
+"""Controllers with a real coordinator and fake brokers that record their requests."""
 
 import asyncio
 import time
@@ -50,25 +50,25 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     kill_all([started])
 
 
-class Ears:
-    """A broker that takes every request as it comes off the wire, and says yes."""
+class FakeBroker:
+    """Broker that records every decoded request and accepts it."""
 
     def __init__(self) -> None:
-        self.heard: list[ControlRequest] = []
+        self.received: list[ControlRequest] = []
         self.hangs_after: int | None = None
 
     async def request(self, message: ControlRequest) -> ControlResponse:
         match message:
             case LeaderAndIsrRequest():
-                self.heard.append(decode(LeaderAndIsrRequest, encode(message, 7), 7))
-                if self.hangs_after is not None and len(self.heard) > self.hangs_after:
+                self.received.append(decode(LeaderAndIsrRequest, encode(message, 7), 7))
+                if self.hangs_after is not None and len(self.received) > self.hangs_after:
                     await asyncio.Event().wait()
                 return LeaderAndIsrResponse()
             case UpdateMetadataRequest():
-                self.heard.append(decode(UpdateMetadataRequest, encode(message, 8), 8))
+                self.received.append(decode(UpdateMetadataRequest, encode(message, 8), 8))
                 return UpdateMetadataResponse()
             case StopReplicaRequest():
-                self.heard.append(decode(StopReplicaRequest, encode(message, 4), 4))
+                self.received.append(decode(StopReplicaRequest, encode(message, 4), 4))
                 return StopReplicaResponse()
 
     async def close(self) -> None:
@@ -76,15 +76,17 @@ class Ears:
 
 
 class Node:
-    """A session, a registration and a controller component."""
+    """Session, registration and controller component of one broker."""
 
-    def __init__(self, broker_id: BrokerId, address: str, ears: dict[BrokerId, Ears]) -> None:
+    def __init__(
+        self, broker_id: BrokerId, address: str, brokers: dict[BrokerId, FakeBroker]
+    ) -> None:
         self.broker_id = broker_id
         self.client = Client(address, session_timeout_ms=4000)
         self.controller = Controller(
             ControllerConfig(broker_id=broker_id),
             self.client,
-            dial=lambda registration: ears[registration.broker_id],
+            dial=lambda registration: brokers[registration.broker_id],
             new_topic_id=uuid.uuid4,
             now_ms=lambda: 0,
         )
@@ -102,12 +104,12 @@ class Node:
         self.controller.start()
 
     async def die(self) -> None:
-        """End the session, and with it everything that it holds."""
+        """End the session, and with it the registration and any controllership."""
         await self.client.close()
 
 
 class CountingClient(Client):
-    """Counts its reads of many nodes, and loses the first."""
+    """Client that records the sizes of its multi-reads, and loses the first."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address, session_timeout_ms=4000)
@@ -135,7 +137,7 @@ async def run(edge: CoordinatorEdge, plan: Plan[object]) -> object:
 
 
 async def turn() -> None:
-    """Let others run for a moment."""
+    """Let other tasks run for a moment."""
     loop = asyncio.get_running_loop()
     moment = loop.create_future()
     loop.call_later(0.005, moment.set_result, None)
@@ -143,13 +145,13 @@ async def turn() -> None:
 
 
 @asynccontextmanager
-async def cluster(address: str) -> AsyncIterator[tuple[list[Node], dict[BrokerId, Ears]]]:
-    ears = {broker: Ears() for broker in IDS}
-    nodes = [Node(broker, address, ears) for broker in IDS]
+async def cluster(address: str) -> AsyncIterator[tuple[list[Node], dict[BrokerId, FakeBroker]]]:
+    brokers = {broker: FakeBroker() for broker in IDS}
+    nodes = [Node(broker, address, brokers) for broker in IDS]
     for node in nodes:
         await node.start()
     try:
-        yield nodes, ears
+        yield nodes, brokers
     finally:
         for node in nodes:
             await node.controller.stop()
@@ -168,73 +170,77 @@ def active(nodes: list[Node]) -> list[Node]:
     return [node for node in nodes if node.controller.is_active]
 
 
-def led(ears: dict[BrokerId, Ears], broker: BrokerId) -> dict[int, int]:
-    """Return the leader of each partition as a broker has heard last."""
+def led(brokers: dict[BrokerId, FakeBroker], broker: BrokerId) -> dict[int, int]:
+    """Return the leader of each partition as last sent to a broker."""
     return {
         state.partition_index: state.leader
-        for message in ears[broker].heard
+        for message in brokers[broker].received
         if isinstance(message, UpdateMetadataRequest)
         for topic in message.topic_states
         for state in topic.partition_states
     }
 
 
-async def test_one_is_elected_and_gives_a_topic_its_leaders(coordinator: Coordinator) -> None:
-    async with cluster(coordinator.address) as (nodes, ears):
+async def test_one_controller_is_elected_and_elects_the_leaders_of_a_topic(
+    coordinator: Coordinator,
+) -> None:
+    async with cluster(coordinator.address) as (nodes, brokers):
         await until(lambda: len(active(nodes)) == 1)
         await create_topic(nodes[0].client, partition_count=150)
-        await until(lambda: all(len(led(ears, broker)) == 150 for broker in IDS))
+        await until(lambda: all(len(led(brokers, broker)) == 150 for broker in IDS))
         state, stat = await nodes[0].client.get_data(paths.partition_state(T0))
         found = decode_partition_state(state, stat.version)
         assert (found.leader, found.isr, found.controller_epoch) == (1, (1, 2, 3), 1)
         [controller] = active(nodes)
         refused = next(node for node in nodes if node is not controller).controller
-        asked = e.ElectLeadersAsked(None)
+        asked = e.ElectLeadersRequested(None)
         assert await refused.put(asked) is ErrorCode.NOT_CONTROLLER
         answers = await controller.controller.put(asked)
         assert isinstance(answers, dict)
         assert set(answers.values()) == {ErrorCode.ELECTION_NOT_NEEDED}
 
 
-async def test_another_takes_over_with_all_that_the_dead_one_led(coordinator: Coordinator) -> None:
-    async with cluster(coordinator.address) as (nodes, ears):
+async def test_another_broker_replaces_a_dead_controller_and_its_leaderships(
+    coordinator: Coordinator,
+) -> None:
+    async with cluster(coordinator.address) as (nodes, brokers):
         await until(lambda: len(active(nodes)) == 1)
         await create_topic(nodes[0].client, partition_count=30)
-        await until(lambda: all(len(led(ears, broker)) == 30 for broker in IDS))
+        await until(lambda: all(len(led(brokers, broker)) == 30 for broker in IDS))
         [dead] = active(nodes)
         survivors = [node for node in nodes if node is not dead]
         await dead.die()
         await until(lambda: len(active(survivors)) == 1)
         [heir] = active(survivors)
-        await until(lambda: dead.broker_id not in led(ears, heir.broker_id).values())
+        await until(lambda: dead.broker_id not in led(brokers, heir.broker_id).values())
         data, _ = await heir.client.get_data(paths.CONTROLLER_EPOCH)
         assert decode_controller_epoch(data) == 2
-        last = ears[heir.broker_id].heard[-1]
+        last = brokers[heir.broker_id].received[-1]
         assert last.controller_epoch == 2
 
 
-async def test_a_takeover_does_not_wait_for_a_broker_that_hangs(coordinator: Coordinator) -> None:
-    async with cluster(coordinator.address) as (nodes, ears):
+async def test_a_failover_does_not_wait_for_a_hanging_broker(coordinator: Coordinator) -> None:
+    async with cluster(coordinator.address) as (nodes, brokers):
         await until(lambda: len(active(nodes)) == 1)
         await create_topic(nodes[0].client, partition_count=3)
-        await until(lambda: all(len(led(ears, broker)) == 3 for broker in IDS))
+        await until(lambda: all(len(led(brokers, broker)) == 3 for broker in IDS))
         [dead] = active(nodes)
         survivors = [node for node in nodes if node is not dead]
         for node in survivors:
-            ears[node.broker_id].hangs_after = len(ears[node.broker_id].heard)
+            brokers[node.broker_id].hangs_after = len(brokers[node.broker_id].received)
         await dead.die()
         await until(lambda: len(active(survivors)) == 1)
         [heir] = active(survivors)
-        # The answer comes after the takeover: events are processed one after the other.
+        # The response comes after the failover, because events are processed one at a time.
         asked = e.ReassignmentsListed(None)
         assert await asyncio.wait_for(heir.controller.put(asked), DEADLINE_S) == {}
 
 
-async def test_a_deleted_topic_leaves_no_nodes(coordinator: Coordinator) -> None:
-    async with cluster(coordinator.address) as (nodes, ears):
+async def test_a_deleted_topic_leaves_no_znodes(coordinator: Coordinator) -> None:
+    async with cluster(coordinator.address) as (nodes, brokers):
         await until(lambda: len(active(nodes)) == 1)
         await create_topic(nodes[0].client, partition_count=3)
-        await until(lambda: all(len(led(ears, broker)) == 3 for broker in IDS))
+        await until(lambda: all(len(led(brokers, broker)) == 3 for broker in IDS))
         client = nodes[0].client
         await client.create(paths.topic_deletion("orders"))
         deadline = time.monotonic() + DEADLINE_S
@@ -243,7 +249,7 @@ async def test_a_deleted_topic_leaves_no_nodes(coordinator: Coordinator) -> None
             await turn()
         with pytest.raises(NoNodeError):
             await client.get_data(paths.topic("orders"))
-        stops = [one for one in ears[IDS[0]].heard if isinstance(one, StopReplicaRequest)]
+        stops = [one for one in brokers[IDS[0]].received if isinstance(one, StopReplicaRequest)]
         assert [
             [
                 state.delete_partition
@@ -254,48 +260,48 @@ async def test_a_deleted_topic_leaves_no_nodes(coordinator: Coordinator) -> None
         ] == [[False] * 3, [True] * 3]
 
 
-async def test_a_session_that_is_over_ends_the_reign(coordinator: Coordinator) -> None:
+async def test_an_expired_session_ends_the_controllership(coordinator: Coordinator) -> None:
     async with cluster(coordinator.address) as (nodes, _):
         await until(lambda: len(active(nodes)) == 1)
         [former] = active(nodes)
-        waiting = former.controller.put(e.ElectLeadersAsked(None))
+        waiting = former.controller.put(e.ElectLeadersRequested(None))
         await former.controller.expire()
         assert await waiting is ErrorCode.NOT_CONTROLLER
         assert (former.controller.is_active, former.controller.controller_id) == (False, None)
-        # Its node is still there: it knows it for its own, and clears the way for an election.
+        # Its znode is still there: the controller recognises it as its own and deletes it.
         former.controller.put(e.Reelect())
         await until(lambda: len(active(nodes)) == 1)
         data, _stat = await former.client.get_data(paths.CONTROLLER_EPOCH)
         assert decode_controller_epoch(data) == 2
 
 
-async def test_a_plan_that_fails_ends_the_controllership_and_another_is_elected(
+async def test_a_failed_plan_ends_the_controllership_and_another_broker_is_elected(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> Plan[None]:
         raise ZeroDivisionError
 
-    # The controller that failed does not stand again: another is elected, however slow it is.
+    # The failed controller does not run again, so another is elected, however slow it is.
     monkeypatch.setattr(controller, "FAILURE_PAUSE_S", 3600)
-    async with cluster(coordinator.address) as (nodes, ears):
+    async with cluster(coordinator.address) as (nodes, brokers):
         await until(lambda: len(active(nodes)) == 1)
         [failing] = active(nodes)
         with monkeypatch.context() as patch, capture_logs() as captured:
             patch.setattr(requested_elections, "on_request", fail)
-            answer = await failing.controller.put(e.ElectLeadersAsked(None))
+            answer = await failing.controller.put(e.ElectLeadersRequested(None))
         assert answer is ErrorCode.NOT_CONTROLLER
         assert "controller.failed" in {each["event"] for each in captured}
         assert not failing.controller.is_active
         await until(lambda: len(active(nodes)) == 1)
         await create_topic(nodes[0].client, partition_count=3)
-        await until(lambda: all(len(led(ears, broker)) == 3 for broker in IDS))
+        await until(lambda: all(len(led(brokers, broker)) == 3 for broker in IDS))
         [heir] = active(nodes)
         assert heir is not failing
         data, _ = await heir.client.get_data(paths.CONTROLLER_EPOCH)
         assert decode_controller_epoch(data) == 2
 
 
-async def test_a_controller_that_fails_without_a_coordinator_stands_again(
+async def test_a_failed_controller_that_cannot_resign_is_elected_again(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> Plan[None]:
@@ -308,7 +314,7 @@ async def test_a_controller_that_fails_without_a_coordinator_stands_again(
         with monkeypatch.context() as patch:
             patch.setattr(election, "abdicate", fail)
             patch.setattr(requested_elections, "on_request", fail)
-            answer = await failing.controller.put(e.ElectLeadersAsked(None))
+            answer = await failing.controller.put(e.ElectLeadersRequested(None))
         assert answer is ErrorCode.NOT_CONTROLLER
         await until(lambda: len(active(nodes)) == 1)
         data, _ = await failing.client.get_data(paths.CONTROLLER_EPOCH)
@@ -325,12 +331,12 @@ async def test_reads_without_watch_share_requests(coordinator: Coordinator) -> N
     assert [node and node.data for node in found] == [
         None if number % 2 else path.encode() for number, path in enumerate(wanted)
     ]
-    # Each once, and the lost one again in halves: its answer may have been too large.
+    # The lost one is retried in halves, because its response may have been too large.
     assert sorted(client.sizes) == [50, 50, 50, 100, 100]
     await client.close()
 
 
-async def test_a_refused_read_of_many_is_no_missing_node(coordinator: Coordinator) -> None:
+async def test_a_refused_multi_read_is_not_a_missing_znode(coordinator: Coordinator) -> None:
     client = Client(coordinator.address, session_timeout_ms=4000)
     await client.connect()
     nobody = Acl(Permission.READ, "digest", "nobody:else")

@@ -49,7 +49,7 @@ def blind_memory(patch: pytest.MonkeyPatch) -> None:
     """A new controller writes what it remembers, whatever stands there (T8)."""
     real = last_told.remember_leaderless
 
-    def careless(cluster: Cluster, told: last_told.LastTold) -> list[TopicPartition]:
+    def careless(cluster: Cluster, told: last_told.LastKnown) -> list[TopicPartition]:
         found = real(cluster, told)
         for partition in found:
             state = cluster.leaderships[partition]

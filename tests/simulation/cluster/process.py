@@ -27,9 +27,9 @@ from controller.effects import (
     Enqueue,
     ListChildren,
     Note,
+    Pause,
     Plan,
     Read,
-    Rest,
     Send,
     Write,
 )
@@ -258,7 +258,7 @@ class Process:
         if isinstance(effect, Read | ListChildren | Write):
             self._ask(effect, lambda found: self._continue(plan, found, done))
         else:
-            rest_ms = effect.duration_ms if isinstance(effect, Rest) else 0
+            rest_ms = effect.duration_ms if isinstance(effect, Pause) else 0
             self.act(lambda: self._perform(effect))
             self.later(rest_ms + self.world.pick_ms(3), lambda: self._continue(plan, None, done))
 
@@ -279,7 +279,7 @@ class Process:
             case Enqueue(event, delay_ms):
                 reign = self.reign
                 self.later(delay_ms, lambda: self.put(event) if reign == self.reign else None)
-            case Rest():
+            case Pause():
                 pass
             case _:
                 raise AssertionError(effect)
@@ -566,7 +566,7 @@ class Process:
                 self._on_altered(replica, asked, response)
 
         def serve(controller: Process, reply: Reply) -> None:
-            controller.put(e.AlterPartitionAsked(request, ALTER_PARTITION_VERSION), reply)
+            controller.put(e.AlterPartitionRequested(request, ALTER_PARTITION_VERSION), reply)
 
         self._call(self.controller_id, serve, finish)
 

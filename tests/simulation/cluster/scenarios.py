@@ -5,7 +5,7 @@ from controller.channel import Channel
 from controller.effects import BrokerRequest
 from controller.failover import take_over
 from controller.fenced_writes import change_states
-from controller.last_told import nothing_told
+from controller.last_told import nothing_known
 from controller.leader_and_isr import LeaderAndIsr
 from controller.znodes import paths
 from controller.znodes.partition_state import decode_partition_state, encode_partition_state
@@ -65,7 +65,7 @@ def no_update_is_lost() -> None:
     driver = empty_cluster(1, 2, 3)
     [partition] = put_topic(driver.coordinator, (1, 2, 3))
     cluster = picture()
-    driver.run(take_over(cluster, lambda: ORDERS_ID, nothing_told))
+    driver.run(take_over(cluster, lambda: ORDERS_ID, nothing_known))
     _shrink_behind(driver, partition)
 
     def raise_epoch(_: TopicPartition, state: LeaderAndIsr) -> LeaderAndIsr:

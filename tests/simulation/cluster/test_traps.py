@@ -14,7 +14,7 @@ from controller.cluster import Cluster
 from controller.config import ControllerConfig
 from controller.effects import Send
 from controller.failover import take_over
-from controller.last_told import nothing_told
+from controller.last_told import nothing_known
 from controller.plan import Planner
 from controller.znodes import paths
 from controller.znodes.config import encode_config
@@ -202,7 +202,7 @@ def test_t8_writes_whose_answers_were_lost_are_known_as_ours() -> None:
     driver.run(planner.plan(e.Reelect(), 0))
     assert planner.cluster is not None
     assert planner.cluster.leaderships[partition].leader == B1
-    assert driver.run(planner.plan(e.ElectLeadersAsked(None), 0)) == {
+    assert driver.run(planner.plan(e.ElectLeadersRequested(None), 0)) == {
         partition: ErrorCode.ELECTION_NOT_NEEDED
     }
 
@@ -223,7 +223,7 @@ def test_t8_a_leader_cut_off_from_the_controller_is_writable_again() -> None:
 def test_t9_brokers_hear_who_lives_before_they_hear_who_leads() -> None:
     driver = empty_cluster(1, 2)
     put_topic(driver.coordinator, (1, 2), (2, 1))
-    driver.run(take_over(picture(), lambda: ORDERS_ID, nothing_told))
+    driver.run(take_over(picture(), lambda: ORDERS_ID, nothing_known))
     kinds = [type(one.message) for sent in driver.take(Send) for one in sent.requests]
     first = kinds.index(LeaderAndIsrRequest)
     assert kinds[:first] == [UpdateMetadataRequest] * 2
@@ -338,7 +338,7 @@ def test_brokers_that_join_are_told_everything() -> None:
     driver = empty_cluster(1)
     put_topic(driver.coordinator, (1,), (1,))
     cluster = picture()
-    driver.run(take_over(cluster, lambda: ORDERS_ID, nothing_told))
+    driver.run(take_over(cluster, lambda: ORDERS_ID, nothing_known))
     join(driver.coordinator, B3)
     driver.effects.clear()
     planner = Planner(ControllerConfig(broker_id=B1), lambda: ORDERS_ID)

@@ -1,4 +1,4 @@
-"""Which brokers get the replicas: Kafka's own results for the same dice."""
+"""Assignment of replicas to brokers: equals Kafka's results for the same random numbers."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def brokers(*ids: int) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(one) for one in ids)
 
 
-def test_without_racks_as_in_kafkas_own_test() -> None:
+def test_assignment_without_racks_equals_kafkas_own_test() -> None:
     assert assign_replicas(FIVE, 10, 3, Dice(0, 0)) == {
         0: brokers(0, 1, 2),
         1: brokers(1, 2, 3),
@@ -38,7 +38,7 @@ def test_brokers_alternate_between_racks() -> None:
     assert rack_alternated({**RACKS, BrokerId(6): "rack3"}) == [0, 3, 1, 5, 4, 2, 6]
 
 
-def test_with_racks_as_in_kafkas_documentation() -> None:
+def test_assignment_with_racks_equals_kafkas_documentation() -> None:
     assert assign_replicas(RACKS, 7, 3, Dice(0, 0)) == {
         0: brokers(0, 3, 1),
         1: brokers(3, 1, 5),
@@ -50,20 +50,20 @@ def test_with_racks_as_in_kafkas_documentation() -> None:
     }
 
 
-def test_growth_goes_on_where_the_topic_ended() -> None:
+def test_added_partitions_continue_the_existing_assignment() -> None:
     whole = assign_replicas(FIVE, 8, 3, Dice(1, 1))
     existing = {number: ReplicaAssignment(replicas=whole[number]) for number in range(3)}
     assert grow_assignment(FIVE, existing, 8) == {number: whole[number] for number in range(3, 8)}
 
 
-def test_racks_of_only_some_brokers_are_refused() -> None:
+def test_racks_on_only_some_brokers_are_refused() -> None:
     some = {**FIVE, BrokerId(0): "rack1"}
     with pytest.raises(ApiError, match=r"brokers 1, 2, 3, 4 have no broker.rack") as refused:
         assign_replicas(some, 10, 3, Dice(0, 0))
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_one_broker_holds_everything() -> None:
+def test_a_single_broker_holds_all_replicas() -> None:
     assert assign_replicas({BrokerId(7): None}, 2, 1, Dice(0, 0)) == {0: (7,), 1: (7,)}
 
 
@@ -75,7 +75,7 @@ def test_one_broker_holds_everything() -> None:
         (1, 6, ErrorCode.INVALID_REPLICATION_FACTOR),
     ],
 )
-def test_what_cannot_be_assigned(
+def test_invalid_counts_are_refused(
     partition_count: int, replication_factor: int, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as raised:
@@ -89,7 +89,7 @@ def test_a_topic_never_shrinks() -> None:
         grow_assignment(FIVE, existing, 1)
 
 
-def test_a_move_holds_both_sides_until_it_ends() -> None:
+def test_a_reassignment_holds_origin_and_target_until_it_ends() -> None:
     moving = ReplicaAssignment(replicas=brokers(1, 2, 3)).reassign_to(brokers(4, 2))
     assert moving == ReplicaAssignment(
         replicas=brokers(4, 2, 1, 3), adding=brokers(4), removing=brokers(1, 3)

@@ -1,8 +1,8 @@
-"""The queue to one incarnation of a broker."""
+"""Queue of requests to one incarnation of a broker: `controller.channel`."""
 
 from controller.channel import Channel
 from controller.effects import BrokerRequest, ControlRequest
-from controller.events import LeaderAndIsrAnswered, StopReplicaAnswered
+from controller.events import LeaderAndIsrResponseReceived, StopReplicaResponseReceived
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkawire.messages.stop_replica import (
@@ -26,7 +26,7 @@ def stop(*, delete: bool) -> StopReplicaRequest:
     return StopReplicaRequest(topic_states=[topic])
 
 
-def test_one_request_is_in_flight_until_it_is_answered() -> None:
+def test_one_request_is_in_flight_until_its_response() -> None:
     channel = Channel(B1, 5)
     first, second = request(LeaderAndIsrRequest()), request(UpdateMetadataRequest())
     channel.put(first)
@@ -35,13 +35,13 @@ def test_one_request_is_in_flight_until_it_is_answered() -> None:
     channel.on_failure()
     assert channel.next() is first
     answer = LeaderAndIsrResponse()
-    assert channel.on_response(answer) == LeaderAndIsrAnswered(B1, 5, answer)
+    assert channel.on_response(answer) == LeaderAndIsrResponseReceived(B1, 5, answer)
     assert channel.next() is second
     assert channel.on_response(UpdateMetadataResponse()) is None
     assert len(channel) == 0
 
 
-def test_only_answers_to_deletions_matter_of_stops() -> None:
+def test_only_stop_replica_responses_with_deletions_become_events() -> None:
     channel = Channel(B1, 5)
     for delete in (False, True):
         channel.put(request(stop(delete=delete)))
@@ -49,17 +49,17 @@ def test_only_answers_to_deletions_matter_of_stops() -> None:
     channel.next()
     assert channel.on_response(answer) is None
     channel.next()
-    expected = StopReplicaAnswered(B1, 5, answer, (TopicPartition("t", 2),))
+    expected = StopReplicaResponseReceived(B1, 5, answer, (TopicPartition("t", 2),))
     assert channel.on_response(answer) == expected
 
 
-def test_requests_of_another_life_are_dropped() -> None:
+def test_requests_for_another_incarnation_are_dropped() -> None:
     channel = Channel(B1, 5)
     channel.put(request(LeaderAndIsrRequest(), epoch=4))
     assert channel.next() is None
 
 
-def test_a_closed_channel_sends_nothing_and_takes_no_answer() -> None:
+def test_a_closed_channel_ignores_requests_and_responses() -> None:
     channel = Channel(B1, 5)
     channel.put(request(LeaderAndIsrRequest()))
     channel.next()

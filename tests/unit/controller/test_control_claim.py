@@ -1,4 +1,4 @@
-"""Claims to be the controller against what the nodes say: `controller.control_claim`."""
+"""Verification of control requests against the znodes: `controller.control_claim`."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def evidence(driver: Driver) -> Evidence:
     return driver.run(read_evidence(B1))
 
 
-def test_the_nodes_tell_the_controller_and_the_brokers_epoch() -> None:
+def test_evidence_holds_the_controller_and_the_broker_epoch() -> None:
     driver = empty_cluster(1, 2)
     driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(7))
     driver.coordinator.put(paths.CONTROLLER, encode_controller(B2, 0))
@@ -26,7 +26,7 @@ def test_the_nodes_tell_the_controller_and_the_brokers_epoch() -> None:
 
 
 @pytest.mark.parametrize("damage", [None, b"{oops"])
-def test_what_is_missing_or_unreadable_says_nothing(damage: bytes | None) -> None:
+def test_missing_or_malformed_znodes_give_no_evidence(damage: bytes | None) -> None:
     driver = empty_cluster()
     for path in (paths.CONTROLLER_EPOCH, paths.CONTROLLER):
         driver.coordinator.put(path, damage)
@@ -43,21 +43,23 @@ def test_what_is_missing_or_unreadable_says_nothing(damage: bytes | None) -> Non
 @pytest.mark.parametrize(
     ("claim", "code", "may_be_early"),
     [
-        pytest.param(Claim(2, 7, 50), None, False, id="true"),
-        pytest.param(Claim(2, 9, -1), ErrorCode.STALE_BROKER_EPOCH, False, id="knows no broker"),
+        pytest.param(Claim(2, 7, 50), None, False, id="valid"),
+        pytest.param(Claim(2, 9, -1), ErrorCode.STALE_BROKER_EPOCH, False, id="no broker epoch"),
         pytest.param(Claim(3, 7, 50), ErrorCode.STALE_CONTROLLER_EPOCH, False, id="another"),
         pytest.param(Claim(2, 6, 50), ErrorCode.STALE_CONTROLLER_EPOCH, False, id="former"),
         pytest.param(Claim(2, 2**31 - 1, 50), ErrorCode.STALE_CONTROLLER_EPOCH, True, id="next"),
-        pytest.param(Claim(2, 7, 49), ErrorCode.STALE_BROKER_EPOCH, False, id="former life"),
-        pytest.param(Claim(2, 7, 51), ErrorCode.STALE_BROKER_EPOCH, True, id="next life"),
+        pytest.param(
+            Claim(2, 7, 49), ErrorCode.STALE_BROKER_EPOCH, False, id="earlier incarnation"
+        ),
+        pytest.param(Claim(2, 7, 51), ErrorCode.STALE_BROKER_EPOCH, True, id="next incarnation"),
     ],
 )
-def test_a_claim_is_true_late_or_early(
+def test_a_claim_is_valid_stale_or_ahead(
     claim: Claim, code: ErrorCode | None, may_be_early: bool
 ) -> None:
     assert refuse(claim, NODES) is code
     assert is_ahead(claim, NODES) is may_be_early
 
 
-def test_the_last_controller_may_speak_while_there_is_none() -> None:
+def test_the_last_controller_is_accepted_while_there_is_none() -> None:
     assert refuse(Claim(2, 7, 50), NODES._replace(controller_id=None)) is None

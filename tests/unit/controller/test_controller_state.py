@@ -1,4 +1,4 @@
-"""What a controller is said to be doing: `controller.controller_state`."""
+"""States of a controller: `controller.controller_state`."""
 
 import typing
 
@@ -7,7 +7,7 @@ import pytest
 from controller import events as e
 from controller.controller_state import ControllerState, state_during
 
-NAMELESS = {e.ProducerIdsAsked}
+NAMELESS = {e.ProducerIdsRequested}
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ NAMELESS = {e.ProducerIdsAsked}
         (e.UncleanElectionEnabled("t"), ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE),
     ],
 )
-def test_kafkas_numbers(event: e.Event, state: ControllerState) -> None:
+def test_events_have_kafkas_state_numbers(event: e.Event, state: ControllerState) -> None:
     assert state_during(event) is state
 
 

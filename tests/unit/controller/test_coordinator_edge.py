@@ -1,4 +1,4 @@
-"""Requests and answers too large for a coordinator: `controller.coordinator_edge`."""
+"""Requests and responses too large for a coordinator: `controller.coordinator_edge`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,10 @@ PATHS = tuple(f"/{number}" for number in range(READS_PER_REQUEST + 10))
 
 
 class NarrowClient:
-    """Answers at most so many reads of a multiRead: the rest is throttled, or the answer lost."""
+    """Client that performs at most `room` reads of a multi-read.
+
+    The others are throttled, or with `loses` the whole response is lost.
+    """
 
     state = SessionState.CONNECTED
 
@@ -47,7 +50,7 @@ def edge_of(client: NarrowClient) -> CoordinatorEdge:
 
 
 @pytest.mark.parametrize("loses", [False, True])
-async def test_reads_that_do_not_fit_into_an_answer_are_sent_again(loses: bool) -> None:
+async def test_reads_that_do_not_fit_into_a_response_are_sent_again(loses: bool) -> None:
     client = NarrowClient(7, loses=loses)
     async with asyncio.timeout(10):
         found = await edge_of(client).perform(Read(PATHS))
@@ -56,10 +59,10 @@ async def test_reads_that_do_not_fit_into_an_answer_are_sent_again(loses: bool) 
     assert max(client.asked) == READS_PER_REQUEST
 
 
-async def test_a_transaction_that_is_too_large_is_refused_and_the_others_too() -> None:
+async def test_every_transaction_that_is_too_large_is_refused() -> None:
     write = Write(((Create("/a", b""), Create("/b", b"")), (Create("/c", b""),)))
     async with asyncio.timeout(10):
         answer = await edge_of(NarrowClient(1, loses=False)).perform(write)
-    # Never at 0 in a fenced transaction: that is the fence's place.
+    # The index is never 0 in a fenced transaction, where 0 is the check of the epoch.
     refused = (Outcome((), Refusal.TOO_LARGE, 1), Outcome((), Refusal.TOO_LARGE, 0))
     assert answer == Outcomes(refused)

@@ -1,4 +1,4 @@
-"""Who leads next, for every reason to elect."""
+"""Leader elections, for every reason to elect: `controller.elections`."""
 
 import pytest
 
@@ -31,12 +31,12 @@ def state(leader: int, *isr: int) -> LeaderAndIsr:
         pytest.param(ids(1, 2, 3), ids(1, 2, 3), False, (1, ids(1, 2, 3)), id="preferred"),
         pytest.param(ids(1, 2, 3), ids(2, 3), False, (2, ids(2, 3)), id="next in sync"),
         pytest.param(ids(3, 1), ids(2, 3), False, (3, ids(3)), id="order of the assignment"),
-        pytest.param(ids(1), ids(2, 3), False, None, id="nobody in sync"),
+        pytest.param(ids(1), ids(2, 3), False, None, id="none in sync"),
         pytest.param(ids(1), ids(2, 3), True, (2, ids(2)), id="unclean: first alive"),
-        pytest.param(ids(1), (), True, None, id="nobody alive"),
+        pytest.param(ids(1), (), True, None, id="none alive"),
     ],
 )
-def test_an_offline_partition(
+def test_an_offline_partition_elects_an_eligible_leader(
     isr: Replicas, online: Replicas, unclean: bool, expected: tuple[int, Replicas] | None
 ) -> None:
     before = state(-1, *isr)
@@ -50,7 +50,7 @@ def test_an_offline_partition(
     assert (after.recovery_state is LeaderRecoveryState.RECOVERING) is is_lossy
 
 
-def test_a_new_partition_is_in_sync_with_nothing() -> None:
+def test_all_online_replicas_of_a_new_partition_are_in_sync() -> None:
     first = elections.initial_state(ALL, ids(2, 3), controller_epoch=4)
     assert (first.leader, first.isr, first.leader_epoch) == (2, ids(2, 3), 0)
     with pytest.raises(StateChangeFailedError):
@@ -71,7 +71,7 @@ def test_the_preferred_replica_leads_only_if_it_is_alive_and_in_sync() -> None:
             elections.elect_preferred(ALL, state(2, *isr), online)
 
 
-def test_a_broker_that_stops_leaves_leadership_and_in_sync_set() -> None:
+def test_a_stopping_broker_leaves_leadership_and_in_sync_set() -> None:
     after = elections.elect_for_shutdown(ALL, state(1, 1, 2, 3), ALL, {BrokerId(1)})
     assert (after.leader, after.isr) == (2, ids(2, 3))
     with pytest.raises(StateChangeFailedError):
@@ -84,11 +84,11 @@ def test_a_broker_that_stops_leaves_leadership_and_in_sync_set() -> None:
         pytest.param(state(1, 1, 2), ids(2), (1, ids(1)), id="a follower"),
         pytest.param(state(1, 1, 2), ids(1), (NO_LEADER, ids(2)), id="the leader"),
         pytest.param(state(1, 1), ids(1), (NO_LEADER, ids(1)), id="the last member stays"),
-        pytest.param(state(1, 1, 2), ids(3), None, id="a stranger"),
-        pytest.param(state(-1, 1), ids(1), None, id="stays as it is"),
+        pytest.param(state(1, 1, 2), ids(3), None, id="not a member"),
+        pytest.param(state(-1, 1), ids(1), None, id="no change"),
     ],
 )
-def test_replicas_leave(
+def test_lost_replicas_leave_the_in_sync_set(
     before: LeaderAndIsr, gone: Replicas, expected: tuple[int, Replicas] | None
 ) -> None:
     after = elections.without_replicas(before, gone)
@@ -101,9 +101,9 @@ def test_replicas_leave(
         pytest.param(state(1, 1, 2, 3), ids(1, 2), (1, ids(1, 2)), id="a follower died"),
         pytest.param(state(1, 1, 2, 3), ids(2, 3), (2, ids(2, 3)), id="the leader died"),
         pytest.param(state(1, 1, 2), ids(3), (NO_LEADER, ids(1, 2)), id="all in sync died"),
-        pytest.param(state(-1, 1, 2), ids(3), None, id="dead already"),
+        pytest.param(state(-1, 1, 2), ids(3), None, id="leaderless already"),
         pytest.param(state(-1, 1, 2), ids(2), (2, ids(2)), id="one returned"),
-        pytest.param(state(1, 1, 2), ALL, None, id="nothing happened"),
+        pytest.param(state(1, 1, 2), ALL, None, id="no change"),
     ],
 )
 def test_repair_is_one_change(

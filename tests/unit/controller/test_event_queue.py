@@ -1,4 +1,4 @@
-"""What waits for the controller."""
+"""Queue of the controller's events: `controller.event_queue`."""
 
 from controller import events as e
 from controller.event_queue import EventQueue
@@ -6,23 +6,23 @@ from controller.znodes import paths
 from kafkawire.ids import BrokerId
 
 
-def test_events_come_in_order_and_like_ones_once() -> None:
+def test_events_stay_in_order_and_equal_ones_are_merged() -> None:
     queue: EventQueue[int] = EventQueue()
     assert queue.put(e.BrokerChange(), 1)
     assert queue.put(e.TopicChange(), 2)
     assert not queue.put(e.BrokerChange(), 3)
     assert queue.take() == (e.BrokerChange(), 1)
-    assert queue.put(e.BrokerChange(), 4), "what is being processed may have read too early"
+    assert queue.put(e.BrokerChange(), 4), "the event in progress may have read too early"
     assert [queue.take()[1] for _ in range(len(queue))] == [2, 4]
 
 
-def test_what_asks_for_an_answer_is_never_dropped() -> None:
+def test_requests_are_never_dropped() -> None:
     queue: EventQueue[int] = EventQueue()
-    asked = e.ControlledShutdownAsked(BrokerId(1), 5)
+    asked = e.ControlledShutdownRequested(BrokerId(1), 5)
     assert [queue.put(asked, number) for number in (1, 2)] == [True, True]
 
 
-def test_expiry_comes_before_everything() -> None:
+def test_expiry_replaces_all_pending_events() -> None:
     queue: EventQueue[int] = EventQueue()
     queue.put(e.BrokerChange(), 1)
     assert queue.expire(9) == [(e.BrokerChange(), 1)]
@@ -30,7 +30,7 @@ def test_expiry_comes_before_everything() -> None:
     assert queue.put(e.BrokerChange(), 2)
 
 
-def test_watches_become_events() -> None:
+def test_notifications_become_events() -> None:
     assert e.event_of_children(paths.BROKER_IDS) == e.BrokerChange()
     assert e.event_of_children("/elsewhere") is None
     assert e.event_of_node(paths.CONTROLLER, is_deleted=True) == e.Reelect()

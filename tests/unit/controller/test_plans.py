@@ -1,4 +1,4 @@
-"""What the controller does about each event, against a coordinator in memory."""
+"""Plans of the controller for each event, with a coordinator in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,13 +15,13 @@ from controller.broker_registration import (
     update,
 )
 from controller.config import ControllerConfig
-from controller.effects import Children, Create, Enqueue, Nodes, Note, Read, Rest, Send, Write
+from controller.effects import Children, Create, Enqueue, Nodes, Note, Pause, Read, Send, Write
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
-from controller.last_told import LastTold, nothing_told
+from controller.last_told import LastKnown, nothing_known
 from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
 from controller.live_brokers import read_brokers
-from controller.partition_moves import MAX_NAMED, REST_MS, Strategy, elect
+from controller.partition_moves import MAX_NAMED, PAUSE_MS, Strategy, elect
 from controller.partition_state import PartitionState
 from controller.plan import Planner
 from controller.replica_assignment import ReplicaAssignment
@@ -67,8 +67,8 @@ NEW_ID = TopicId(int=99)
 STALE = ErrorCode.STALE_BROKER_EPOCH
 
 
-class Reign:
-    """The controller of three brokers, broker 1, with one topic."""
+class Harness:
+    """Broker 1 as the controller of three brokers, with one topic."""
 
     def __init__(self, *replicas: tuple[int, ...], delete_topic_enable: bool = True) -> None:
         self.driver = empty_cluster(1)
@@ -83,10 +83,10 @@ class Reign:
         return self.driver.run(self.planner.plan(event, 0))
 
     def move(
-        self, wishes: Mapping[TopicPartition, Sequence[BrokerId] | None]
+        self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Ask for moves, and return the codes."""
-        answers = self.do(e.ReassignmentAsked(wishes))
+        """Request reassignments, and return the error codes."""
+        answers = self.do(e.ReassignmentRequested(targets))
         assert isinstance(answers, dict)
         return {partition: answer.code for partition, answer in answers.items()}
 
@@ -97,12 +97,12 @@ class Reign:
     def end(self, broker: BrokerId) -> None:
         self.driver.coordinator.end_session(self.sessions[broker].session)
 
-    def succeed(self, last_told: LastTold = nothing_told) -> Driver:
-        """Let broker 1 die, and broker 2 be controller, which remembers; return what it did."""
+    def succeed(self, last_known: LastKnown = nothing_known) -> Driver:
+        """Let broker 1 die and broker 2 become controller; return the driver of broker 2."""
         for path in (paths.broker(B1), paths.CONTROLLER):
             self.driver.coordinator.remove(path)
         driver = Driver(self.driver.coordinator)
-        planner = Planner(ControllerConfig(broker_id=B2), lambda: NEW_ID, last_told)
+        planner = Planner(ControllerConfig(broker_id=B2), lambda: NEW_ID, last_known)
         driver.run(planner.plan(e.Reelect(), 0))
         return driver
 
@@ -118,7 +118,7 @@ class Reign:
         return self.driver.coordinator.nodes[paths.broker(broker)].czxid
 
     def propose(self, isr: list[int], version: int = 3, **fields: int) -> ErrorCode:
-        """Ask for an in-sync set as broker 1 does, and return the partition's code."""
+        """Propose an in-sync set as broker 1, and return the partition's error code."""
         known = {
             "partition_index": 0,
             "leader_epoch": self.state().leader_epoch,
@@ -132,16 +132,16 @@ class Reign:
         )
         topic = RequestTopicData(topic_name="orders", topic_id=ORDERS_ID, partitions=[data])
         request = AlterPartitionRequest(broker_id=1, broker_epoch=self.epoch(B1), topics=[topic])
-        response = self.do(e.AlterPartitionAsked(request, version))
+        response = self.do(e.AlterPartitionRequested(request, version))
         assert isinstance(response, AlterPartitionResponse)
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
-def test_who_is_not_controller_answers_nothing() -> None:
+def test_a_broker_that_is_not_controller_refuses_events() -> None:
     planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
     driver = empty_cluster(1)
     driver.coordinator.put(paths.CONTROLLER, encode_controller(B2, 0))
-    for event in (e.ElectLeadersAsked(None), e.BrokerChange(), e.ProducerIdsAsked(B1, 1)):
+    for event in (e.ElectLeadersRequested(None), e.BrokerChange(), e.ProducerIdsRequested(B1, 1)):
         assert driver.run(planner.plan(event, 0)) is ErrorCode.NOT_CONTROLLER
     driver.run(planner.plan(e.Reelect(), 0))
     assert (planner.controller_id, planner.is_active) == (B2, False)
@@ -155,53 +155,57 @@ def test_the_first_controller_of_a_cluster_writes_epoch_1() -> None:
     assert driver.coordinator.nodes[paths.CONTROLLER_EPOCH].data == b"1"
 
 
-def test_a_controller_whose_epoch_is_over_resigns_at_its_first_write() -> None:
-    reign = Reign()
-    reign.driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(9))
-    assert reign.do(e.ElectLeadersAsked([T0])) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
-    reign.end(B2)
-    assert reign.do(e.BrokerChange()) is ErrorCode.NOT_CONTROLLER
-    assert not reign.planner.is_active
-    assert [one.event for one in reign.driver.take(Enqueue)] == [e.Reelect()]
+def test_a_deposed_controller_resigns_on_its_first_rejected_write() -> None:
+    harness = Harness()
+    harness.driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(9))
+    assert harness.do(e.ElectLeadersRequested([T0])) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
+    harness.end(B2)
+    assert harness.do(e.BrokerChange()) is ErrorCode.NOT_CONTROLLER
+    assert not harness.planner.is_active
+    assert [one.event for one in harness.driver.take(Enqueue)] == [e.Reelect()]
 
 
-def test_a_controller_that_gives_up_lets_another_be_elected() -> None:
-    reign = Reign()
-    reign.driver.run(reign.planner.give_up())
-    assert paths.CONTROLLER not in reign.driver.coordinator.nodes
-    assert not reign.planner.is_active
+def test_a_controller_that_gives_up_deletes_its_znode() -> None:
+    harness = Harness()
+    harness.driver.run(harness.planner.give_up())
+    assert paths.CONTROLLER not in harness.driver.coordinator.nodes
+    assert not harness.planner.is_active
 
 
-def test_a_controller_that_sees_another_resigns() -> None:
-    reign = Reign()
-    reign.driver.coordinator.put(paths.CONTROLLER, encode_controller(B2, 0))
-    reign.do(e.ControllerChange())
-    assert (reign.planner.is_active, reign.planner.controller_id) == (False, B2)
-    assert [one.event for one in reign.driver.take(Note)] == ["controller.resigned"]
+def test_a_controller_resigns_when_another_is_elected() -> None:
+    harness = Harness()
+    harness.driver.coordinator.put(paths.CONTROLLER, encode_controller(B2, 0))
+    harness.do(e.ControllerChange())
+    assert (harness.planner.is_active, harness.planner.controller_id) == (False, B2)
+    assert [one.event for one in harness.driver.take(Note)] == ["controller.resigned"]
 
 
-def test_a_controller_node_of_our_own_that_we_do_not_reign_by_is_cleared() -> None:
-    reign = Reign()
-    reign.do(e.Expire())
-    reign.do(e.Reelect())
-    assert reign.planner.cluster is not None
-    assert reign.planner.cluster.epoch == 3
+def test_a_leftover_controller_znode_of_this_broker_is_deleted() -> None:
+    harness = Harness()
+    harness.do(e.Expire())
+    harness.do(e.Reelect())
+    assert harness.planner.cluster is not None
+    assert harness.planner.cluster.epoch == 3
 
 
 def test_a_dead_leader_is_replaced_in_one_write() -> None:
-    reign = Reign((2, 3, 1), (1, 2, 3))
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    assert (reign.state().leader, reign.state().isr, reign.state().leader_epoch) == (3, (3, 1), 1)
-    second = reign.state(TopicPartition("orders", 1))
+    harness = Harness((2, 3, 1), (1, 2, 3))
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert (harness.state().leader, harness.state().isr, harness.state().leader_epoch) == (
+        3,
+        (3, 1),
+        1,
+    )
+    second = harness.state(TopicPartition("orders", 1))
     assert (second.leader, second.isr) == (1, (1, 3))
-    sent = [_orders(one) for one in reign.driver.take(Send)]
+    sent = [_leader_and_isr_requests(one) for one in harness.driver.take(Send)]
     some, other = (UpdateType.INCREMENTAL, 1), (UpdateType.UNKNOWN, 1)
-    assert sent == [[some, some], [other, other]], "who lost the leader comes first"
+    assert sent == [[some, some], [other, other]], "partitions without a leader come first"
 
 
-def _orders(sent: Send) -> list[tuple[int, int]]:
-    """The kind of each LeaderAndIsr request, and how many partitions it names."""
+def _leader_and_isr_requests(sent: Send) -> list[tuple[int, int]]:
+    """Return the type and the partition count of each LeaderAndIsr request."""
     return [
         (message.type, sum(len(topic.partition_states) for topic in message.topic_states))
         for _, _, message in sent.requests
@@ -209,25 +213,25 @@ def _orders(sent: Send) -> list[tuple[int, int]]:
     ]
 
 
-def test_a_takeover_elects_for_those_without_a_leader_first() -> None:
-    reign = Reign((1, 2, 3), (2, 3, 1), (2, 1, 3))
-    driver = reign.succeed()
+def test_a_failover_elects_missing_leaders_first() -> None:
+    harness = Harness((1, 2, 3), (2, 3, 1), (2, 1, 3))
+    driver = harness.succeed()
     steps = [
-        _orders(one) if isinstance(one, Send) else one.duration_ms
+        _leader_and_isr_requests(one) if isinstance(one, Send) else one.duration_ms
         for one in driver.effects
-        if isinstance(one, Send | Rest)
+        if isinstance(one, Send | Pause)
     ]
     some, all_three = (UpdateType.INCREMENTAL, 1), (UpdateType.UNKNOWN, 3)
-    assert steps == [[], [some, some], REST_MS, [all_three, all_three]]
-    assert (reign.state().leader, reign.state().isr) == (2, (2, 3))
-    assert reign.state(TopicPartition("orders", 1)).isr == (2, 3)
+    assert steps == [[], [some, some], PAUSE_MS, [all_three, all_three]]
+    assert (harness.state().leader, harness.state().isr) == (2, (2, 3))
+    assert harness.state(TopicPartition("orders", 1)).isr == (2, 3)
 
 
-def test_a_takeover_tells_a_broker_that_starts_when_it_has_all_partitions() -> None:
-    reign = Reign((1, 2, 3), (2, 3, 1), (2, 1, 3))
+def test_a_failover_marks_the_update_with_all_partitions() -> None:
+    harness = Harness((1, 2, 3), (2, 3, 1), (2, 1, 3))
     sent = [
         (message.type, sum(len(topic.partition_states) for topic in message.topic_states))
-        for send in reign.succeed().take(Send)
+        for send in harness.succeed().take(Send)
         for broker, _, message in send.requests
         if broker == B3 and isinstance(message, UpdateMetadataRequest)
     ]
@@ -236,7 +240,7 @@ def test_a_takeover_tells_a_broker_that_starts_when_it_has_all_partitions() -> N
 
 
 class Memory:
-    """What broker 2 was told of the partitions, in order; a change of it is what it missed."""
+    """Last known states of broker 2, by partition; they become stale when the state changes."""
 
     def __init__(self, *states: LeaderAndIsr) -> None:
         self.states = dict(enumerate(states))
@@ -247,7 +251,7 @@ class Memory:
 
 
 def _uses(driver: Driver, partition: TopicPartition) -> list[type]:
-    """How the node of a partition's state was used, in order."""
+    """Return the kinds of effects on the znode of a partition's state, in order."""
     path = paths.partition_state(partition)
     return [
         type(one)
@@ -260,130 +264,131 @@ def _uses(driver: Driver, partition: TopicPartition) -> list[type]:
     ]
 
 
-def test_a_takeover_elects_by_what_it_remembers_before_it_reads_the_states() -> None:
-    reign, other = Reign((1, 2, 3), (2, 3, 1)), TopicPartition("orders", 1)
-    driver = reign.succeed(Memory(reign.state(), reign.state(other)))
+def test_a_failover_elects_from_last_known_states_before_it_reads_them() -> None:
+    harness, other = Harness((1, 2, 3), (2, 3, 1)), TopicPartition("orders", 1)
+    driver = harness.succeed(Memory(harness.state(), harness.state(other)))
     assert _uses(driver, T0) == [Write, Read]
     assert _uses(driver, other) == [Read, Write], "its leader is alive"
-    assert (reign.state().leader, reign.state().isr) == (2, (2, 3))
-    assert reign.state(other).isr == (2, 3)
-    kinds = [type(one) for one in driver.effects if isinstance(one, Send | Rest)]
-    assert kinds == [Send, Send, Rest, Send]
+    assert (harness.state().leader, harness.state().isr) == (2, (2, 3))
+    assert harness.state(other).isr == (2, 3)
+    kinds = [type(one) for one in driver.effects if isinstance(one, Send | Pause)]
+    assert kinds == [Send, Send, Pause, Send]
 
 
-def test_what_a_takeover_remembers_and_is_not_so_any_more_changes_nothing() -> None:
-    reign = Reign()
-    told = reign.state()
-    assert reign.propose([1, 3]) is ErrorCode.NONE
-    driver = reign.succeed(Memory(told))
-    assert _uses(driver, T0) == [Write, Read, Write, Read], "refused, read, elected; and the whole"
-    assert (reign.state().leader, reign.state().isr) == (3, (3,))
+def test_an_outdated_last_known_state_is_read_again_before_the_election() -> None:
+    harness = Harness()
+    stale = harness.state()
+    assert harness.propose([1, 3]) is ErrorCode.NONE
+    driver = harness.succeed(Memory(stale))
+    # Refused, read, and elected; the last read is the one of all states.
+    assert _uses(driver, T0) == [Write, Read, Write, Read]
+    assert (harness.state().leader, harness.state().isr) == (3, (3,))
 
 
-@pytest.mark.parametrize("told", ["another topic's", "alone in sync", "without a leader"])
-def test_a_takeover_reads_where_its_memory_does_not_say_enough(told: str) -> None:
-    reign = Reign()
-    memory = Memory(reign.state())
-    match told:
-        case "another topic's":
+@pytest.mark.parametrize("flaw", ["another topic id", "one in-sync replica", "no leader"])
+def test_a_failover_reads_states_that_are_unusable_from_memory(flaw: str) -> None:
+    harness = Harness()
+    memory = Memory(harness.state())
+    match flaw:
+        case "another topic id":
             memory.topic_id = NEW_ID
-        case "alone in sync":
-            # It may recover from an unclean election, which brokers are not told.
-            memory.states[0] = reign.state()._replace(isr=(B1,))
+        case "one in-sync replica":
+            # It may be recovering from an unclean election, which the metadata does not show.
+            memory.states[0] = harness.state()._replace(isr=(B1,))
         case _:
-            memory.states[0] = reign.state()._replace(leader=NO_LEADER)
-    assert _uses(reign.succeed(memory), T0) == [Read, Write]
-    assert reign.state().leader == B2
+            memory.states[0] = harness.state()._replace(leader=NO_LEADER)
+    assert _uses(harness.succeed(memory), T0) == [Read, Write]
+    assert harness.state().leader == B2
 
 
-def test_a_takeover_elects_nobody_by_memory_for_a_topic_that_goes() -> None:
-    reign = Reign()
-    memory = Memory(reign.state())
-    reign.driver.coordinator.put(f"{paths.DELETE_TOPICS}/orders", b"")
-    assert _uses(reign.succeed(memory), T0) == [Read]
+def test_a_failover_elects_no_leader_for_a_topic_under_deletion() -> None:
+    harness = Harness()
+    memory = Memory(harness.state())
+    harness.driver.coordinator.put(f"{paths.DELETE_TOPICS}/orders", b"")
+    assert _uses(harness.succeed(memory), T0) == [Read]
 
 
-def test_a_takeover_without_need_does_not_rest() -> None:
-    reign = Reign((2, 3), (3, 2))
-    assert reign.succeed().take(Rest) == []
+def test_a_failover_without_dead_leaders_does_not_pause() -> None:
+    harness = Harness((2, 3), (3, 2))
+    assert harness.succeed().take(Pause) == []
 
 
-def test_a_write_that_another_controller_made_impossible_stops_everything() -> None:
-    reign = Reign()
-    assert reign.planner.cluster is not None
-    reign.driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(5))
+def test_a_write_after_another_election_raises_controller_moved() -> None:
+    harness = Harness()
+    assert harness.planner.cluster is not None
+    harness.driver.coordinator.put(paths.CONTROLLER_EPOCH, encode_controller_epoch(5))
     with pytest.raises(ControllerMovedError):
-        reign.driver.run(write_fenced(reign.planner.cluster, [(), ()]))
+        harness.driver.run(write_fenced(harness.planner.cluster, [(), ()]))
 
 
-def test_in_sync_sets_that_can_be_recorded() -> None:
-    reign = Reign()
-    before = reign.state().partition_epoch
-    assert reign.propose([1, 2]) is ErrorCode.NONE
-    assert (reign.state().isr, reign.state().partition_epoch) == ((1, 2), before + 1)
-    assert reign.propose([1, 2], partition_epoch=before) is ErrorCode.NONE, "a lost answer"
-    assert reign.state().partition_epoch == before + 1
-    assert reign.propose([1, 2, 3], version=1) is ErrorCode.NONE
+def test_valid_in_sync_sets_are_recorded() -> None:
+    harness = Harness()
+    before = harness.state().partition_epoch
+    assert harness.propose([1, 2]) is ErrorCode.NONE
+    assert (harness.state().isr, harness.state().partition_epoch) == ((1, 2), before + 1)
+    assert harness.propose([1, 2], partition_epoch=before) is ErrorCode.NONE, "a lost response"
+    assert harness.state().partition_epoch == before + 1
+    assert harness.propose([1, 2, 3], version=1) is ErrorCode.NONE
 
 
-def test_in_sync_sets_that_cannot_be_recorded() -> None:
-    reign = Reign()
-    assert reign.propose([1], partition_epoch=99) is ErrorCode.NOT_CONTROLLER
-    assert reign.propose([1], leader_epoch=-1) is ErrorCode.FENCED_LEADER_EPOCH
-    assert reign.propose([2]) is ErrorCode.INVALID_REQUEST
-    assert reign.propose([1, 2], leader_recovery_state=1) is ErrorCode.INVALID_REQUEST
-    assert reign.propose([1, 2, 9]) is ErrorCode.INELIGIBLE_REPLICA
-    assert reign.propose([1, 2, 9], version=1) is ErrorCode.OPERATION_NOT_ATTEMPTED
-    assert reign.propose([1, 2]) is ErrorCode.NONE
-    assert reign.propose([1], partition_epoch=0) is ErrorCode.INVALID_UPDATE_VERSION
-    assert reign.propose([1], partition_index=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def test_invalid_in_sync_sets_are_refused() -> None:
+    harness = Harness()
+    assert harness.propose([1], partition_epoch=99) is ErrorCode.NOT_CONTROLLER
+    assert harness.propose([1], leader_epoch=-1) is ErrorCode.FENCED_LEADER_EPOCH
+    assert harness.propose([2]) is ErrorCode.INVALID_REQUEST
+    assert harness.propose([1, 2], leader_recovery_state=1) is ErrorCode.INVALID_REQUEST
+    assert harness.propose([1, 2, 9]) is ErrorCode.INELIGIBLE_REPLICA
+    assert harness.propose([1, 2, 9], version=1) is ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert harness.propose([1, 2]) is ErrorCode.NONE
+    assert harness.propose([1], partition_epoch=0) is ErrorCode.INVALID_UPDATE_VERSION
+    assert harness.propose([1], partition_index=7) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_in_sync_sets_of_strangers() -> None:
-    reign = Reign()
-    stale = AlterPartitionRequest(broker_id=1, broker_epoch=reign.epoch(B1) - 1)
-    response = reign.do(e.AlterPartitionAsked(stale, 3))
+def test_in_sync_sets_from_a_stale_broker_or_of_an_unknown_topic_are_refused() -> None:
+    harness = Harness()
+    stale = AlterPartitionRequest(broker_id=1, broker_epoch=harness.epoch(B1) - 1)
+    response = harness.do(e.AlterPartitionRequested(stale, 3))
     assert isinstance(response, AlterPartitionResponse)
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
     unknown = RequestTopicData(topic_id=NEW_ID, partitions=[RequestPartitionData()])
-    asked = AlterPartitionRequest(broker_id=1, broker_epoch=reign.epoch(B1), topics=[unknown])
-    response = reign.do(e.AlterPartitionAsked(asked, 3))
+    asked = AlterPartitionRequest(broker_id=1, broker_epoch=harness.epoch(B1), topics=[unknown])
+    response = harness.do(e.AlterPartitionRequested(asked, 3))
     assert isinstance(response, AlterPartitionResponse)
     code = response.topics[0].partitions[0].error_code
     assert code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_in_sync_sets_that_leaders_have_written_themselves() -> None:
-    reign = Reign()
+def test_in_sync_sets_written_by_leaders_are_adopted() -> None:
+    harness = Harness()
     path = paths.partition_state(T0)
     shrunk = LeaderAndIsr(leader=B1, isr=(B1, B2), controller_epoch=1)
-    reign.driver.coordinator.put(path, encode_partition_state(shrunk, 1))
-    reign.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
-    reign.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}2", b"nonsense")
-    reign.do(e.IsrChange())
-    assert reign.planner.cluster is not None
-    assert reign.planner.cluster.leaderships[T0].isr == (1, 2)
-    assert reign.driver.coordinator.children(paths.ISR_CHANGES) == []
-    assert len(reign.sent(UpdateMetadataRequest)) == 3
+    harness.driver.coordinator.put(path, encode_partition_state(shrunk, 1))
+    harness.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
+    harness.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}2", b"nonsense")
+    harness.do(e.IsrChange())
+    assert harness.planner.cluster is not None
+    assert harness.planner.cluster.leaderships[T0].isr == (1, 2)
+    assert harness.driver.coordinator.children(paths.ISR_CHANGES) == []
+    assert len(harness.sent(UpdateMetadataRequest)) == 3
 
 
-def test_a_broker_that_stops_is_relieved() -> None:
-    reign = Reign((2, 3, 1), (1, 2, 3), (2,))
-    response = reign.do(e.ControlledShutdownAsked(B2, reign.epoch(B2)))
+def test_a_controlled_shutdown_moves_leaderships_away() -> None:
+    harness = Harness((2, 3, 1), (1, 2, 3), (2,))
+    response = harness.do(e.ControlledShutdownRequested(B2, harness.epoch(B2)))
     assert isinstance(response, ControlledShutdownResponse)
     assert list(response.remaining_partitions) == []
-    assert (reign.state().leader, reign.state().isr) == (3, (3, 1))
-    assert reign.state(TopicPartition("orders", 1)).isr == (1, 3)
-    alone = reign.state(TopicPartition("orders", 2))
-    assert alone.leader == 2, "nobody else has it"
-    assert reign.sent(StopReplicaRequest) != []
+    assert (harness.state().leader, harness.state().isr) == (3, (3, 1))
+    assert harness.state(TopicPartition("orders", 1)).isr == (1, 3)
+    alone = harness.state(TopicPartition("orders", 2))
+    assert alone.leader == 2, "no other broker has a replica"
+    assert harness.sent(StopReplicaRequest) != []
 
 
-def test_a_broker_whose_partition_nobody_can_take_is_told_so() -> None:
-    reign = Reign((2, 3))
-    reign.end(B3)
-    reign.do(e.BrokerChange())
-    response = reign.do(e.ControlledShutdownAsked(B2, reign.epoch(B2)))
+def test_a_controlled_shutdown_returns_partitions_without_another_replica() -> None:
+    harness = Harness((2, 3))
+    harness.end(B3)
+    harness.do(e.BrokerChange())
+    response = harness.do(e.ControlledShutdownRequested(B2, harness.epoch(B2)))
     assert isinstance(response, ControlledShutdownResponse)
     assert [one.topic_name for one in response.remaining_partitions] == ["orders"]
 
@@ -392,147 +397,149 @@ def test_a_broker_whose_partition_nobody_can_take_is_told_so() -> None:
     ("broker", "epoch", "code"),
     [(9, 1, ErrorCode.BROKER_NOT_AVAILABLE), (2, 0, STALE), (2, -1, STALE)],
 )
-def test_a_shutdown_that_is_refused(broker: int, epoch: int, code: ErrorCode) -> None:
-    response = Reign().do(e.ControlledShutdownAsked(BrokerId(broker), epoch))
+def test_a_controlled_shutdown_of_a_stale_or_unknown_broker_is_refused(
+    broker: int, epoch: int, code: ErrorCode
+) -> None:
+    response = Harness().do(e.ControlledShutdownRequested(BrokerId(broker), epoch))
     assert isinstance(response, ControlledShutdownResponse)
     assert response.error_code == code
 
 
-def test_blocks_of_producer_ids() -> None:
-    reign = Reign()
-    first, second = (reign.do(e.ProducerIdsAsked(B2, reign.epoch(B2))) for _ in range(2))
+def test_blocks_of_producer_ids_do_not_overlap() -> None:
+    harness = Harness()
+    first, second = (harness.do(e.ProducerIdsRequested(B2, harness.epoch(B2))) for _ in range(2))
     assert isinstance(first, ProducerIdBlock)
     assert isinstance(second, ProducerIdBlock)
     assert (first.first, first.last, second.first) == (0, 999, 1000)
-    assert reign.do(e.ProducerIdsAsked(B2, 0)) is ErrorCode.STALE_BROKER_EPOCH
-    unknown = e.ProducerIdsAsked(BrokerId(9), 0)
-    assert reign.do(unknown) is ErrorCode.BROKER_ID_NOT_REGISTERED
-    reign.driver.coordinator.put(paths.PRODUCER_ID_BLOCK, b"nonsense")
-    asked = e.ProducerIdsAsked(B2, reign.epoch(B2))
-    assert reign.do(asked) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.do(e.ProducerIdsRequested(B2, 0)) is ErrorCode.STALE_BROKER_EPOCH
+    unknown = e.ProducerIdsRequested(BrokerId(9), 0)
+    assert harness.do(unknown) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    harness.driver.coordinator.put(paths.PRODUCER_ID_BLOCK, b"nonsense")
+    asked = e.ProducerIdsRequested(B2, harness.epoch(B2))
+    assert harness.do(asked) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_moves_that_are_refused() -> None:
-    reign = Reign((1, 2))
-    wishes: dict[TopicPartition, tuple[BrokerId, ...] | None] = {
+def test_invalid_reassignments_are_refused() -> None:
+    harness = Harness((1, 2))
+    targets: dict[TopicPartition, tuple[BrokerId, ...] | None] = {
         T0: (B1, BrokerId(9)),
         TopicPartition("orders", 5): (B1,),
         TopicPartition("gone", 0): None,
     }
-    assert reign.move(wishes) == {
+    assert harness.move(targets) == {
         T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         TopicPartition("orders", 5): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         TopicPartition("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    for wish in ((), (B1, B1), (BrokerId(-1),)):
+    for target in ((), (B1, B1), (BrokerId(-1),)):
         code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        assert reign.move({T0: wish}) == {T0: code}
+        assert harness.move({T0: target}) == {T0: code}
     code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-    assert reign.move({T0: None}) == {T0: code}
+    assert harness.move({T0: None}) == {T0: code}
 
 
-def assignment(reign: Reign) -> ReplicaAssignment:
-    return decode_topic(reign.driver.coordinator.nodes[paths.topic("orders")].data).partitions[0]
+def assignment(harness: Harness) -> ReplicaAssignment:
+    return decode_topic(harness.driver.coordinator.nodes[paths.topic("orders")].data).partitions[0]
 
 
-def test_a_move_waits_for_its_target_and_ends_there() -> None:
-    reign = Reign((1, 2))
-    assert reign.move({T0: (B3, B1)}) == {T0: ErrorCode.NONE}
+def test_a_reassignment_completes_once_its_target_is_in_sync() -> None:
+    harness = Harness((1, 2))
+    assert harness.move({T0: (B3, B1)}) == {T0: ErrorCode.NONE}
     moving = ReplicaAssignment(replicas=(B3, B1, B2), adding=(B3,), removing=(B2,))
-    assert assignment(reign) == moving
-    assert reign.do(e.ReassignmentsListed()) == {T0: moving}
-    assert reign.do(e.ReassignmentsListed([])) == {}
+    assert assignment(harness) == moving
+    assert harness.do(e.ReassignmentsListed()) == {T0: moving}
+    assert harness.do(e.ReassignmentsListed([])) == {}
     new = [
         (broker, state.is_new)
-        for broker, message in reign.sent(LeaderAndIsrRequest)
+        for broker, message in harness.sent(LeaderAndIsrRequest)
         if isinstance(message, LeaderAndIsrRequest)
         for topic in message.topic_states
         for state in topic.partition_states
     ]
     assert new == [(1, False), (2, False), (3, True)]
-    assert reign.propose([1, 2, 3]) is ErrorCode.NONE
-    assert assignment(reign) == ReplicaAssignment(replicas=(B3, B1))
-    assert (reign.state().leader, set(reign.state().isr)) == (1, {1, 3})
-    assert reign.do(e.ReassignmentsListed()) == {}
+    assert harness.propose([1, 2, 3]) is ErrorCode.NONE
+    assert assignment(harness) == ReplicaAssignment(replicas=(B3, B1))
+    assert (harness.state().leader, set(harness.state().isr)) == (1, {1, 3})
+    assert harness.do(e.ReassignmentsListed()) == {}
 
 
-def test_a_move_can_be_taken_back() -> None:
-    reign = Reign((1, 2))
-    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
-    assert reign.move({T0: None}) == {T0: ErrorCode.NONE}
-    assert assignment(reign) == ReplicaAssignment(replicas=(B1, B2))
-    deleted = [broker for broker, _ in reign.sent(StopReplicaRequest)]
+def test_a_reassignment_can_be_cancelled() -> None:
+    harness = Harness((1, 2))
+    harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
+    assert harness.move({T0: None}) == {T0: ErrorCode.NONE}
+    assert assignment(harness) == ReplicaAssignment(replicas=(B1, B2))
+    deleted = [broker for broker, _ in harness.sent(StopReplicaRequest)]
     assert set(deleted) == {B3}
 
 
-def test_a_refused_move_names_the_brokers_that_are_missing() -> None:
-    reign = Reign((1, 2))
-    answers = reign.do(e.ReassignmentAsked({T0: (B1, BrokerId(9), BrokerId(8))}))
+def test_a_refused_reassignment_names_the_missing_brokers() -> None:
+    harness = Harness((1, 2))
+    answers = harness.do(e.ReassignmentRequested({T0: (B1, BrokerId(9), BrokerId(8))}))
     assert isinstance(answers, dict)
     assert answers[T0].text == "brokers that are not alive: 8, 9"
 
 
-def both_are_in_sync(reign: Reign) -> None:
-    state = reign.state()._replace(isr=(B2, B3))
-    reign.driver.coordinator.put(paths.partition_state(T0), encode_partition_state(state, 1))
-    reign.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
-    reign.do(e.IsrChange())
+def both_are_in_sync(harness: Harness) -> None:
+    state = harness.state()._replace(isr=(B2, B3))
+    harness.driver.coordinator.put(paths.partition_state(T0), encode_partition_state(state, 1))
+    harness.driver.coordinator.put(f"{paths.ISR_CHANGE_PREFIX}1", encode_partitions([T0]))
+    harness.do(e.IsrChange())
 
 
-def only_the_target_is_in_sync(*, allows_unclean: bool) -> Reign:
-    """Broker 2 led alone, is moved to 3 and 1; 3 gets in sync, and 2 dies."""
-    reign = Reign((2,))
+def only_the_target_is_in_sync(*, allows_unclean: bool) -> Harness:
+    """Reassign a partition from broker 2 to 3 and 1; only 3 gets in sync, and 2 dies."""
+    harness = Harness((2,))
     if allows_unclean:
         config = encode_config({"unclean.leader.election.enable": "true"})
-        reign.driver.coordinator.put(paths.config("topics/orders"), config)
-    reign.move({T0: (B3, B1)})
-    both_are_in_sync(reign)
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    assert (reign.state().leader, reign.state().isr) == (3, (3,))
-    reign.driver.effects.clear()
-    return reign
+        harness.driver.coordinator.put(paths.config("topics/orders"), config)
+    harness.move({T0: (B3, B1)})
+    both_are_in_sync(harness)
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert (harness.state().leader, harness.state().isr) == (3, (3,))
+    harness.driver.effects.clear()
+    return harness
 
 
-@pytest.mark.parametrize("wish", [None, (B1,)])
-def test_a_move_is_not_taken_back_or_replaced_while_only_what_it_adds_is_in_sync(
-    wish: tuple[BrokerId, ...] | None,
+@pytest.mark.parametrize("target", [None, (B1,)])
+def test_a_reassignment_is_kept_while_only_its_adding_replicas_are_in_sync(
+    target: tuple[BrokerId, ...] | None,
 ) -> None:
-    reign = only_the_target_is_in_sync(allows_unclean=False)
-    before = assignment(reign)
-    assert reign.move({T0: wish}) == {T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
-    assert (reign.state().leader, reign.state().isr) == (3, (3,))
-    assert assignment(reign) == before
-    assert reign.sent(StopReplicaRequest) == []
+    harness = only_the_target_is_in_sync(allows_unclean=False)
+    before = assignment(harness)
+    assert harness.move({T0: target}) == {T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+    assert (harness.state().leader, harness.state().isr) == (3, (3,))
+    assert assignment(harness) == before
+    assert harness.sent(StopReplicaRequest) == []
 
 
-def test_a_move_is_taken_back_uncleanly_only_if_another_replica_can_lead() -> None:
-    reign = only_the_target_is_in_sync(allows_unclean=True)
-    assert reign.move({T0: None}) == {T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}, "2 is dead"
-    join(reign.driver.coordinator, B2)
-    reign.do(e.BrokerChange())
-    assert reign.move({T0: None}) == {T0: ErrorCode.NONE}
-    assert (reign.state().leader, reign.state().isr) == (2, (2,))
-    assert assignment(reign) == ReplicaAssignment(replicas=(B2,))
-    assert {broker for broker, _ in reign.sent(StopReplicaRequest)} == {1, 3}
+def test_an_unclean_cancellation_needs_another_online_replica() -> None:
+    harness = only_the_target_is_in_sync(allows_unclean=True)
+    assert harness.move({T0: None}) == {T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}, "2 is dead"
+    join(harness.driver.coordinator, B2)
+    harness.do(e.BrokerChange())
+    assert harness.move({T0: None}) == {T0: ErrorCode.NONE}
+    assert (harness.state().leader, harness.state().isr) == (2, (2,))
+    assert assignment(harness) == ReplicaAssignment(replicas=(B2,))
+    assert {broker for broker, _ in harness.sent(StopReplicaRequest)} == {1, 3}
 
 
-def test_the_only_replica_in_sync_is_not_deleted_if_it_becomes_so_meanwhile() -> None:
-    reign = Reign((2,))
-    reign.move({T0: (B3, B1)})
-    both_are_in_sync(reign)
-    shrunk = encode_partition_state(reign.state()._replace(isr=(B3,)), 1)
+def test_a_replica_that_becomes_the_only_in_sync_one_is_not_deleted() -> None:
+    harness = Harness((2,))
+    harness.move({T0: (B3, B1)})
+    both_are_in_sync(harness)
+    shrunk = encode_partition_state(harness.state()._replace(isr=(B3,)), 1)
 
     def others_leave() -> None:
-        if paths.partition_state(T0) in str(reign.driver.asked[-1]):
-            reign.driver.before_write = lambda: None
-            reign.driver.coordinator.put(paths.partition_state(T0), shrunk)
+        if paths.partition_state(T0) in str(harness.driver.asked[-1]):
+            harness.driver.before_write = lambda: None
+            harness.driver.coordinator.put(paths.partition_state(T0), shrunk)
 
-    reign.driver.before_write = others_leave
-    assert reign.move({T0: None}) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
+    harness.driver.before_write = others_leave
+    assert harness.move({T0: None}) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
     deletes = [
         state.delete_partition
-        for _, message in reign.sent(StopReplicaRequest)
+        for _, message in harness.sent(StopReplicaRequest)
         if isinstance(message, StopReplicaRequest)
         for topic in message.topic_states
         for state in topic.partition_states
@@ -540,290 +547,294 @@ def test_the_only_replica_in_sync_is_not_deleted_if_it_becomes_so_meanwhile() ->
     assert not any(deletes)
 
 
-def test_moves_asked_for_by_a_tool() -> None:
-    reign = Reign((1, 2), (2, 1))
-    wishes = {T0: (B2, B1), TopicPartition("gone", 0): (B1,)}
-    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wishes))
-    reign.do(e.ReassignmentNode())
-    assert assignment(reign).replicas == (2, 1)
-    assert paths.REASSIGN_PARTITIONS not in reign.driver.coordinator.nodes
-    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
-    reign.do(e.ReassignmentNode())
-    assert paths.REASSIGN_PARTITIONS not in reign.driver.coordinator.nodes
+def test_a_reassignment_requested_by_a_tool_is_performed() -> None:
+    harness = Harness((1, 2), (2, 1))
+    targets = {T0: (B2, B1), TopicPartition("gone", 0): (B1,)}
+    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(targets))
+    harness.do(e.ReassignmentNode())
+    assert assignment(harness).replicas == (2, 1)
+    assert paths.REASSIGN_PARTITIONS not in harness.driver.coordinator.nodes
+    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
+    harness.do(e.ReassignmentNode())
+    assert paths.REASSIGN_PARTITIONS not in harness.driver.coordinator.nodes
 
 
-def test_elections_that_are_asked_for() -> None:
-    reign = Reign((2, 1, 3))
-    reign.do(e.ControlledShutdownAsked(B2, reign.epoch(B2)))
-    assert reign.do(e.ElectLeadersAsked(None)) == {T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
-    unclean = e.ElectLeadersAsked([T0, TopicPartition("gone", 0)], is_unclean=True)
-    assert reign.do(unclean) == {
+def test_requested_elections_return_a_code_per_partition() -> None:
+    harness = Harness((2, 1, 3))
+    harness.do(e.ControlledShutdownRequested(B2, harness.epoch(B2)))
+    assert harness.do(e.ElectLeadersRequested(None)) == {
+        T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    }
+    unclean = e.ElectLeadersRequested([T0, TopicPartition("gone", 0)], is_unclean=True)
+    assert harness.do(unclean) == {
         T0: ErrorCode.ELECTION_NOT_NEEDED,
         TopicPartition("gone", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 
 
-def test_an_unclean_election_is_an_operators_wish() -> None:
-    reign = Reign((2, 1))
-    assert reign.do(e.ControlledShutdownAsked(B2, reign.epoch(B2))) is not None
-    reign = Reign((2, 3))
+def test_an_operator_can_request_an_unclean_election() -> None:
+    harness = Harness((2, 1))
+    assert harness.do(e.ControlledShutdownRequested(B2, harness.epoch(B2))) is not None
+    harness = Harness((2, 3))
     path = paths.partition_state(T0)
     alone = LeaderAndIsr(leader=B2, isr=(B2,), controller_epoch=1)
-    reign.driver.coordinator.put(path, encode_partition_state(alone, 1))
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    assert reign.state().leader == -1
-    assert reign.do(e.ElectLeadersAsked([T0], is_unclean=True)) == {T0: ErrorCode.NONE}
-    assert (reign.state().leader, reign.state().recovery_state) == (3, 1)
+    harness.driver.coordinator.put(path, encode_partition_state(alone, 1))
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert harness.state().leader == -1
+    assert harness.do(e.ElectLeadersRequested([T0], is_unclean=True)) == {T0: ErrorCode.NONE}
+    assert (harness.state().leader, harness.state().recovery_state) == (3, 1)
 
 
-def test_leaders_return_to_where_they_should_be() -> None:
-    reign = Reign((2, 1), (2, 1))
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    assert reign.state().leader == 1
-    reign.sessions[B2] = join(reign.driver.coordinator, B2)
-    reign.do(e.BrokerChange())
-    assert reign.propose([1, 2]) is ErrorCode.NONE
-    reign.driver.effects.clear()
-    reign.do(e.RebalanceDue())
-    assert (reign.state().leader, reign.state(TopicPartition("orders", 1)).leader) == (2, 1)
-    assert [one.delay_ms for one in reign.driver.take(Enqueue)] == [300_000]
+def test_a_rebalance_restores_preferred_leaders() -> None:
+    harness = Harness((2, 1), (2, 1))
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert harness.state().leader == 1
+    harness.sessions[B2] = join(harness.driver.coordinator, B2)
+    harness.do(e.BrokerChange())
+    assert harness.propose([1, 2]) is ErrorCode.NONE
+    harness.driver.effects.clear()
+    harness.do(e.RebalanceDue())
+    assert (harness.state().leader, harness.state(TopicPartition("orders", 1)).leader) == (2, 1)
+    assert [one.delay_ms for one in harness.driver.take(Enqueue)] == [300_000]
 
 
-def test_preferred_elections_asked_for_by_a_tool() -> None:
-    reign = Reign((2, 1))
+def test_the_request_of_a_tool_for_preferred_elections_is_deleted() -> None:
+    harness = Harness((2, 1))
     for data in (encode_partitions([T0]), b"nonsense"):
-        reign.driver.coordinator.put(paths.PREFERRED_ELECTION, data)
-        reign.do(e.PreferredElectionNode())
-        assert paths.PREFERRED_ELECTION not in reign.driver.coordinator.nodes
+        harness.driver.coordinator.put(paths.PREFERRED_ELECTION, data)
+        harness.do(e.PreferredElectionNode())
+        assert paths.PREFERRED_ELECTION not in harness.driver.coordinator.nodes
 
 
-def test_a_failed_disk_moves_what_lay_on_it() -> None:
-    reign = Reign((2, 3, 1))
+def test_a_failed_disk_moves_its_leaderships() -> None:
+    harness = Harness((2, 3, 1))
     event = encode_log_dir_event(B2)
-    reign.driver.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", event)
-    reign.do(e.LogDirEvent())
-    assert [broker for broker, _ in reign.sent(LeaderAndIsrRequest)] == [B2]
+    harness.driver.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", event)
+    harness.do(e.LogDirEvent())
+    assert [broker for broker, _ in harness.sent(LeaderAndIsrRequest)] == [B2]
     errors = [LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)]
     lost = LeaderAndIsrResponse(
         topics=[LeaderAndIsrTopicError(topic_id=ORDERS_ID, partition_errors=errors)]
     )
-    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2) - 1, lost))
-    assert reign.state().leader == 2, "of a former life"
-    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), lost))
-    assert (reign.state().leader, reign.state().isr) == (3, (3, 1))
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2) - 1, lost))
+    assert harness.state().leader == 2, "the response of an earlier incarnation is dropped"
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), lost))
+    assert (harness.state().leader, harness.state().isr) == (3, (3, 1))
     refused = LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
-    reign.driver.effects.clear()
-    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), refused))
-    assert [one.event for one in reign.driver.take(Note)] == ["request.refused"]
+    harness.driver.effects.clear()
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), refused))
+    assert [one.event for one in harness.driver.take(Note)] == ["request.refused"]
 
 
-def test_a_replica_whose_disk_works_again_serves_again() -> None:
-    reign = Reign((2,))
+def test_a_replica_whose_disk_works_again_comes_online() -> None:
+    harness = Harness((2,))
     state = LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     topic = LeaderAndIsrTopicError(topic_id=ORDERS_ID, partition_errors=[state])
     lost = LeaderAndIsrResponse(topics=[topic])
-    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), lost))
-    assert reign.state().leader == NO_LEADER
-    reign.driver.effects.clear()
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), lost))
+    assert harness.state().leader == NO_LEADER
+    harness.driver.effects.clear()
     state.error_code = ErrorCode.NONE
-    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), lost))
-    assert reign.state().leader == 2
-    assert [broker for broker, _ in reign.sent(LeaderAndIsrRequest)] == [B2]
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), lost))
+    assert harness.state().leader == 2
+    assert [broker for broker, _ in harness.sent(LeaderAndIsrRequest)] == [B2]
 
 
-def test_a_deletion_goes_on_when_the_disk_that_halted_it_works_again() -> None:
-    reign = Reign((1, 2))
+def test_a_deletion_resumes_when_the_failed_disk_works_again() -> None:
+    harness = Harness((1, 2))
     state = LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     topic = LeaderAndIsrTopicError(topic_id=ORDERS_ID, partition_errors=[state])
     answer = LeaderAndIsrResponse(topics=[topic])
-    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), answer))
-    delete(reign)
-    assert reign.planner.cluster is not None
-    assert reign.planner.cluster.deletions.halted == {"orders"}
-    reign.do(e.StopReplicaAnswered(B1, reign.epoch(B1), StopReplicaResponse(), [T0]))
-    reign.driver.effects.clear()
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), answer))
+    delete(harness)
+    assert harness.planner.cluster is not None
+    assert harness.planner.cluster.deletions.halted == {"orders"}
+    harness.do(e.StopReplicaResponseReceived(B1, harness.epoch(B1), StopReplicaResponse(), [T0]))
+    harness.driver.effects.clear()
     state.error_code = ErrorCode.NONE
-    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), answer))
-    assert B2 in {broker for broker, _ in reign.sent(StopReplicaRequest)}
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), answer))
+    assert B2 in {broker for broker, _ in harness.sent(StopReplicaRequest)}
 
 
-def test_a_deletion_waits_for_a_move_also_when_a_disk_works_again() -> None:
-    reign = Reign((1, 2))
-    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
+def test_a_deletion_waits_for_a_reassignment_even_if_a_disk_works_again() -> None:
+    harness = Harness((1, 2))
+    harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
     state = LeaderAndIsrPartitionError(error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     topic = LeaderAndIsrTopicError(topic_id=ORDERS_ID, partition_errors=[state])
     answer = LeaderAndIsrResponse(topics=[topic])
-    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), answer))
-    delete(reign)
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), answer))
+    delete(harness)
     state.error_code = ErrorCode.NONE
-    reign.do(e.LeaderAndIsrAnswered(B2, reign.epoch(B2), answer))
-    assert reign.planner.cluster is not None
-    assert reign.planner.cluster.deletions.halted == {"orders"}
-    assert reign.planner.cluster.partition_state(T0) is PartitionState.ONLINE
+    harness.do(e.LeaderAndIsrResponseReceived(B2, harness.epoch(B2), answer))
+    assert harness.planner.cluster is not None
+    assert harness.planner.cluster.deletions.halted == {"orders"}
+    assert harness.planner.cluster.partition_state(T0) is PartitionState.ONLINE
 
 
-def notes(reign: Reign) -> list[tuple[str, object]]:
-    """Return the events that were noted, each with its reason or its broker."""
+def notes(harness: Harness) -> list[tuple[str, object]]:
+    """Return the logged events, each with its reason or its broker."""
     return [
         (one.event, one.fields.get("reason", one.fields.get("broker_id")))
-        for one in reign.driver.take(Note)
+        for one in harness.driver.take(Note)
     ]
 
 
-def test_the_log_tells_who_left_who_was_elected_and_why() -> None:
-    reign = Reign((2, 1), (2,), (3, 2))
-    reign.end(B2)
-    reign.do(e.BrokerChange())
+def test_the_log_names_left_brokers_and_elected_leaders_with_the_reason() -> None:
+    harness = Harness((2, 1), (2,), (3, 2))
+    harness.end(B2)
+    harness.do(e.BrokerChange())
     lost = "replicas lost or found"
-    assert notes(reign) == [
+    assert notes(harness) == [
         ("broker.left", 2), ("leaders.elected", lost), ("partitions.went_offline", lost),
     ]  # fmt: skip
-    join(reign.driver.coordinator, B2)
-    reign.do(e.BrokerChange())
-    assert notes(reign) == [("broker.joined", 2), ("leaders.elected", lost)]
-    reign.do(e.ElectLeadersAsked([T0]))
-    assert notes(reign) == [], "2 is not in sync"
+    join(harness.driver.coordinator, B2)
+    harness.do(e.BrokerChange())
+    assert notes(harness) == [("broker.joined", 2), ("leaders.elected", lost)]
+    harness.do(e.ElectLeadersRequested([T0]))
+    assert notes(harness) == [], "2 is not in sync"
 
 
 def test_the_log_names_some_of_many_partitions_and_counts_all() -> None:
-    reign = Reign(*[(2, 1)] * (MAX_NAMED + 5))
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    [elected] = [one for one in reign.driver.take(Note) if one.event == "leaders.elected"]
+    harness = Harness(*[(2, 1)] * (MAX_NAMED + 5))
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    [elected] = [one for one in harness.driver.take(Note) if one.event == "leaders.elected"]
     named = elected.fields["partitions"]
     assert isinstance(named, list)
     assert (elected.fields["partition_count"], len(named)) == (MAX_NAMED + 5, MAX_NAMED)
     assert named[0] == "orders-0: leader 1, epoch 1, isr [1]"
 
 
-def test_a_broker_that_moves_house_is_announced() -> None:
-    reign = Reign()
+def test_changed_endpoints_of_a_broker_are_announced() -> None:
+    harness = Harness()
     moved = Registration(broker_id=B2, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 1),))
-    reign.driver.run(update(B2, moved.encode(timestamp_ms=0)))
-    reign.do(e.BrokerModification(B2))
-    assert len(reign.sent(UpdateMetadataRequest)) == 3
-    reign.do(e.BrokerModification(B2))
-    assert reign.sent(UpdateMetadataRequest) == []
-    reign.driver.run(update(B2, b"nonsense"))
-    reign.do(e.BrokerModification(B2))
-    reign.do(e.BrokerChange())
-    assert {one.event for one in reign.driver.take(Note)} == {"broker.ignored", "broker.left"}
+    harness.driver.run(update(B2, moved.encode(timestamp_ms=0)))
+    harness.do(e.BrokerModification(B2))
+    assert len(harness.sent(UpdateMetadataRequest)) == 3
+    harness.do(e.BrokerModification(B2))
+    assert harness.sent(UpdateMetadataRequest) == []
+    harness.driver.run(update(B2, b"nonsense"))
+    harness.do(e.BrokerModification(B2))
+    harness.do(e.BrokerChange())
+    assert {one.event for one in harness.driver.take(Note)} == {"broker.ignored", "broker.left"}
 
 
-def test_partitions_that_are_added_get_leaders_and_the_old_ones_stay() -> None:
-    reign = Reign((1, 2))
-    node = reign.driver.coordinator.nodes[paths.topic("orders")]
+def test_added_partitions_get_leaders_and_existing_ones_are_kept() -> None:
+    harness = Harness((1, 2))
+    node = harness.driver.coordinator.nodes[paths.topic("orders")]
     topic = decode_topic(node.data)
-    before = reign.state()
-    put_topic(reign.driver.coordinator, (1, 2), (3, 1))
-    reign.do(e.PartitionModification("orders"))
-    assert reign.state(TopicPartition("orders", 1)).leader == 3
-    assert reign.state() == before
+    before = harness.state()
+    put_topic(harness.driver.coordinator, (1, 2), (3, 1))
+    harness.do(e.PartitionModification("orders"))
+    assert harness.state(TopicPartition("orders", 1)).leader == 3
+    assert harness.state() == before
     assert topic.topic_id == ORDERS_ID
-    reign.do(e.PartitionModification("unknown"))
-    reign.driver.coordinator.put(paths.topic("orders"), b"nonsense")
-    reign.do(e.PartitionModification("orders"))
-    assert reign.state() == before
+    harness.do(e.PartitionModification("unknown"))
+    harness.driver.coordinator.put(paths.topic("orders"), b"nonsense")
+    harness.do(e.PartitionModification("orders"))
+    assert harness.state() == before
 
 
-def test_a_topic_of_an_old_tool_gets_an_id() -> None:
-    reign = Reign()
-    reign.driver.coordinator.put(paths.topic("old"), b'{"version":1,"partitions":{"0":[1]}}')
-    reign.driver.coordinator.put(paths.topic("bad"), b"nonsense")
-    reign.do(e.TopicChange())
-    node = reign.driver.coordinator.nodes[paths.topic("old")]
+def test_a_topic_created_by_an_old_tool_gets_an_id() -> None:
+    harness = Harness()
+    harness.driver.coordinator.put(paths.topic("old"), b'{"version":1,"partitions":{"0":[1]}}')
+    harness.driver.coordinator.put(paths.topic("bad"), b"nonsense")
+    harness.do(e.TopicChange())
+    node = harness.driver.coordinator.nodes[paths.topic("old")]
     assert decode_topic(node.data).topic_id == NEW_ID
-    assert reign.state(TopicPartition("old", 0)).leader == 1
-    reign.driver.coordinator.remove(paths.partition_state(TopicPartition("old", 0)))
-    reign.driver.coordinator.remove(paths.partition(TopicPartition("old", 0)))
-    reign.driver.coordinator.remove(paths.partitions("old"))
-    reign.driver.coordinator.remove(paths.topic("old"))
-    reign.do(e.TopicChange())
-    assert reign.planner.cluster is not None
-    assert "old" not in reign.planner.cluster.topics
+    assert harness.state(TopicPartition("old", 0)).leader == 1
+    harness.driver.coordinator.remove(paths.partition_state(TopicPartition("old", 0)))
+    harness.driver.coordinator.remove(paths.partition(TopicPartition("old", 0)))
+    harness.driver.coordinator.remove(paths.partitions("old"))
+    harness.driver.coordinator.remove(paths.topic("old"))
+    harness.do(e.TopicChange())
+    assert harness.planner.cluster is not None
+    assert "old" not in harness.planner.cluster.topics
 
 
-def delete(reign: Reign) -> None:
-    reign.driver.coordinator.put(paths.topic_deletion("orders"))
-    reign.do(e.TopicDeletion())
+def delete(harness: Harness) -> None:
+    harness.driver.coordinator.put(paths.topic_deletion("orders"))
+    harness.do(e.TopicDeletion())
 
 
-def test_a_topic_goes_when_every_broker_has_deleted_it() -> None:
-    reign = Reign((1, 2))
-    delete(reign)
+def test_a_topic_is_deleted_once_every_broker_has_deleted_its_replicas() -> None:
+    harness = Harness((1, 2))
+    delete(harness)
     kinds = [
         (
             broker,
             [state.delete_partition for t in message.topic_states for state in t.partition_states],
         )
-        for broker, message in reign.sent(StopReplicaRequest)
+        for broker, message in harness.sent(StopReplicaRequest)
         if isinstance(message, StopReplicaRequest)
     ]
     assert kinds == [(1, [False]), (2, [False]), (1, [True]), (2, [True])]
     for broker in (B1, B2):
-        assert paths.topic("orders") in reign.driver.coordinator.nodes
-        answer = e.StopReplicaAnswered(broker, reign.epoch(broker), StopReplicaResponse(), [T0])
-        reign.do(answer)
-    assert paths.topic("orders") not in reign.driver.coordinator.nodes
-    assert paths.topic_deletion("orders") not in reign.driver.coordinator.nodes
+        assert paths.topic("orders") in harness.driver.coordinator.nodes
+        answer = e.StopReplicaResponseReceived(
+            broker, harness.epoch(broker), StopReplicaResponse(), [T0]
+        )
+        harness.do(answer)
+    assert paths.topic("orders") not in harness.driver.coordinator.nodes
+    assert paths.topic_deletion("orders") not in harness.driver.coordinator.nodes
 
 
 def test_a_deletion_that_a_broker_refuses_is_halted() -> None:
-    reign = Reign((1, 2))
-    delete(reign)
+    harness = Harness((1, 2))
+    delete(harness)
     error = StopReplicaPartitionError(topic_name="orders", error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     failed = StopReplicaResponse(partition_errors=[error])
-    reign.do(e.StopReplicaAnswered(B2, reign.epoch(B2) - 1, failed, [T0]))
-    reign.do(e.StopReplicaAnswered(B2, reign.epoch(B2), failed, [T0]))
+    harness.do(e.StopReplicaResponseReceived(B2, harness.epoch(B2) - 1, failed, [T0]))
+    harness.do(e.StopReplicaResponseReceived(B2, harness.epoch(B2), failed, [T0]))
     refused = StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
-    reign.do(e.StopReplicaAnswered(B1, reign.epoch(B1), refused, [T0]))
-    assert paths.topic("orders") in reign.driver.coordinator.nodes
-    assert reign.planner.cluster is not None
-    assert reign.planner.cluster.deletions.halted == {"orders"}
+    harness.do(e.StopReplicaResponseReceived(B1, harness.epoch(B1), refused, [T0]))
+    assert paths.topic("orders") in harness.driver.coordinator.nodes
+    assert harness.planner.cluster is not None
+    assert harness.planner.cluster.deletions.halted == {"orders"}
 
 
-def test_partitions_cannot_be_added_to_a_topic_on_its_way_out() -> None:
-    reign = Reign((1, 2))
-    delete(reign)
-    put_topic(reign.driver.coordinator, (1, 2), (3, 1))
-    reign.do(e.PartitionModification("orders"))
-    topic = decode_topic(reign.driver.coordinator.nodes[paths.topic("orders")].data)
+def test_partitions_cannot_be_added_to_a_topic_under_deletion() -> None:
+    harness = Harness((1, 2))
+    delete(harness)
+    put_topic(harness.driver.coordinator, (1, 2), (3, 1))
+    harness.do(e.PartitionModification("orders"))
+    topic = decode_topic(harness.driver.coordinator.nodes[paths.topic("orders")].data)
     assert list(topic.partitions) == [0]
 
 
-def test_deletions_may_be_switched_off() -> None:
-    reign = Reign((1, 2), delete_topic_enable=False)
-    delete(reign)
-    assert reign.driver.coordinator.children(paths.DELETE_TOPICS) == []
-    assert paths.topic("orders") in reign.driver.coordinator.nodes
+def test_deletions_can_be_disabled() -> None:
+    harness = Harness((1, 2), delete_topic_enable=False)
+    delete(harness)
+    assert harness.driver.coordinator.children(paths.DELETE_TOPICS) == []
+    assert paths.topic("orders") in harness.driver.coordinator.nodes
 
 
-def test_a_state_of_a_later_controller_is_left_alone() -> None:
-    reign = Reign((2, 1))
+def test_a_state_written_by_a_later_controller_is_kept() -> None:
+    harness = Harness((2, 1))
     later = LeaderAndIsr(leader=B1, leader_epoch=LeaderEpoch(8), isr=(B1,), controller_epoch=50)
     path = paths.partition_state(T0)
-    reign.driver.coordinator.put(path, encode_partition_state(later, 50))
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    assert reign.state().controller_epoch == 50
+    harness.driver.coordinator.put(path, encode_partition_state(later, 50))
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert harness.state().controller_epoch == 50
 
 
 @pytest.mark.parametrize("is_readable", [False, True])
-def test_a_state_that_is_gone_or_broken_fails_its_partition_only(is_readable: bool) -> None:
-    reign = Reign((2, 1), (2, 1))
+def test_a_missing_or_malformed_state_fails_only_its_partition(is_readable: bool) -> None:
+    harness = Harness((2, 1), (2, 1))
     path = paths.partition_state(T0)
     if is_readable:
-        reign.driver.coordinator.remove(path)
+        harness.driver.coordinator.remove(path)
     else:
-        reign.driver.coordinator.put(path, b"nonsense")
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    assert reign.state(TopicPartition("orders", 1)).leader == 1
+        harness.driver.coordinator.put(path, b"nonsense")
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert harness.state(TopicPartition("orders", 1)).leader == 1
 
 
-def test_the_cluster_gets_its_id_once_and_brokers_get_theirs() -> None:
+def test_the_cluster_id_is_set_once_and_broker_ids_are_unique() -> None:
     driver = empty_cluster()
     assert driver.run(cluster_id("first")) == "first"
     assert Driver(driver.coordinator).run(cluster_id("second")) == "first"
@@ -831,59 +842,61 @@ def test_the_cluster_gets_its_id_once_and_brokers_get_theirs() -> None:
     assert ids == [1001, 1002, 1003]
 
 
-def once(reign: Reign, change: Callable[[], None]) -> None:
-    """Let something happen between the next read and the write that follows it."""
+def once(harness: Harness, change: Callable[[], None]) -> None:
+    """Run `change` once, between the next read and the write after it."""
 
     def happen() -> None:
-        reign.driver.before_write = lambda: None
+        harness.driver.before_write = lambda: None
         change()
 
-    reign.driver.before_write = happen
+    harness.driver.before_write = happen
 
 
-def test_a_node_that_changes_all_the_time_fails_its_partition_only() -> None:
-    reign = Reign((2, 1))
+def test_a_constantly_changing_state_fails_only_its_partition() -> None:
+    harness = Harness((2, 1))
     path = paths.partition_state(T0)
 
     def change() -> None:
-        node = reign.driver.coordinator.nodes[path]
-        reign.driver.coordinator.put(path, node.data)
+        node = harness.driver.coordinator.nodes[path]
+        harness.driver.coordinator.put(path, node.data)
 
-    reign.end(B2)
-    reign.driver.before_write = change
-    reign.do(e.BrokerChange())
-    assert reign.state().leader == 2
-    reign.driver.before_write = lambda: None
-    reign.do(e.UncleanElectionEnabled())
-    assert reign.state().leader == 1
+    harness.end(B2)
+    harness.driver.before_write = change
+    harness.do(e.BrokerChange())
+    assert harness.state().leader == 2
+    harness.driver.before_write = lambda: None
+    harness.do(e.UncleanElectionEnabled())
+    assert harness.state().leader == 1
 
 
-def test_a_state_that_another_made_is_adopted_and_told() -> None:
-    reign = Reign()
+def test_an_existing_state_of_a_new_partition_is_adopted_and_sent() -> None:
+    harness = Harness()
     made = LeaderAndIsr(leader=B2, leader_epoch=LeaderEpoch(3), isr=(B2,), controller_epoch=1)
     new = TopicPartition("made", 0)
-    reign.driver.coordinator.put(paths.partition_state(new), encode_partition_state(made, 1))
-    put_topic(reign.driver.coordinator, (1, 2), name="made")
-    # What was put above made the topic's node first, without data.
-    reign.do(e.TopicChange())
-    told = [broker for broker, _ in reign.sent(LeaderAndIsrRequest)]
-    assert told == [1, 2]
-    assert reign.state(new).leader == 2
+    harness.driver.coordinator.put(paths.partition_state(new), encode_partition_state(made, 1))
+    put_topic(harness.driver.coordinator, (1, 2), name="made")
+    # The put of the state created the topic's znode first, without data.
+    harness.do(e.TopicChange())
+    receivers = [broker for broker, _ in harness.sent(LeaderAndIsrRequest)]
+    assert receivers == [1, 2]
+    assert harness.state(new).leader == 2
 
 
 def test_a_new_partition_without_a_live_replica_waits_for_one() -> None:
-    reign = Reign()
-    put_topic(reign.driver.coordinator, (9,), name="lonely")
-    reign.do(e.TopicChange())
+    harness = Harness()
+    put_topic(harness.driver.coordinator, (9,), name="lonely")
+    harness.do(e.TopicChange())
     lonely = TopicPartition("lonely", 0)
-    assert paths.partition_state(lonely) not in reign.driver.coordinator.nodes
-    assert reign.do(e.ElectLeadersAsked([lonely])) == {lonely: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    join(reign.driver.coordinator, BrokerId(9))
-    reign.do(e.BrokerChange())
-    assert reign.state(lonely).leader == 9
+    assert paths.partition_state(lonely) not in harness.driver.coordinator.nodes
+    assert harness.do(e.ElectLeadersRequested([lonely])) == {
+        lonely: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    join(harness.driver.coordinator, BrokerId(9))
+    harness.do(e.BrokerChange())
+    assert harness.state(lonely).leader == 9
 
 
-def test_an_election_that_another_wins_is_left_to_it() -> None:
+def test_a_lost_election_adopts_the_winner() -> None:
     driver = empty_cluster(1)
     planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
     rival = Driver(driver.coordinator)
@@ -898,7 +911,7 @@ def test_an_election_that_another_wins_is_left_to_it() -> None:
     assert (planner.controller_id, planner.is_active) == (B2, False)
 
 
-def test_an_election_whose_winner_is_gone_again_is_repeated() -> None:
+def test_an_election_whose_winner_has_left_is_repeated() -> None:
     driver = empty_cluster(1)
     planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
 
@@ -914,7 +927,7 @@ def test_an_election_whose_winner_is_gone_again_is_repeated() -> None:
     assert planner.cluster.epoch == 8
 
 
-def test_a_controller_node_that_cannot_be_read_is_somebody() -> None:
+def test_a_malformed_controller_znode_counts_as_a_controller() -> None:
     driver = empty_cluster(1)
     driver.coordinator.put(paths.CONTROLLER, b"nonsense")
     planner = Planner(ControllerConfig(broker_id=B1), lambda: NEW_ID)
@@ -927,139 +940,139 @@ def test_a_controller_node_that_cannot_be_read_is_somebody() -> None:
     driver.run(election.clear_own(B1))
 
 
-def test_an_epoch_that_vanishes_lets_nobody_win() -> None:
+def test_no_broker_wins_while_the_epoch_znode_is_missing() -> None:
     driver = Driver()
-    # Its creation fails, because this coordinator has lost its root for a moment.
+    # The creation of the epoch fails, because the root znode is missing for a moment.
     root = driver.coordinator.nodes.pop("/")
     assert driver.run(election.stand(B1, 0)) is None
     driver.coordinator.nodes["/"] = root
-    assert driver.run(election.stand(B1, 0)) == election.Reign(1, 1)
+    assert driver.run(election.stand(B1, 0)) == election.ControllerEpoch(1, 1)
 
 
-def test_ids_are_not_given_out_when_the_node_goes_away() -> None:
-    reign = Reign()
-    once(reign, lambda: reign.driver.coordinator.remove(paths.PRODUCER_ID_BLOCK))
-    asked = e.ProducerIdsAsked(B2, reign.epoch(B2))
-    assert reign.do(asked) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert isinstance(reign.do(asked), ProducerIdBlock)
+def test_no_producer_ids_are_allocated_while_the_znode_is_missing() -> None:
+    harness = Harness()
+    once(harness, lambda: harness.driver.coordinator.remove(paths.PRODUCER_ID_BLOCK))
+    asked = e.ProducerIdsRequested(B2, harness.epoch(B2))
+    assert harness.do(asked) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert isinstance(harness.do(asked), ProducerIdBlock)
 
 
-def test_a_move_of_a_broken_topic_fails() -> None:
-    reign = Reign((1, 2), (1, 2))
-    wish: dict[TopicPartition, Sequence[BrokerId] | None] = {T0: (B3, B1)}
-    good = reign.driver.coordinator.nodes[paths.topic("orders")].data
-    reign.driver.coordinator.put(paths.topic("orders"), b"nonsense")
-    assert reign.move(wish) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
-    assert reign.planner.cluster is not None
-    assert not reign.planner.cluster.assignment(T0).is_moving, "it is not written"
-    reign.driver.coordinator.put(paths.topic("orders"), good)
-    wishes = {TopicPartition("orders", 1): (B2, B1)}
-    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wishes))
-    once(reign, lambda: reign.driver.coordinator.put(paths.topic("orders"), b"nonsense"))
-    reign.do(e.ReassignmentNode())
-    assert paths.REASSIGN_PARTITIONS not in reign.driver.coordinator.nodes
+def test_a_reassignment_of_a_malformed_topic_fails() -> None:
+    harness = Harness((1, 2), (1, 2))
+    target: dict[TopicPartition, Sequence[BrokerId] | None] = {T0: (B3, B1)}
+    good = harness.driver.coordinator.nodes[paths.topic("orders")].data
+    harness.driver.coordinator.put(paths.topic("orders"), b"nonsense")
+    assert harness.move(target) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert harness.planner.cluster is not None
+    assert not harness.planner.cluster.assignment(T0).is_moving, "it is not written"
+    harness.driver.coordinator.put(paths.topic("orders"), good)
+    targets = {TopicPartition("orders", 1): (B2, B1)}
+    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(targets))
+    once(harness, lambda: harness.driver.coordinator.put(paths.topic("orders"), b"nonsense"))
+    harness.do(e.ReassignmentNode())
+    assert paths.REASSIGN_PARTITIONS not in harness.driver.coordinator.nodes
 
 
-def test_a_move_whose_state_is_gone_is_left_for_later() -> None:
-    reign = Reign((1, 2))
-    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
-    reign.driver.coordinator.remove(paths.partition_state(T0))
-    reign.end(B3)
-    reign.do(e.BrokerChange())
-    join(reign.driver.coordinator, B3)
-    reign.driver.effects.clear()
-    reign.do(e.BrokerChange())
-    assert "reassignment.failed" in {one.event for one in reign.driver.take(Note)}
+def test_a_reassignment_without_a_state_is_retried_later() -> None:
+    harness = Harness((1, 2))
+    harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
+    harness.driver.coordinator.remove(paths.partition_state(T0))
+    harness.end(B3)
+    harness.do(e.BrokerChange())
+    join(harness.driver.coordinator, B3)
+    harness.driver.effects.clear()
+    harness.do(e.BrokerChange())
+    assert "reassignment.failed" in {one.event for one in harness.driver.take(Note)}
 
 
-def grow(reign: Reign) -> None:
-    put_topic(reign.driver.coordinator, (1, 2), (2, 3))
+def grow(harness: Harness) -> None:
+    put_topic(harness.driver.coordinator, (1, 2), (2, 3))
 
 
-def test_a_move_keeps_partitions_that_are_added_meanwhile() -> None:
-    reign = Reign((1, 2))
-    once(reign, lambda: grow(reign))
-    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
-    node = reign.driver.coordinator.nodes[paths.topic("orders")]
+def test_a_reassignment_keeps_concurrently_added_partitions() -> None:
+    harness = Harness((1, 2))
+    once(harness, lambda: grow(harness))
+    harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
+    node = harness.driver.coordinator.nodes[paths.topic("orders")]
     assert list(decode_topic(node.data).partitions) == [0, 1]
-    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
-    assert reign.move({T0: None}) == {T0: ErrorCode.NONE}
+    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, b"nonsense")
+    assert harness.move({T0: None}) == {T0: ErrorCode.NONE}
 
 
-def test_a_move_out_of_a_leader_elects_one_in_the_target() -> None:
-    reign = Reign((1, 2))
-    reign.do(e.ReassignmentAsked({T0: (B3,)}))
-    wishes = {T0: (B3,), TopicPartition("orders", 9): (B1,)}
-    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(wishes))
-    assert reign.propose([1, 2, 3]) is ErrorCode.NONE
-    assert (reign.state().leader, reign.state().isr) == (3, (3,))
-    left = decode_reassignment(reign.driver.coordinator.nodes[paths.REASSIGN_PARTITIONS].data)
+def test_a_reassignment_that_removes_the_leader_elects_one_in_the_target() -> None:
+    harness = Harness((1, 2))
+    harness.do(e.ReassignmentRequested({T0: (B3,)}))
+    targets = {T0: (B3,), TopicPartition("orders", 9): (B1,)}
+    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(targets))
+    assert harness.propose([1, 2, 3]) is ErrorCode.NONE
+    assert (harness.state().leader, harness.state().isr) == (3, (3,))
+    left = decode_reassignment(harness.driver.coordinator.nodes[paths.REASSIGN_PARTITIONS].data)
     assert list(left) == [TopicPartition("orders", 9)]
 
 
-def test_a_partition_that_never_had_a_leader_begins_on_the_brokers_that_it_moves_to() -> None:
-    reign = Reign((4,))
-    assert reign.move({T0: [B1]}) == {T0: ErrorCode.NONE}
-    assert (reign.state().leader, reign.state().isr) == (1, (1,))
-    assert reign.planner.cluster is not None
-    assert reign.planner.cluster.moving == set()
-    reign.driver.coordinator.put(paths.topic_deletion("orders"))
-    reign.do(e.TopicDeletion())
-    stopped = [broker for broker, _ in reign.sent(StopReplicaRequest)]
-    assert stopped == [B1, B1], "its deletion knows the replica: stopped, then deleted"
+def test_a_partition_without_a_leader_starts_on_the_target_of_its_reassignment() -> None:
+    harness = Harness((4,))
+    assert harness.move({T0: [B1]}) == {T0: ErrorCode.NONE}
+    assert (harness.state().leader, harness.state().isr) == (1, (1,))
+    assert harness.planner.cluster is not None
+    assert harness.planner.cluster.moving == set()
+    harness.driver.coordinator.put(paths.topic_deletion("orders"))
+    harness.do(e.TopicDeletion())
+    stopped = [broker for broker, _ in harness.sent(StopReplicaRequest)]
+    assert stopped == [B1, B1], "the deletion stops and then deletes the replica"
 
 
-def test_a_move_of_a_partition_that_never_had_a_leader_waits_for_an_online_replica() -> None:
-    reign = Reign((4,))
-    assert reign.move({T0: [BrokerId(4)]}) == {T0: ErrorCode.NONE}
-    assert paths.partition_state(T0) not in reign.driver.coordinator.nodes
-    join(reign.driver.coordinator, BrokerId(4))
-    reign.do(e.BrokerChange())
-    assert reign.state().leader == 4
-    assert reign.planner.cluster is not None
-    assert reign.planner.cluster.moving == set()
+def test_a_reassignment_of_a_leaderless_partition_waits_for_an_online_replica() -> None:
+    harness = Harness((4,))
+    assert harness.move({T0: [BrokerId(4)]}) == {T0: ErrorCode.NONE}
+    assert paths.partition_state(T0) not in harness.driver.coordinator.nodes
+    join(harness.driver.coordinator, BrokerId(4))
+    harness.do(e.BrokerChange())
+    assert harness.state().leader == 4
+    assert harness.planner.cluster is not None
+    assert harness.planner.cluster.moving == set()
 
 
-def test_the_next_controller_goes_on_with_a_move() -> None:
-    reign = Reign((1, 2))
-    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
-    reign.driver.run(reign.planner.give_up())
-    reign.do(e.Reelect())
-    assert reign.propose([1, 2, 3]) is ErrorCode.NONE
-    assert assignment(reign) == ReplicaAssignment(replicas=(B3, B1))
+def test_the_next_controller_resumes_a_reassignment() -> None:
+    harness = Harness((1, 2))
+    harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
+    harness.driver.run(harness.planner.give_up())
+    harness.do(e.Reelect())
+    assert harness.propose([1, 2, 3]) is ErrorCode.NONE
+    assert assignment(harness) == ReplicaAssignment(replicas=(B3, B1))
 
 
-def test_an_unreadable_config_allows_nothing() -> None:
-    reign = Reign((2, 3))
+def test_a_malformed_config_allows_no_unclean_election() -> None:
+    harness = Harness((2, 3))
     alone = LeaderAndIsr(leader=B2, isr=(B2,), controller_epoch=1)
-    reign.driver.coordinator.put(paths.partition_state(T0), encode_partition_state(alone, 1))
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    reign.driver.coordinator.put(paths.config("topics/orders"), b"nonsense")
-    reign.do(e.UncleanElectionEnabled("orders"))
-    assert reign.state().leader == -1
-    assert reign.planner.cluster is not None
-    batch = RequestBatch(reign.planner.cluster)
-    changes = reign.driver.run(elect(reign.planner.cluster, batch, [T0], Strategy.OFFLINE))
+    harness.driver.coordinator.put(paths.partition_state(T0), encode_partition_state(alone, 1))
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    harness.driver.coordinator.put(paths.config("topics/orders"), b"nonsense")
+    harness.do(e.UncleanElectionEnabled("orders"))
+    assert harness.state().leader == -1
+    assert harness.planner.cluster is not None
+    batch = RequestBatch(harness.planner.cluster)
+    changes = harness.driver.run(elect(harness.planner.cluster, batch, [T0], Strategy.OFFLINE))
     assert list(changes.failed) == [T0]
-    assert reign.do(e.ElectLeadersAsked([T0], is_unclean=True)) == {T0: ErrorCode.NONE}
+    assert harness.do(e.ElectLeadersRequested([T0], is_unclean=True)) == {T0: ErrorCode.NONE}
 
 
-def test_elections_of_a_topic_on_its_way_out_are_refused() -> None:
-    reign = Reign((1, 2))
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    delete(reign)
-    code = reign.do(e.ElectLeadersAsked([T0]))
+def test_elections_of_a_topic_under_deletion_are_refused() -> None:
+    harness = Harness((1, 2))
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    delete(harness)
+    code = harness.do(e.ElectLeadersRequested([T0]))
     assert code == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_what_vanishes_between_list_and_read_is_left_out() -> None:
-    reign = Reign()
-    reign.do(e.BrokerModification(BrokerId(9)))
-    reign.do(e.PartitionModification("never"))
-    assert reign.planner.cluster is not None
-    assert reign.driver.run(adopt_topics(reign.planner.cluster, ["no"], lambda: NEW_ID)) == []
+def test_znodes_deleted_between_list_and_read_are_skipped() -> None:
+    harness = Harness()
+    harness.do(e.BrokerModification(BrokerId(9)))
+    harness.do(e.PartitionModification("never"))
+    assert harness.planner.cluster is not None
+    assert harness.driver.run(adopt_topics(harness.planner.cluster, ["no"], lambda: NEW_ID)) == []
     plan = read_brokers()
     plan.send(None)
     plan.send(Children(("7", "not-a-number")))
@@ -1069,28 +1082,28 @@ def test_what_vanishes_between_list_and_read_is_left_out() -> None:
 
 
 def test_a_partition_modification_may_come_before_the_topic_change() -> None:
-    reign = Reign()
-    put_topic(reign.driver.coordinator, (2, 1), name="early")
-    reign.do(e.PartitionModification("early"))
-    assert reign.state(TopicPartition("early", 0)).leader == 2
-    reign.do(e.PartitionModification("early"))
-    reign.do(e.TopicChange())
+    harness = Harness()
+    put_topic(harness.driver.coordinator, (2, 1), name="early")
+    harness.do(e.PartitionModification("early"))
+    assert harness.state(TopicPartition("early", 0)).leader == 2
+    harness.do(e.PartitionModification("early"))
+    harness.do(e.TopicChange())
 
 
-def test_a_broker_without_the_listener_is_named_by_its_first() -> None:
-    reign = Reign((2, 1))
+def test_a_leader_without_the_listener_is_named_by_its_first_endpoint() -> None:
+    harness = Harness((2, 1))
     other = Registration(broker_id=B2, endpoints=(Endpoint("OTHER", "o", 5),))
-    reign.driver.run(update(B2, other.encode(timestamp_ms=0)))
-    reign.do(e.BrokerModification(B2))
-    reign.driver.effects.clear()
-    reign.driver.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", encode_log_dir_event(B1))
-    reign.do(e.LogDirEvent())
-    [(_, message)] = reign.sent(LeaderAndIsrRequest)
+    harness.driver.run(update(B2, other.encode(timestamp_ms=0)))
+    harness.do(e.BrokerModification(B2))
+    harness.driver.effects.clear()
+    harness.driver.coordinator.put(f"{paths.LOG_DIR_EVENT_PREFIX}1", encode_log_dir_event(B1))
+    harness.do(e.LogDirEvent())
+    [(_, message)] = harness.sent(LeaderAndIsrRequest)
     assert isinstance(message, LeaderAndIsrRequest)
     assert [one.host_name for one in message.live_leaders] == ["o"]
 
 
-def test_a_registration_that_ends_while_it_is_checked_is_made_again() -> None:
+def test_a_registration_that_disappears_during_the_check_is_retried() -> None:
     driver = empty_cluster()
     coordinator = driver.coordinator
     plan = register(B1, b"{}", Sessions(driver.session))
@@ -1103,7 +1116,7 @@ def test_a_registration_that_ends_while_it_is_checked_is_made_again() -> None:
     assert again == first
 
 
-def test_a_registration_that_always_comes_back_is_given_up() -> None:
+def test_register_gives_up_on_a_registration_that_always_reappears() -> None:
     driver = empty_cluster()
     coordinator = driver.coordinator
     previous = coordinator.open_session()
@@ -1117,68 +1130,68 @@ def test_a_registration_that_always_comes_back_is_given_up() -> None:
     assert driver.run(register(B1, b"{}", sessions)) == Taken(previous)
 
 
-def test_an_election_whose_answer_was_lost_is_known_as_ours() -> None:
-    reign = Reign((2, 3, 1))
-    reign.driver.repeats = True
-    reign.end(B2)
-    reign.do(e.BrokerChange())
-    assert (reign.state().leader, reign.state().leader_epoch) == (3, 1)
+def test_an_election_whose_response_was_lost_is_recognised() -> None:
+    harness = Harness((2, 3, 1))
+    harness.driver.repeats = True
+    harness.end(B2)
+    harness.do(e.BrokerChange())
+    assert (harness.state().leader, harness.state().leader_epoch) == (3, 1)
 
 
-def test_an_event_that_is_planned_elsewhere_is_a_bug() -> None:
-    reign = Reign()
-    assert reign.planner.cluster is not None
-    plan = reign.planner._take_note(reign.planner.cluster, e.Expire())
+def test_an_event_of_another_kind_is_a_bug() -> None:
+    harness = Harness()
+    assert harness.planner.cluster is not None
+    plan = harness.planner._on_change(harness.planner.cluster, e.Expire())
     with pytest.raises(AssertionError):
-        reign.driver.run(plan)
+        harness.driver.run(plan)
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-def test_a_move_of_a_topic_that_is_gone_fails(is_late: bool) -> None:
-    reign = Reign((1, 2))
+def test_a_reassignment_of_a_deleted_topic_fails(is_late: bool) -> None:
+    harness = Harness((1, 2))
 
     def vanish() -> None:
-        del reign.driver.coordinator.nodes[paths.topic("orders")]
+        del harness.driver.coordinator.nodes[paths.topic("orders")]
 
     if is_late:
-        once(reign, vanish)
+        once(harness, vanish)
     else:
         vanish()
     code = ErrorCode.UNKNOWN_SERVER_ERROR
-    assert reign.move({T0: (B3, B1)}) == {T0: code}
+    assert harness.move({T0: (B3, B1)}) == {T0: code}
 
 
-def test_a_clients_move_leaves_a_tools_other_moves_alone() -> None:
-    reign = Reign((1, 2), (1, 2))
+def test_a_reassignment_of_a_client_keeps_other_requests_of_a_tool() -> None:
+    harness = Harness((1, 2), (1, 2))
     other = {TopicPartition("orders", 1): (B2, B1)}
-    reign.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(other))
-    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
-    assert paths.REASSIGN_PARTITIONS in reign.driver.coordinator.nodes
+    harness.driver.coordinator.put(paths.REASSIGN_PARTITIONS, encode_reassignment(other))
+    harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
+    assert paths.REASSIGN_PARTITIONS in harness.driver.coordinator.nodes
 
 
-def test_a_topic_that_moves_is_deleted_after_that() -> None:
-    reign = Reign((1, 2))
-    reign.do(e.ReassignmentAsked({T0: (B3, B1)}))
-    delete(reign)
-    code = reign.do(e.ElectLeadersAsked([T0]))
+def test_a_topic_under_reassignment_is_deleted_afterwards() -> None:
+    harness = Harness((1, 2))
+    harness.do(e.ReassignmentRequested({T0: (B3, B1)}))
+    delete(harness)
+    code = harness.do(e.ElectLeadersRequested([T0]))
     assert code == {T0: ErrorCode.INVALID_TOPIC_EXCEPTION}
-    reign.driver.effects.clear()
-    assert reign.propose([1, 2, 3]) is ErrorCode.NONE
+    harness.driver.effects.clear()
+    assert harness.propose([1, 2, 3]) is ErrorCode.NONE
     deleted = {
         broker
-        for broker, message in reign.sent(StopReplicaRequest)
+        for broker, message in harness.sent(StopReplicaRequest)
         if isinstance(message, StopReplicaRequest)
         and message.topic_states[0].partition_states[0].delete_partition
     }
     assert deleted == {1, 2, 3}
 
 
-def test_a_controller_decides_by_what_it_was_told_last() -> None:
-    reign = Reign()
-    assert reign.planner.cluster is not None
+def test_a_controller_uses_the_latest_config() -> None:
+    harness = Harness()
+    assert harness.planner.cluster is not None
     changed = ControllerConfig(broker_id=B1, delete_topic_enable=False)
-    reign.planner.reconfigure(changed)
-    assert reign.planner.cluster.config is changed
+    harness.planner.reconfigure(changed)
+    assert harness.planner.cluster.config is changed
 
 
 def kinds_of_leader_and_isr(driver: Driver) -> set[int]:
@@ -1190,49 +1203,49 @@ def kinds_of_leader_and_isr(driver: Driver) -> set[int]:
     }
 
 
-def test_no_order_names_all_that_a_broker_has_while_a_topic_cannot_be_read() -> None:
-    reign = Reign((1, 2, 3))
-    coordinator = reign.driver.coordinator
+def test_leader_and_isr_is_incremental_while_a_topic_is_malformed() -> None:
+    harness = Harness((1, 2, 3))
+    coordinator = harness.driver.coordinator
     put_topic(coordinator, (1, 2, 3), name="broken")
     good = coordinator.nodes[paths.topic("broken")].data
     coordinator.put(paths.topic("broken"), b"{oops")
-    reign.driver.run(reign.planner.give_up())
-    reign.do(e.Reelect())
-    assert kinds_of_leader_and_isr(reign.driver) == {UpdateType.INCREMENTAL}
+    harness.driver.run(harness.planner.give_up())
+    harness.do(e.Reelect())
+    assert kinds_of_leader_and_isr(harness.driver) == {UpdateType.INCREMENTAL}
     coordinator.put(paths.topic("broken"), good)
-    reign.do(e.PartitionModification("broken"))
-    assert kinds_of_leader_and_isr(reign.driver) == {UpdateType.UNKNOWN}
+    harness.do(e.PartitionModification("broken"))
+    assert kinds_of_leader_and_isr(harness.driver) == {UpdateType.UNKNOWN}
 
 
-def test_a_topic_that_cannot_be_read_is_named_once_and_forgotten_with_its_node() -> None:
-    reign = Reign()
-    reign.driver.coordinator.put(paths.topic("broken"), b"{oops")
-    reign.do(e.TopicChange())
-    assert [one.fields["topic"] for one in reign.driver.take(Note)] == ["broken"]
-    cluster = reign.planner.cluster
+def test_a_malformed_topic_is_logged_once_and_forgotten_with_its_znode() -> None:
+    harness = Harness()
+    harness.driver.coordinator.put(paths.topic("broken"), b"{oops")
+    harness.do(e.TopicChange())
+    assert [one.fields["topic"] for one in harness.driver.take(Note)] == ["broken"]
+    cluster = harness.planner.cluster
     assert cluster is not None
     assert cluster.unread_topics == {"broken"}
-    reign.driver.coordinator.remove(paths.topic("broken"))
-    reign.do(e.TopicChange())
+    harness.driver.coordinator.remove(paths.topic("broken"))
+    harness.do(e.TopicChange())
     assert cluster.unread_topics == set()
 
 
-def test_the_deletion_of_a_topic_that_cannot_be_read_waits_until_it_can() -> None:
-    reign = Reign()
-    coordinator = reign.driver.coordinator
+def test_the_deletion_of_a_malformed_topic_waits_until_it_is_repaired() -> None:
+    harness = Harness()
+    coordinator = harness.driver.coordinator
     put_topic(coordinator, (1,), name="broken")
     good = coordinator.nodes[paths.topic("broken")].data
     coordinator.put(paths.topic("broken"), b"{oops")
     coordinator.put(paths.topic_deletion("broken"))
-    reign.do(e.TopicChange())
-    reign.do(e.TopicDeletion())
-    reign.driver.run(reign.planner.give_up())
-    reign.do(e.Reelect())
+    harness.do(e.TopicChange())
+    harness.do(e.TopicDeletion())
+    harness.driver.run(harness.planner.give_up())
+    harness.do(e.Reelect())
     assert coordinator.children(paths.DELETE_TOPICS) == ["broken"]
     coordinator.put(paths.topic("broken"), good)
-    reign.driver.effects.clear()
-    reign.do(e.PartitionModification("broken"))
-    assert [one.event for one in reign.driver.take(Enqueue)] == [e.TopicDeletion()]
-    reign.do(e.TopicDeletion())
-    assert reign.planner.cluster is not None
-    assert reign.planner.cluster.is_being_deleted("broken")
+    harness.driver.effects.clear()
+    harness.do(e.PartitionModification("broken"))
+    assert [one.event for one in harness.driver.take(Enqueue)] == [e.TopicDeletion()]
+    harness.do(e.TopicDeletion())
+    assert harness.planner.cluster is not None
+    assert harness.planner.cluster.is_being_deleted("broken")

@@ -1,4 +1,4 @@
-"""What brokers ask for in the coordinator's nodes: topics, configs, notices, registration."""
+"""Requests of brokers through znodes: topics, configs, notifications and registration."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from controller.config_requests import (
     read_all_topic_configs,
     read_config,
     read_entity_paths,
-    take_notices,
+    take_config_changes,
 )
 from controller.effects import (
     Answer,
@@ -24,14 +24,14 @@ from controller.effects import (
     Write,
 )
 from controller.isr_requests import change_isr
-from controller.notices import tell_isr_changes, tell_log_dir_failure
+from controller.notices import notify_isr_changes, notify_log_dir_failure
 from controller.replica_assignment import ReplicaAssignment, Replicas
 from controller.topic_requests import (
     Assignments,
     NewTopic,
-    ask_for_deletion,
     create_topic,
     grow_topic,
+    request_deletion,
 )
 from controller.znodes import paths
 from controller.znodes.cluster import decode_features, encode_cluster_id, encode_features
@@ -78,14 +78,14 @@ def test_a_topic_is_created_with_its_configs(repeats: bool) -> None:
     assert config(driver) == {"retention.ms": "5"}
 
 
-def test_a_topic_without_configs_has_none_of_an_older_one() -> None:
+def test_a_new_topic_drops_the_configs_of_a_deleted_one() -> None:
     driver = empty_cluster(1, 2)
     driver.coordinator.put(paths.config("topics/orders"), b'{"version":1,"config":{"a":"b"}}')
     driver.run(create_topic(new_topic()))
     assert config(driver) is None
 
 
-def test_configs_that_an_older_topic_has_left_are_replaced() -> None:
+def test_configs_of_a_deleted_topic_are_replaced() -> None:
     driver = empty_cluster(1, 2)
     driver.coordinator.put(paths.config("topics/orders"), b'{"version":1,"config":{"a":"b"}}')
     driver.run(create_topic(new_topic(retention_ms="5")))
@@ -99,7 +99,7 @@ def test_a_topic_is_created_once() -> None:
     assert (code, config(driver)) == (ErrorCode.TOPIC_ALREADY_EXISTS, None)
 
 
-def test_of_two_who_create_a_topic_at_once_one_wins() -> None:
+def test_one_of_two_concurrent_creations_of_a_topic_wins() -> None:
     driver = empty_cluster(1, 2)
     other = Driver(driver.coordinator)
 
@@ -113,13 +113,13 @@ def test_of_two_who_create_a_topic_at_once_one_wins() -> None:
     assert assignment(driver).topic_id == TopicId(int=2)
 
 
-def test_a_topic_waits_until_the_last_node_of_a_deleted_one_has_gone() -> None:
+def test_a_topic_waits_until_the_last_znode_of_a_deleted_one_is_gone() -> None:
     driver = empty_cluster(1, 2)
     put_topic(driver.coordinator, (1,))
-    driver.run(ask_for_deletion("orders"))
+    driver.run(request_deletion("orders"))
     assert not driver.run(create_topic(new_topic(2, retention_ms="5")))
     driver.coordinator.remove(paths.topic("orders"))
-    # Its configs and the mark go next: what is written now would go with them.
+    # Its configs and the request go next, and would take the configs of a new topic along.
     assert not driver.run(create_topic(new_topic(2, retention_ms="5")))
     assert config(driver) is None
     driver.coordinator.remove(paths.topic_deletion("orders"))
@@ -127,7 +127,7 @@ def test_a_topic_waits_until_the_last_node_of_a_deleted_one_has_gone() -> None:
     assert config(driver) == {"retention.ms": "5"}
 
 
-def test_configs_that_go_while_a_topic_is_created_are_written_all_the_same() -> None:
+def test_configs_deleted_during_the_creation_of_a_topic_are_written() -> None:
     driver = empty_cluster(1, 2)
     path = paths.config("topics/orders")
     driver.coordinator.put(path, b'{"version":1,"config":{"a":"b"}}')
@@ -141,7 +141,7 @@ def test_configs_that_go_while_a_topic_is_created_are_written_all_the_same() -> 
     assert config(driver) == {"retention.ms": "5"}
 
 
-def test_a_topic_whose_configs_never_stand_still_is_given_up() -> None:
+def test_create_topic_gives_up_on_constantly_changing_configs() -> None:
     driver = empty_cluster(1, 2)
     path = paths.config("topics/orders")
     driver.coordinator.put(path, b'{"version":1,"config":{}}')
@@ -149,14 +149,14 @@ def test_a_topic_whose_configs_never_stand_still_is_given_up() -> None:
     assert refusal(driver, create_topic(new_topic())) is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_topic_that_cannot_be_read_exists() -> None:
+def test_a_malformed_topic_exists_already() -> None:
     driver = empty_cluster(1, 2)
     driver.coordinator.put(paths.topic("orders"), b"{oops")
     assert refusal(driver, create_topic(new_topic())) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def make_narrow(driver: Driver) -> None:
-    """Let the coordinator take no transaction that writes more than 300 bytes to a node."""
+    """Make the coordinator refuse transactions that write more than 300 bytes to a znode."""
     perform = driver.coordinator.perform
 
     def narrow(session: int, effect: Read | ListChildren | Write) -> Answer:
@@ -172,7 +172,7 @@ def make_narrow(driver: Driver) -> None:
     driver.coordinator.perform = narrow  # type: ignore[method-assign]
 
 
-def test_configs_and_partitions_too_large_for_a_node_are_refused() -> None:
+def test_configs_and_partitions_too_large_for_a_znode_are_refused() -> None:
     driver = empty_cluster(1, 2)
     make_narrow(driver)
     long = {"retention.ms": "5" * 9_000}
@@ -204,7 +204,7 @@ def test_a_topic_grows() -> None:
     assert driver.run(grow_topic("orders", lambda _existing: {})) == 2
 
 
-def test_a_topic_that_others_change_meanwhile_grows_from_what_they_have_left() -> None:
+def test_a_topic_grows_from_its_concurrently_changed_assignment() -> None:
     driver = empty_cluster(1, 2)
     put_topic(driver.coordinator, (1,))
     other = Driver(driver.coordinator)
@@ -217,7 +217,7 @@ def test_a_topic_that_others_change_meanwhile_grows_from_what_they_have_left() -
     assert driver.run(grow_topic("orders", add_one)) == 3
 
 
-def test_a_topic_that_never_stands_still_is_given_up() -> None:
+def test_grow_topic_gives_up_on_a_constantly_changing_topic() -> None:
     driver = empty_cluster(1, 2)
     put_topic(driver.coordinator, (1,))
 
@@ -228,7 +228,7 @@ def test_a_topic_that_never_stands_still_is_given_up() -> None:
     assert refusal(driver, grow_topic("orders", add_one)) is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_what_cannot_grow_is_refused() -> None:
+def test_missing_moving_and_deleted_topics_cannot_grow() -> None:
     driver = empty_cluster(1, 2)
     code = refusal(driver, grow_topic("orders", add_one))
     assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -237,24 +237,24 @@ def test_what_cannot_grow_is_refused() -> None:
     driver.coordinator.put(paths.topic("orders"), data)
     code = refusal(driver, grow_topic("orders", add_one))
     assert code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    driver.run(ask_for_deletion("orders"))
+    driver.run(request_deletion("orders"))
     code = refusal(driver, grow_topic("orders", add_one))
     assert code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_deletion_is_asked_for_once_and_again() -> None:
+def test_a_repeated_deletion_request_has_no_effect() -> None:
     driver = empty_cluster(1)
     put_topic(driver.coordinator, (1,))
-    driver.run(ask_for_deletion("orders"))
-    driver.run(ask_for_deletion("orders"))
+    driver.run(request_deletion("orders"))
+    driver.run(request_deletion("orders"))
     assert driver.coordinator.children(paths.DELETE_TOPICS) == ["orders"]
-    code = refusal(driver, ask_for_deletion("nothing"))
+    code = refusal(driver, request_deletion("nothing"))
     assert code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_changed_config_is_announced_to_all() -> None:
     driver = empty_cluster(1)
-    taken = driver.run(take_notices(NO_CHANGE, now_ms=0))
+    taken = driver.run(take_config_changes(NO_CHANGE, now_ms=0))
     assert (taken.entity_paths, taken.last_number) == ((), NO_CHANGE)
     driver.run(change_config("topics/orders", lambda found: {**found, "a": "1"}))
     driver.run(change_config("topics/orders", lambda found: {**found, "b": "2"}))
@@ -265,12 +265,12 @@ def test_a_changed_config_is_announced_to_all() -> None:
         "orders": {"a": "1", "b": "2"},
         "other": {"c": "3"},
     }
-    taken = driver.run(take_notices(NO_CHANGE, now_ms=0))
+    taken = driver.run(take_config_changes(NO_CHANGE, now_ms=0))
     assert taken.entity_paths == ("topics/orders", "topics/other")
-    assert driver.run(take_notices(taken.last_number, now_ms=0)).entity_paths == ()
+    assert driver.run(take_config_changes(taken.last_number, now_ms=0)).entity_paths == ()
 
 
-def test_a_config_that_others_change_meanwhile_keeps_what_they_wrote() -> None:
+def test_a_concurrent_change_of_a_config_is_kept() -> None:
     driver = empty_cluster(1)
     other = Driver(driver.coordinator)
 
@@ -283,7 +283,7 @@ def test_a_config_that_others_change_meanwhile_keeps_what_they_wrote() -> None:
     assert config(driver) == {"a": "1", "b": "2"}
 
 
-def test_a_config_that_never_stands_still_is_given_up() -> None:
+def test_change_config_gives_up_on_a_constantly_changing_config() -> None:
     driver = empty_cluster(1)
     path = paths.config("topics/orders")
     driver.coordinator.put(path, b'{"version":1,"config":{}}')
@@ -292,32 +292,32 @@ def test_a_config_that_never_stands_still_is_given_up() -> None:
     assert refusal(driver, plan) is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_config_below_a_node_that_is_not_there_is_refused() -> None:
+def test_a_config_below_a_missing_znode_is_refused() -> None:
     plan = change_config("strangers/orders", lambda found: found)
     assert refusal(empty_cluster(1), plan) is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_old_notices_and_broken_ones_do_not_stay_in_the_way() -> None:
+def test_expired_and_malformed_notifications_are_deleted() -> None:
     driver = empty_cluster(1)
     coordinator = driver.coordinator
-    notice = encode_config_change("topics/old")
-    coordinator.put(f"{paths.CONFIG_CHANGE_PREFIX}0000000001", notice)
+    notification = encode_config_change("topics/old")
+    coordinator.put(f"{paths.CONFIG_CHANGE_PREFIX}0000000001", notification)
     coordinator.put(f"{paths.CONFIG_CHANGE_PREFIX}0000000002", b"broken")
     coordinator.put(f"{paths.CONFIG_CHANGES}/something", b"else")
     coordinator.put(paths.config("topics/broken"), b"broken")
     assert driver.run(read_all_topic_configs()) == {}
-    taken = driver.run(take_notices(NO_CHANGE, now_ms=CHANGE_EXPIRY_MS))
+    taken = driver.run(take_config_changes(NO_CHANGE, now_ms=CHANGE_EXPIRY_MS))
     assert (taken.entity_paths, taken.last_number) == (("topics/old",), 2)
     assert len(coordinator.children(paths.CONFIG_CHANGES)) == 3
-    driver.run(take_notices(taken.last_number, now_ms=CHANGE_EXPIRY_MS + 1))
+    driver.run(take_config_changes(taken.last_number, now_ms=CHANGE_EXPIRY_MS + 1))
     assert coordinator.children(paths.CONFIG_CHANGES) == ["something"]
 
 
-def test_a_notice_that_goes_while_it_is_read_is_passed_over() -> None:
+def test_a_notification_deleted_during_the_read_is_skipped() -> None:
     driver = empty_cluster(1)
     path = f"{paths.CONFIG_CHANGE_PREFIX}0000000001"
     driver.coordinator.put(path, encode_config_change("topics/t"))
-    plan = take_notices(NO_CHANGE, now_ms=0)
+    plan = take_config_changes(NO_CHANGE, now_ms=0)
     listing = next(plan)
     names = driver.coordinator.perform(driver.session, listing)  # type: ignore[arg-type]
     driver.coordinator.remove(path)
@@ -327,10 +327,10 @@ def test_a_notice_that_goes_while_it_is_read_is_passed_over() -> None:
     assert stop.value.value.entity_paths == ()
 
 
-def test_the_controller_is_told_of_failures_and_of_in_sync_sets() -> None:
+def test_brokers_notify_the_controller_of_failures_and_in_sync_sets() -> None:
     driver = empty_cluster(1)
-    driver.run(tell_log_dir_failure(B1))
-    driver.run(tell_isr_changes([TopicPartition("orders", 0)]))
+    driver.run(notify_log_dir_failure(B1))
+    driver.run(notify_isr_changes([TopicPartition("orders", 0)]))
     [event] = driver.coordinator.children(paths.LOG_DIR_EVENTS)
     [change] = driver.coordinator.children(paths.ISR_CHANGES)
     found = driver.coordinator.nodes
@@ -363,7 +363,7 @@ def test_a_leader_writes_its_in_sync_set_once(repeats: bool) -> None:
     assert (found.leader, found.leader_epoch, found.isr) == (B1, 2, (B1,))
 
 
-def test_an_in_sync_set_of_the_past_is_not_written() -> None:
+def test_an_outdated_in_sync_set_is_not_written() -> None:
     driver = empty_cluster(1, 2)
     assert driver.run(isr_change(0, B1)) is None
     path = paths.partition_state(TopicPartition("orders", 0))
@@ -373,14 +373,14 @@ def test_an_in_sync_set_of_the_past_is_not_written() -> None:
     assert driver.run(isr_change(0, B1)) is None
 
 
-def test_a_cluster_has_an_id_or_not_yet() -> None:
+def test_the_existing_cluster_id_is_none_before_it_is_set() -> None:
     driver = empty_cluster()
     assert driver.run(existing_cluster_id()) is None
     driver.coordinator.put(paths.CLUSTER_ID, encode_cluster_id("c"))
     assert driver.run(existing_cluster_id()) == "c"
 
 
-def test_no_two_brokers_are_reached_at_one_place() -> None:
+def test_two_brokers_cannot_advertise_the_same_endpoint() -> None:
     driver = empty_cluster(1, 2)
     driver.coordinator.put(paths.broker(3), b"{oops")
     driver.coordinator.put(f"{paths.BROKER_IDS}/left-by-a-tool")
@@ -389,11 +389,11 @@ def test_no_two_brokers_are_reached_at_one_place() -> None:
         return Registration(broker_id=B1, endpoints=(Endpoint("OTHER", "h", port),))
 
     driver.run(check_endpoints(wanting(9093)))
-    with pytest.raises(ApiError, match="h:9094 is where broker 2 is reached"):
+    with pytest.raises(ApiError, match="broker 2 advertises h:9094 already"):
         driver.run(check_endpoints(wanting(9094)))
 
 
-def test_a_broker_that_leaves_while_endpoints_are_checked_is_in_nobodys_way() -> None:
+def test_a_broker_that_leaves_during_the_endpoint_check_is_ignored() -> None:
     driver = empty_cluster(1, 2)
     wanting = Registration(broker_id=B1, endpoints=(Endpoint("OTHER", "h", 9094),))
     plan = check_endpoints(wanting)
@@ -412,7 +412,7 @@ def test_features_have_levels_and_an_epoch() -> None:
     assert decode_features(b'{"features":{"a":{"max_version_level":1}},"status":0}', 1).levels == {}
 
 
-def test_users_and_their_clients_are_listed_and_made_on_the_way() -> None:
+def test_users_and_their_clients_are_created_and_listed() -> None:
     driver = empty_cluster(1, 2)
     for entity in ("users/bob/clients/b", "users/bob/clients/a", "clients/c"):
         driver.run(change_config(entity, lambda _existing: {"x": "1"}))

@@ -1,4 +1,4 @@
-"""The tables of states: every pair is allowed or refused."""
+"""State tables of partitions and replicas: every transition is allowed or refused."""
 
 import itertools
 
@@ -24,42 +24,44 @@ def cluster() -> Cluster:
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(PartitionState, repeat=2)))
-def test_every_move_of_a_partition(source: PartitionState, target: PartitionState) -> None:
-    picture = cluster()
-    picture.start_partition(T0, source)
+def test_partition_transitions_follow_the_table(
+    source: PartitionState, target: PartitionState
+) -> None:
+    image = cluster()
+    image.start_partition(T0, source)
     if source in PARTITION_PREDECESSORS[target]:
-        picture.move_partition(T0, target)
-        assert picture.partition_state(T0) is target
+        image.move_partition(T0, target)
+        assert image.partition_state(T0) is target
     else:
         with pytest.raises(InvalidTransition, match=f"{source} -> {target}"):
-            picture.move_partition(T0, target)
-        assert picture.partition_state(T0) is source
+            image.move_partition(T0, target)
+        assert image.partition_state(T0) is source
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(ReplicaState, repeat=2)))
-def test_every_move_of_a_replica(source: ReplicaState, target: ReplicaState) -> None:
-    picture = cluster()
-    picture.start_replica(REPLICA, source)
+def test_replica_transitions_follow_the_table(source: ReplicaState, target: ReplicaState) -> None:
+    image = cluster()
+    image.start_replica(REPLICA, source)
     allowed = source in REPLICA_PREDECESSORS[target]
-    assert picture.may_move_replica(REPLICA, target) is allowed
+    assert image.may_move_replica(REPLICA, target) is allowed
     if allowed:
-        picture.move_replica(REPLICA, target)
-        assert picture.replica_state(REPLICA) is target
+        image.move_replica(REPLICA, target)
+        assert image.replica_state(REPLICA) is target
     else:
         with pytest.raises(InvalidTransition, match=f"{source} -> {target}"):
-            picture.move_replica(REPLICA, target)
+            image.move_replica(REPLICA, target)
 
 
-def test_a_topic_that_goes_is_not_missed_on_a_failed_disk() -> None:
-    picture = cluster()
+def test_a_removed_topic_is_forgotten_on_failed_disks() -> None:
+    image = cluster()
     stays = TopicPartition("stays", 0)
     for partition in (T0, stays):
-        picture.assign(partition, ReplicaAssignment((BrokerId(1),)))
-    picture.brokers[BrokerId(1)] = LiveBroker(
+        image.assign(partition, ReplicaAssignment((BrokerId(1),)))
+    image.brokers[BrokerId(1)] = LiveBroker(
         Registration(broker_id=BrokerId(1), endpoints=()), epoch=1
     )
-    picture.offline_dirs[BrokerId(1)] = {T0, stays}
-    assert picture.online(T0) == frozenset()
-    picture.remove_topic("t")
-    assert picture.offline_dirs == {BrokerId(1): {stays}}
-    assert picture.online(stays) == frozenset()
+    image.offline_dirs[BrokerId(1)] = {T0, stays}
+    assert image.online(T0) == frozenset()
+    image.remove_topic("t")
+    assert image.offline_dirs == {BrokerId(1): {stays}}
+    assert image.online(stays) == frozenset()

@@ -1,4 +1,4 @@
-"""Kafka's nodes, byte for byte."""
+"""Codecs of Kafka's znodes, byte for byte."""
 
 import uuid
 
@@ -53,7 +53,7 @@ REGISTERED = Registration(
 )
 
 
-def test_a_registration_of_version_5() -> None:
+def test_a_registration_is_encoded_in_version_5() -> None:
     assert REGISTERED.encode(timestamp_ms=1700000000000) == (
         b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
         b'"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"port":9092,"host":"h","version":5,'
@@ -61,7 +61,7 @@ def test_a_registration_of_version_5() -> None:
     )
 
 
-def test_a_registration_of_version_4_with_a_rack_and_no_plaintext() -> None:
+def test_a_registration_with_rack_and_without_plaintext_is_encoded_in_version_4() -> None:
     secure = Registration(
         broker_id=B1,
         endpoints=(Endpoint("IN", "::1", 9093),),
@@ -86,7 +86,7 @@ def test_a_registration_of_version_4_with_a_rack_and_no_plaintext() -> None:
         REGISTERED.encode(timestamp_ms=5, version=5),
     ],
 )
-def test_a_registration_is_read_in_every_version(data: bytes) -> None:
+def test_a_registration_is_decoded_in_every_version(data: bytes) -> None:
     assert decode_registration(B1, data) == REGISTERED
 
 
@@ -106,12 +106,12 @@ def test_a_registration_is_read_in_every_version(data: bytes) -> None:
         b'{"version":5,"endpoints":[],"listener_security_protocol_map":{"A":1}}',
     ],
 )
-def test_a_broken_registration_is_refused(data: bytes | None) -> None:
+def test_a_malformed_registration_is_refused(data: bytes | None) -> None:
     with pytest.raises(MalformedZnodeError):
         decode_registration(B1, data)
 
 
-def test_the_controller_and_its_epoch() -> None:
+def test_the_controller_and_its_epoch_round_trip() -> None:
     data = encode_controller(B1, 1700000000000)
     assert data == (
         b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
@@ -124,7 +124,7 @@ def test_the_controller_and_its_epoch() -> None:
         decode_controller_epoch(b"twelve")
 
 
-def test_a_topic_of_version_3_lists_its_partitions_in_order() -> None:
+def test_a_topic_in_version_3_lists_its_partitions_in_order() -> None:
     topic = TopicAssignment(
         TOPIC_ID,
         {
@@ -140,7 +140,7 @@ def test_a_topic_of_version_3_lists_its_partitions_in_order() -> None:
     assert decode_topic(data) == topic
 
 
-def test_a_topic_without_an_id_stays_without() -> None:
+def test_a_topic_without_an_id_keeps_none() -> None:
     topic = TopicAssignment(None, {0: ReplicaAssignment(replicas=(B1, B2))})
     assert b"topic_id" not in topic.encode()
     assert decode_topic(b'{"version":1,"partitions":{"0":[1,2]}}') == topic
@@ -156,12 +156,12 @@ def test_a_topic_without_an_id_stays_without() -> None:
         b'{"partitions":{},"topic_id":"short"}',
     ],
 )
-def test_a_broken_topic_is_refused(data: bytes) -> None:
+def test_a_malformed_topic_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedZnodeError):
         decode_topic(data)
 
 
-def test_a_partition_state_and_a_recovering_one() -> None:
+def test_a_partition_state_has_a_recovery_state_only_while_recovering() -> None:
     state = LeaderAndIsr(
         leader=B0,
         leader_epoch=LeaderEpoch(0),
@@ -190,7 +190,7 @@ def test_a_partition_state_and_a_recovering_one() -> None:
         decode_partition_state(data.replace(b'state":1', b'state":7'), 5)
 
 
-def test_configs_and_their_changes() -> None:
+def test_configs_and_their_changes_round_trip() -> None:
     data = encode_config({"retention.ms": "1000"})
     assert data == b'{"version":1,"config":{"retention.ms":"1000"}}'
     assert decode_config(data) == {"retention.ms": "1000"}
@@ -204,7 +204,7 @@ def test_configs_and_their_changes() -> None:
         decode_config_change(b'{"version":9}')
 
 
-def test_notices_to_the_controller() -> None:
+def test_notifications_to_the_controller_round_trip() -> None:
     data = encode_partitions([T0])
     assert data == b'{"version":1,"partitions":[{"topic":"orders","partition":0}]}'
     assert decode_partitions(data) == (T0,)
@@ -213,7 +213,7 @@ def test_notices_to_the_controller() -> None:
     assert decode_log_dir_event(event) == B3
 
 
-def test_a_reassignment() -> None:
+def test_a_reassignment_round_trips() -> None:
     data = encode_reassignment({T0: (B0, B1)})
     assert data == (
         b'{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[0,1]}]}'
@@ -221,14 +221,14 @@ def test_a_reassignment() -> None:
     assert decode_reassignment(data) == {T0: (B0, B1)}
 
 
-def test_the_cluster_id_and_generated_broker_ids() -> None:
+def test_the_cluster_id_round_trips_and_broker_ids_are_generated() -> None:
     data = encode_cluster_id("D4-tW9nLRp-hZXCGdyiVDg")
     assert data == b'{"version":"1","id":"D4-tW9nLRp-hZXCGdyiVDg"}'
     assert decode_cluster_id(data) == "D4-tW9nLRp-hZXCGdyiVDg"
     assert generated_broker_id(1, reserved_max_id=1000) == 1001
 
 
-def test_blocks_of_producer_ids_follow_each_other() -> None:
+def test_blocks_of_producer_ids_are_consecutive() -> None:
     first = next_producer_id_block(B0, None)
     assert first.encode() == b'{"version":1,"broker":0,"block_start":"0","block_end":"999"}'
     second = next_producer_id_block(B1, decode_producer_id_block(first.encode()))
@@ -237,14 +237,14 @@ def test_blocks_of_producer_ids_follow_each_other() -> None:
         next_producer_id_block(B0, ProducerIdBlock(B0, ProducerId(0), ProducerId(MAX_PRODUCER_ID)))
 
 
-def test_features() -> None:
+def test_features_are_encoded_in_version_2() -> None:
     assert encode_features({}) == b'{"features":{},"version":2,"status":1}'
     assert encode_features({"f": 2}) == (
         b'{"features":{"f":{"max_version_level":2}},"version":2,"status":1}'
     )
 
 
-def test_paths() -> None:
+def test_paths_are_kafkas() -> None:
     assert paths.broker(7) == "/brokers/ids/7"
     assert paths.partition_state(T0) == "/brokers/topics/orders/partitions/0/state"
     assert paths.topic_deletion("t") == "/admin/delete_topics/t"
@@ -253,7 +253,7 @@ def test_paths() -> None:
     assert len(set(paths.PERSISTENT)) == 14
 
 
-def test_numbers_may_be_written_as_text_and_may_have_a_default() -> None:
+def test_integers_may_be_text_and_have_a_default() -> None:
     fields = JsonObject({"a": "12", "b": "x"})
     assert (fields.integer("a"), fields.integer("c", default=3)) == (12, 3)
     with pytest.raises(MalformedZnodeError):

@@ -1,5 +1,5 @@
-"""Audits of log directories with Spark; they need the files of a Kafka, and nothing of a server.
+"""Audits of log directories with Spark. An audit needs the files of a Kafka broker, not the broker.
 
-Top down: `run` (the driver) > `plan` (which tasks) > `spark_audit` (their way to the workers) >
-`partition_audit` (one task, without Spark) > `checks` (what is looked for).
+Top down: `run` (the driver) > `plan` (the tasks) > `spark_audit` (distribution to the workers) >
+`partition_audit` (one task, without Spark) > `checks` (the rules).
 """

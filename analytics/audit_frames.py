@@ -1,8 +1,8 @@
 """Composition: the audits as functions from DataFrames to DataFrames, for notebooks and jobs.
 
-`tasks_frame` says what is to be audited, one task a row (JSON, see `analytics.task`), and
-`findings_frame` makes findings of that. Both are lazy: Spark does the work where and when the
-findings are asked for. The command `ottla audit` does without DataFrames (docs/adr/0031).
+`tasks_frame` lists the tasks, one per row (JSON, see `analytics.task`); `findings_frame` turns
+tasks into findings. Both are lazy: Spark runs the audit when an action needs the findings. The
+command `ottla audit` does not use DataFrames (docs/adr/0031).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ TASK_SCHEMA: Final = "task string"
 
 
 def tasks_frame(session: Any, tasks: Sequence[AuditTask]) -> Any:
-    """Return a DataFrame of `tasks`, the largest first, each in a partition of its own."""
+    """Return a DataFrame of `tasks`, largest first, each in its own Spark partition."""
     ordered = sorted(tasks, key=lambda task: -task.size_bytes)
     rows = [(task.to_json(),) for task in ordered]
     slices = session.sparkContext.parallelize(rows, max(1, len(rows)))
@@ -23,12 +23,12 @@ def tasks_frame(session: Any, tasks: Sequence[AuditTask]) -> Any:
 
 
 def findings_frame(tasks: Any) -> Any:
-    """Return the findings of a DataFrame of tasks; its columns are those of FINDING_SCHEMA."""
+    """Return the findings of a DataFrame of tasks, with the columns of FINDING_SCHEMA."""
     return tasks.select("task").mapInArrow(find, FINDING_SCHEMA)
 
 
 def find(batches: Iterable[Any]) -> Iterator[Any]:
-    """What a worker does with its tasks; yields record batches of FINDING_SCHEMA."""
+    """Run a worker's tasks and yield record batches of FINDING_SCHEMA."""
     from analytics.shipping import adopt_compiled
 
     adopt_compiled()
@@ -45,11 +45,11 @@ def find(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def findings_of(task: AuditTask) -> list[dict[str, Any]]:
-    """The findings of one task; where its keys do not fit one table, shard after shard."""
+    """Return the findings of one task, split into shards until the keys of each fit one table."""
     from analytics.plan import split_task
     from analytics.spark_audit import run_task
 
     shards = [task]
-    while None in (told := [run_task(shard) for shard in shards]):
+    while None in (results := [run_task(shard) for shard in shards]):
         shards = split_task(shards[0])
-    return [row for outcomes in told for rows, _ in outcomes or () for row in rows]
+    return [row for outcomes in results for rows, _ in outcomes or () for row in rows]

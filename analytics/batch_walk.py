@@ -1,8 +1,8 @@
-"""Decision: the batches of one segment, one after the other, and what stands where none is.
+"""Decision: the batches of one segment in order, and the holes between sound batches.
 
-A batch says its own length. Where that, or the checksum, is wrong, the walk looks for the next
-place where a sound batch begins, so that one damage hides no more than it has to.
-Bytes come from a source that reads at positions; memory is one chunk, or one larger batch.
+A batch header contains the length of the batch. Where the length or the checksum is wrong, the
+walk searches for the next sound batch, so that damage hides as little as possible.
+Bytes come from a random-access source. Memory is one chunk, or one batch larger than that.
 """
 
 from collections.abc import Iterator
@@ -24,32 +24,32 @@ from kafkawire.records import (
     read_header,
 )
 
-# Behind a damage; a sound batch that begins later is found by no reader of Kafka's either.
+# Search range behind damage. Kafka's own readers would not find a sound batch beyond it either.
 RESYNC_BYTES: Final = 4 * 1024 * 1024
 _PREFIX: Final = Struct(">qiib")
 _MAGIC_POSITION: Final = 16
-# The checksum covers what follows it.
+# The checksum covers all bytes from here to the end of the batch.
 CRC_END: Final = 21
 _CODEC_MASK: Final = 0b111
 _CODEC_COUNT: Final = len(Codec)
 _OLD_MAGICS: Final = (0, 1)
 MAX_RUN: Final = 256
-"""Batches that are handed on together."""
+"""Largest number of plain batches in one list of `Walk.runs`."""
 
 
 class Source(Protocol):
-    """Where bytes come from."""
+    """A random-access source of bytes."""
 
     size_bytes: int
     chunk_bytes: int
-    """How much to read at once."""
+    """Preferred size of one read."""
 
     def read_at(self, position: int, size: int) -> memoryview:
-        """Up to `size` bytes from `position` on."""
+        """Return up to `size` bytes from `position`."""
 
 
 class Batch(NamedTuple):
-    """One batch in place whose checksum is right; `data` is all of it, header included."""
+    """A batch with a correct checksum, and its position; `data` includes the header."""
 
     position: int
     header: BatchHeader
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """A place where no sound batch stands; what is wrong there was reported."""
+    """A position without a sound batch; the damage has been reported."""
 
     position: int
     is_tail: bool
@@ -65,7 +65,7 @@ class Hole(NamedTuple):
 
 
 class _Window:
-    """The part of the source that was read last."""
+    """The most recently read part of the source."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -73,11 +73,11 @@ class _Window:
         self._start = 0
 
     def at(self, position: int, size: int) -> memoryview:
-        """`size` bytes from `position` on, fewer only where the source ends."""
+        """Return `size` bytes from `position`, fewer only at the end of the source."""
         return self.from_position(position, size)[:size]
 
     def from_position(self, position: int, size: int) -> memoryview:
-        """All that is there from `position` on: `size` bytes at least, unless the source ends."""
+        """Return all buffered bytes from `position`: at least `size`, unless the source ends."""
         offset = position - self._start
         if offset < 0 or offset + size > len(self._bytes):
             self._bytes = self._source.read_at(position, max(self._source.chunk_bytes, size))
@@ -87,23 +87,23 @@ class _Window:
 
 @dataclass(slots=True)
 class Walk:
-    """One walk over a segment; after it, `end_position` says how far whole batches reach."""
+    """One walk over a segment. Afterwards `end_position` is its end, without a torn tail."""
 
     source: Source
     file: str
     report: Report
     is_tail_allowed: bool = False
-    """Whether a torn end is what a crash or a live writer leaves: then it is a note."""
+    """Whether a crash or a live writer may have left a torn end: it is then only a note."""
     end_position: int = 0
 
     def items(self, start: int = 0, end: int | None = None) -> Iterator[Batch | Hole]:
-        """Yield the batches that begin in `start..end` (exclusive); one begins at `start`."""
+        """Yield the batches that begin in `start..end` (exclusive). A batch begins at `start`."""
         for item in self._found(start, end, plain_limit=0):
             assert not isinstance(item, list)
             yield item
 
     def runs(self) -> Iterator[list[SoundBatch] | Batch | Hole]:
-        """Yield all batches of the file: many at once where there is nothing to say about them."""
+        """Yield all batches of the file. Plain batches without any damage come in lists."""
         return self._found(0, None, plain_limit=MAX_RUN)
 
     def _found(
@@ -137,7 +137,7 @@ class Walk:
                 self.end_position = position
 
     def _batch_at(self, window: _Window, position: int, limit: int) -> Batch | None:
-        """The batch at `position`, its checksum unchecked; None if there can be none."""
+        """Return the batch at `position`, its checksum unverified; None if none can begin there."""
         data = window.from_position(position, BATCH_HEADER_BYTES)
         try:
             header = read_header(data)
@@ -146,16 +146,16 @@ class Walk:
         size = LOG_OVERHEAD_BYTES + header.batch_length
         if position + size > limit or header.attributes & _CODEC_MASK >= _CODEC_COUNT:
             return None
-        # Most batches lie in what was read for their header.
+        # Most batches are complete in the bytes already read for their header.
         if len(data) < size:
             data = window.from_position(position, size)
             if len(data) < size:
                 return None
-        # Not by Batch(...), which is a Python function: it takes twice as long.
+        # `Batch(...)` is a Python function and takes twice as long.
         return tuple.__new__(Batch, (position, header, data[:size]))
 
     def _behind(self, window: _Window, position: int, batch: Batch | None, limit: int) -> int:
-        """Where to go on behind what is wrong at `position`."""
+        """Return the position where the walk continues after damage at `position`."""
         if batch is not None:
             # If only the checksum is wrong, the length leads to the next batch.
             following = position + len(batch.data)
@@ -168,7 +168,7 @@ class Walk:
         return batch is not None and crc32c(batch.data[CRC_END:]) == batch.header.crc
 
     def _resync(self, window: _Window, position: int, limit: int) -> int:
-        """Where the next sound batch begins behind `position`; `limit` if none is near."""
+        """Return the position of the next sound batch; `limit` if there is none in range."""
         data = bytes(window.at(position, min(RESYNC_BYTES, limit - position)))
         at = data.find(MAGIC, _MAGIC_POSITION + 1)
         while at >= 0:
@@ -179,7 +179,7 @@ class Walk:
         return limit
 
     def _reports_tail(self, window: _Window, position: int) -> bool:
-        """Report an end that is merely cut or zero; False if it is something else."""
+        """Report an end that is merely torn or zero; return False for any other damage."""
         left = self.source.size_bytes - position
         prefix = window.at(position, _PREFIX.size)
         severity = Severity.NOTE if self.is_tail_allowed else Severity.ERROR
@@ -192,7 +192,7 @@ class Walk:
             size = LOG_OVERHEAD_BYTES + length
             if magic != MAGIC or size <= left:
                 return False
-            expected = f"a batch of {size} bytes, from offset {offset} on"
+            expected = f"a batch of {size} bytes from offset {offset}"
         else:
             expected = "a whole batch"
         self._find("torn_tail", position, None, expected, f"{left} bytes", severity)
@@ -201,7 +201,8 @@ class Walk:
     def _report_damage(self, window: _Window, position: int, batch: Batch | None) -> None:
         if batch is not None:
             offset, crc = batch.header.base_offset, batch.header.crc
-            self._find("bad_crc", position, offset, f"the checksum {crc:#010x}", "other bytes")
+            expected = f"bytes with the checksum {crc:#010x}"
+            self._find("bad_crc", position, offset, expected, "another checksum")
             return
         prefix = window.at(position, BATCH_HEADER_BYTES)
         if len(prefix) < BATCH_HEADER_BYTES:
@@ -209,8 +210,8 @@ class Walk:
             return
         offset, length, _, magic = _PREFIX.unpack_from(prefix)
         if magic != MAGIC:
-            what = "old_format" if magic in _OLD_MAGICS else "bad_magic"
-            self._find(what, position, offset, f"magic {MAGIC}", f"magic {magic}")
+            kind = "old_format" if magic in _OLD_MAGICS else "bad_magic"
+            self._find(kind, position, offset, f"magic {MAGIC}", f"magic {magic}")
             return
         least = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
         left = self.source.size_bytes - position - LOG_OVERHEAD_BYTES
@@ -220,11 +221,11 @@ class Walk:
         try:
             header = read_header(prefix)
         except CorruptBatchError as error:
-            self._find("bad_header", position, offset, "values that a batch can have", str(error))
+            self._find("bad_header", position, offset, "valid header fields", str(error))
             return
         codec = header.attributes & _CODEC_MASK
         if codec < _CODEC_COUNT:
-            expected, severity = f"{length} bytes behind the length", Severity.WARNING
+            expected, severity = f"{length} bytes after the length field", Severity.WARNING
             found = "a file that became shorter while it was read"
             self._find("file_shortened", position, offset, expected, found, severity)
             return
@@ -242,7 +243,7 @@ class Walk:
 
     def _find(
         self,
-        what: str,
+        kind: str,
         position: int,
         offset: int | None,
         expected: str,
@@ -252,7 +253,7 @@ class Walk:
         self.report(
             Finding(
                 check=Check.BATCHES,
-                what=what,
+                what=kind,
                 file=self.file,
                 position=position,
                 offset=offset,

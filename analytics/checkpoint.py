@@ -1,4 +1,4 @@
-"""Decision: the text of checkpoint files. `0`, the number of lines, then the lines.
+"""Decision: the text of checkpoint files: version `0`, the number of lines, then the lines.
 
 offset checkpoints:       `topic partition offset`
 leader-epoch-checkpoint:  `epoch start-offset`
@@ -13,7 +13,7 @@ VERSION: Final = "0"
 
 
 def read_offset_checkpoint(text: str, file: str, report: Report) -> dict[TopicPartition, int]:
-    """The offset of each partition; what does not follow the format is reported."""
+    """Return the offset of each partition; report lines that break the format."""
     offsets: dict[TopicPartition, int] = {}
     for number, fields in _lines(text, file, 3, report):
         partition = TopicPartition(fields[0], int(fields[1]))
@@ -24,7 +24,7 @@ def read_offset_checkpoint(text: str, file: str, report: Report) -> dict[TopicPa
 
 
 def read_epoch_checkpoint(text: str, file: str, report: Report) -> list[tuple[int, int, int]]:
-    """Tuples of line number, epoch and start offset; those that do not grow are reported."""
+    """Return (line number, epoch, start offset) of each entry; report entries that go back."""
     epochs: list[tuple[int, int, int]] = []
     for number, fields in _lines(text, file, 2, report):
         epoch, offset = int(fields[0]), int(fields[1])
@@ -39,7 +39,7 @@ def read_epoch_checkpoint(text: str, file: str, report: Report) -> list[tuple[in
 def _lines(text: str, file: str, width: int, report: Report) -> list[tuple[int, list[str]]]:
     lines = text.splitlines()
     if not lines:
-        # Kafka makes the file with the partition, and writes it when there is something.
+        # Kafka creates the file with the partition and leaves it empty until the first entry.
         return []
     if lines[0].strip() != VERSION:
         report(_bad(file, 1, f"version {VERSION}", repr(lines[0][:40])))

@@ -1,8 +1,8 @@
-"""Composition: S14, different keys that a cleaner would take for one, because their hashes agree.
+"""Composition: S14, different keys with equal hashes, which a cleaner would take for one key.
 
-Kafka's cleaner knows keys by their MD5 alone. With all 16 bytes nobody meets two keys of one hash
-by chance, but somebody can make them; a cleaner that keeps fewer bytes of it is proved harmless, or
-not, on the real keys. Keys are grouped by Spark, which spills what memory does not hold.
+Kafka's cleaner identifies a key by its MD5 alone. Two keys never share all 16 bytes by chance, but
+an attacker can construct such keys. For a cleaner that keeps fewer bytes of the hash, the audit
+shows on the real keys whether that is safe. Spark groups the keys, and spills to disk if needed.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ COLUMNS: Final = (
     "topic string, partition int, replica string, file string, position bigint, offset bigint, "
     "attributes bigint, key binary"
 )
-"""What `.schema()` of the data source has to be for this audit."""
+"""The `.schema()` of the data source that this audit needs."""
 
 _CONTROL_BIT: Final = 0x20
 _GROUP: Final = ("topic", "partition", "prefix")
 
 
 def read_keys(session: Any, places: Sequence[str]) -> Any:
-    """The records of log directories that have a key, as far as `collisions` wants to see them."""
+    """Return the records of the log directories `places`, with the columns for `collisions`."""
     from analytics.data_source import KafkaSegments
 
     session.dataSource.register(KafkaSegments)
@@ -32,10 +32,10 @@ def read_keys(session: Any, places: Sequence[str]) -> Any:
 
 
 def collisions(records: Any, hash_bytes: int = HASH_BYTES, limit: int = 200) -> Any:
-    """Findings about the keys of a partition that share the first `hash_bytes` of their MD5.
+    """Return findings for keys of a partition that share the first `hash_bytes` of their MD5.
 
-    One for each key but the first of those that share them, at the key's last record; at most
-    `limit` groups of keys are told.
+    In each group of colliding keys, every key but the first has one finding, at its last record.
+    At most `limit` groups are reported.
     """
     from pyspark.sql import functions as f
 
@@ -51,7 +51,7 @@ def collisions(records: Any, hash_bytes: int = HASH_BYTES, limit: int = 200) -> 
         .drop("keys")
         .limit(limit)
     )
-    # Where there is none, which is known before this join, nothing is read again.
+    # Without a collision `shared` is empty, and Spark skips the second read for this join.
     place = f.max(f.struct("offset", "replica", "file", "position")).alias("place")
     return (
         keyed.join(f.broadcast(shared), list(_GROUP))
@@ -61,12 +61,12 @@ def collisions(records: Any, hash_bytes: int = HASH_BYTES, limit: int = 200) -> 
         .select("topic", "partition", "place.*", "first_key", "key")
         .coalesce(1)
         .sortWithinPartitions("topic", "partition", "offset")
-        .mapInArrow(_tell, FINDING_SCHEMA)
+        .mapInArrow(_to_findings, FINDING_SCHEMA)
     )
 
 
-def _tell(batches: Iterable[Any]) -> Iterator[Any]:
-    """Findings of rows (topic, partition, offset, replica, file, position, first_key, key)."""
+def _to_findings(batches: Iterable[Any]) -> Iterator[Any]:
+    """Turn rows (topic, partition, offset, replica, file, position, first_key, key) to findings."""
     from analytics.shipping import adopt_compiled
 
     adopt_compiled()
@@ -82,12 +82,12 @@ def _finding(row: dict[str, Any]) -> Finding:
     from analytics.checks.uniqueness import show_key
 
     first_key, key = row.pop("first_key"), row.pop("key")
-    # As Kafka's cleaner hashes: not a matter of security.
+    # The hash of Kafka's cleaner; it serves no security purpose.
     digests = [hashlib.md5(each, usedforsecurity=False).hexdigest() for each in (first_key, key)]
     return Finding(
         check=Check.COLLISIONS,
         what="key_collision",
-        expected=f"another hash than that of key {show_key(first_key)}, {digests[0]}",
+        expected=f"a hash different from {digests[0]} of key {show_key(first_key)}",
         found=f"key {show_key(key)}, {digests[1]}",
         **row,
     )

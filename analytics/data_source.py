@@ -1,15 +1,15 @@
-"""Edge: `spark.read.format("kafka-segments")`: the records of log directories as a DataFrame.
+"""Edge: `spark.read.format("kafka-segments")`, the records of log directories as a DataFrame.
 
     spark.dataSource.register(KafkaSegments)
     spark.read.format("kafka-segments").schema("offset bigint, key binary").load("/copy/broker-1")
 
-`.schema()` is the projection: Spark does not tell a Python source which columns a query uses, and
-what is not asked for is not decoded. Several paths are several replicas (option `paths`, separated
-by commas).
+`.schema()` is the projection: Spark does not pass the columns of a query to a Python source, so
+the source decodes exactly the columns of the schema. Several paths are several replicas (option
+`paths`, separated by commas).
 
-With the option `pushdown` equality on topic and partition, and bounds of the offset, leave out
-whole ranges; Spark filters the rest. Load anew for each query then: Spark 4.3 keeps what one query
-pushed down for the next one of the same DataFrame, which would get too few rows. It also needs
+With the option `pushdown`, filters on topic, partition and offset skip whole ranges; Spark filters
+the remaining rows. Load a new DataFrame for each query then: Spark 4.3 reuses the filters of one
+query for the next query on the same DataFrame, which would get too few rows. Pushdown also needs
 `spark.sql.python.filterPushdown.enabled`.
 """
 
@@ -33,21 +33,21 @@ from analytics.pushdown import Wanted
 
 
 class KafkaSegments(DataSource):
-    """The batch source; option `range.bytes` says how large a split may be."""
+    """The batch source; the option `range.bytes` limits the size of a split."""
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format`."""
+        """Return the name for `format`."""
         return "kafka-segments"
 
     def schema(self) -> str:
-        """All columns; give `.schema()` to read fewer."""
+        """Return all columns; pass `.schema()` to read fewer."""
         from analytics.decode import SCHEMA
 
         return SCHEMA
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """The reader of one query."""
+        """Return the reader of one query."""
         options = dict(self.options)
         kind = PushingReader if options.get("pushdown", "false") == "true" else SegmentReader
         return kind([field.name for field in schema.fields], options)
@@ -72,7 +72,7 @@ class SegmentReader(DataSourceReader):
         self._wanted = Wanted()
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges that may hold a wanted record."""
+        """Return the ranges that may contain a wanted record."""
         from analytics.discovery import find_replicas
         from analytics.segment_range import RANGE_BYTES, cut_replicas
 
@@ -86,7 +86,7 @@ class SegmentReader(DataSourceReader):
         return [RangePartition(asdict(each)) for each in self._wanted.choose(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of one range."""
+        """Yield the record batches of one range."""
         from analytics.shipping import adopt_compiled
 
         adopt_compiled()
@@ -99,10 +99,10 @@ class SegmentReader(DataSourceReader):
 
 
 class PushingReader(SegmentReader):
-    """A reader that takes filters over: a class of its own, because Spark asks whoever could."""
+    """A reader that accepts filters. Spark pushes filters to every reader with `pushFilters`."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take over what leaves out whole ranges; Spark applies bounds of the offset again."""
+        """Accept filters that skip whole ranges; yield the filters that Spark must still apply."""
         for each in filters:
             column = each.attribute[0] if getattr(each, "attribute", None) else ""
             is_taken = False

@@ -1,7 +1,7 @@
-"""Composition: a range of a segment as Arrow record batches. No Spark in it.
+"""Composition: a range of a segment as Arrow record batches, without Spark.
 
-One row per record; columns that nobody asked for cost nothing. What is wrong with the range is a
-row too: its columns `finding`, `expected` and `found` say what, and those of a record are null.
+One row per record. Columns that are not requested cost nothing. A finding is a row too: it fills
+the columns `finding`, `expected` and `found`, and its record columns are null.
 """
 
 from array import array
@@ -20,7 +20,7 @@ from kafkawire.columns_scanner import Column, RecordColumns, Spans
 from kafkawire.records import BatchHeader, TimestampType
 
 MAX_BATCH_ROWS: Final = 100_000
-# Arrow's plain string columns end at 2 GiB.
+# Arrow's plain string columns hold at most 2 GiB.
 MAX_BATCH_BYTES: Final = 64 * 1024 * 1024
 
 _RECORD_COLUMNS: Final = {
@@ -59,11 +59,11 @@ SCHEMA: Final = ", ".join(
         "finding string, expected string, found string",
     ]
 )
-"""All columns, as Spark writes a schema; `attributes` are the header's bits."""
+"""All columns as a Spark schema string; `attributes` are the bits of the batch header."""
 
 
 def arrow_type(name: str) -> Any:
-    """The Arrow type of a column.
+    """Return the Arrow type of a column.
 
     Raises:
         KeyError: there is no such column.
@@ -82,7 +82,7 @@ def arrow_type(name: str) -> Any:
 def decode(
     place: SegmentRange, columns: Sequence[str], *, until_offset: int | None = None
 ) -> Iterator[Any]:
-    """Yield record batches with `columns`; the walk ends at the first batch from `until_offset`."""
+    """Yield record batches with `columns`; stop at the first batch at or above `until_offset`."""
     rows = _Rows(place, columns)
     findings: list[Finding] = []
     try:
@@ -113,13 +113,13 @@ def _overrun(place: SegmentRange, end: int) -> Finding:
         what="range_misaligned",
         file=place.file,
         position=place.end,
-        expected=f"a batch that ends at byte {place.end}, by the index",
-        found=f"one that ends at {end}",
+        expected=f"a batch that ends at byte {place.end}, by the offset index",
+        found=f"a batch that ends at byte {end}",
     )
 
 
 class _Rows:
-    """Records of one range on their way into a record batch."""
+    """A builder of record batches from the records of one range."""
 
     def __init__(self, place: SegmentRange, columns: Sequence[str]) -> None:
         self._place = place

@@ -1,6 +1,6 @@
-"""Composition: audits of one topic on all its replicas, and one violation that must be named.
+"""Composition: audits of one topic on all its replicas, and of one planted violation.
 
-What `make demo` shows at its end, on the files of the cluster that it has just run.
+`make demo` ends with them, on the files of the cluster that it has just run.
 """
 
 import os
@@ -20,13 +20,13 @@ Say = Callable[[str], None]
 
 
 def demonstrate_audits(log_directories: Sequence[Path], topic: str, work: Path, say: Say) -> bool:
-    """Audit `topic` in each broker's log directory; then show that a planted violation is found.
+    """Audit `topic` in each broker's log directory, then a copy with a planted violation.
 
-    Returns whether the logs were clean and the violation was named. Takes copies by hard links into
-    `work`, so that brokers may go on; nothing of theirs is changed.
+    Return whether the logs are clean and the audit named the violation. The audits read copies by
+    hard links in `work`: the brokers may keep running, and their files do not change.
 
     Raises:
-        AuditError: audits cannot run here, or no broker has the topic.
+        AuditError: audits cannot run here, or no log directory contains the topic.
     """
     copies = [
         copy
@@ -43,9 +43,9 @@ def demonstrate_audits(log_directories: Sequence[Path], topic: str, work: Path, 
     spoiled = work / "spoiled"
     place = plant_lost_batch(copies[0], spoiled)
     if place is None:
-        say("nothing is compacted yet, so there is nothing to spoil")
+        say("no log has been compacted yet, so no violation was planted")
         return is_clean
-    say(f"planted: the last cleaned batch of {place} is taken out of a copy")
+    say(f"planted: the last cleaned batch of {place} is removed from a copy")
     result = _audit(Audit.COMPACTION, [spoiled], copies[0])
     say(result.verdict.line())
     named = [row for row in result.findings if row["what"] in ("lost_key", "tombstone_gone_early")]
@@ -66,11 +66,7 @@ def _audit(audit: Audit, directories: Sequence[Path], against: Path | None) -> R
 
 
 def link_topic(directory: Path, topic: str, target: Path) -> Path | None:
-    """A copy by hard links of the topic's partitions; None where there is none.
-
-    Checkpoints are copied first: a cleaner that goes on meanwhile then is further than they say,
-    never less far.
-    """
+    """Copy the topic's partitions by hard links; return the copy, None if there is no partition."""
     partitions = sorted(
         path
         for path in directory.glob(f"{topic}-*")
@@ -79,6 +75,7 @@ def link_topic(directory: Path, topic: str, target: Path) -> Path | None:
     if not partitions:
         return None
     target.mkdir(parents=True)
+    # Checkpoints first: a running cleaner is then ahead of its copied checkpoint, never behind.
     for file in directory.glob("*-checkpoint"):
         lines = file.read_text(encoding="utf-8").splitlines()[2:]
         own = [line for line in lines if line.split()[0] == topic]
@@ -93,12 +90,12 @@ def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except FileNotFoundError:
-        # Deleted or renamed by its broker since it was listed.
+        # The broker deleted or renamed the file after the directory was listed.
         return
 
 
 def plant_lost_batch(root: Path, target: Path) -> str | None:
-    """Copy the logs in `root`, less one batch below a cleaner's point; say where it was."""
+    """Copy the logs in `root` without one batch below a cleaner's point; return its segment."""
     shutil.copytree(root, target)
     checkpoint = target / "cleaner-offset-checkpoint"
     lines = checkpoint.read_text(encoding="utf-8").splitlines()[2:] if checkpoint.exists() else []

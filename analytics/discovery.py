@@ -1,7 +1,7 @@
-"""Edge: lists log directories: partitions, segments, and the checkpoints beside them.
+"""Edge: the listing of log directories: partitions, segments, and the checkpoints beside them.
 
-A directory is a broker's log directory, which holds partitions, or one partition's own directory.
-Its partitions are one replica each; several directories are several replicas.
+A directory is either a broker's log directory, which contains partitions, or the directory of one
+partition. Each partition in it is one replica; several directories are several replicas.
 """
 
 from collections import defaultdict
@@ -31,10 +31,9 @@ MAX_PARTITIONS: Final = 1_000_000
 
 
 def find_replicas(directory: str, report: Report) -> list[ReplicaFiles]:
-    """The replicas that a directory holds.
+    """Return the replicas in a directory.
 
-    What is wrong with the checkpoints, or with a partition's directory, is reported and does not
-    hide the others.
+    A faulty checkpoint or partition directory is reported and does not hide the others.
 
     Raises:
         OSError: the directory itself cannot be listed.
@@ -69,7 +68,7 @@ def find_replicas(directory: str, report: Report) -> list[ReplicaFiles]:
 def group_by_partition(
     replicas: Sequence[ReplicaFiles],
 ) -> dict[TopicPartition, list[ReplicaFiles]]:
-    """The replicas of each partition, in the order in which they were found."""
+    """Return the replicas of each partition, in the order of `replicas`."""
     groups: dict[TopicPartition, list[ReplicaFiles]] = defaultdict(list)
     for replica in replicas:
         groups[TopicPartition(replica.topic, replica.partition)].append(replica)
@@ -149,7 +148,7 @@ def _read_checkpoints(entries: Sequence[Entry], report: Report) -> Checkpoints:
 def _check_directories(
     replicas: Sequence[ReplicaFiles], checkpoints: Checkpoints, root: str, report: Report
 ) -> None:
-    """Report partitions that a checkpoint names and that have no directory."""
+    """Report partitions that a checkpoint names but that have no directory."""
     present = {TopicPartition(each.topic, each.partition) for each in replicas}
     for file, offsets in checkpoints.items():
         for partition in sorted(set(offsets) - present):
@@ -169,7 +168,7 @@ def _check_directories(
 
 
 def _list_quietly(folder: str) -> list[Entry]:
-    """The names beside a partition's directory; none where they may not be seen."""
+    """Return the entries beside a partition's directory; none if they cannot be listed."""
     try:
         return list_directory(folder)
     except OSError:

@@ -1,7 +1,7 @@
-"""What can go wrong with an audit itself; what it finds in files is no error.
+"""Errors of an audit itself. A finding in the files is not an error.
 
 Exception
-`- AuditError             the audit cannot run or go on; the message says in one sentence what to do
+`- AuditError             the audit cannot run; the message says in one sentence what to do
    `- SparkMissingError   this machine lacks Spark or Java; the message says what to install
 """
 
@@ -11,4 +11,4 @@ class AuditError(Exception):
 
 
 class SparkMissingError(AuditError):
-    """Spark, or the Java that it runs on, is not installed here."""
+    """Spark or Java is not installed on this machine."""

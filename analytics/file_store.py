@@ -1,7 +1,7 @@
 """Edge: files by path or URI, through pyarrow's file systems (local, HDFS, S3, GCS).
 
-Files are read, never mapped: a broker may truncate one meanwhile, and a mapping would then take the
-process down. Every failure is an OSError that names the file.
+Files are read, never memory-mapped: a broker may truncate a file at any time, and access to a
+truncated mapping would kill the process. Every failure is an OSError that names the file.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from pyarrow import fs
 
 from analytics.place import child_of, is_remote, split_store
 
-# A local chunk stays in the processor's cache until it was decoded (`python -m benchmarks audit`);
-# a store on the network is asked seldom.
+# A local chunk stays in the processor's cache until it is decoded (`python -m benchmarks audit`).
+# Reads from a remote store are larger, because each costs a round trip.
 LOCAL_CHUNK_BYTES: Final = 256 * 1024
 REMOTE_CHUNK_BYTES: Final = 4 * 1024 * 1024
 _MAX_STORES: Final = 16
@@ -22,7 +22,7 @@ _MAX_STORES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name in a directory."""
+    """One entry of a directory."""
 
     name: str
     path: str
@@ -31,16 +31,16 @@ class Entry:
 
 
 def is_file(place: str) -> bool:
-    """Whether `place` is a file, and no directory."""
+    """Whether `place` is a file and not a directory."""
     store, path = _resolve(place)
     return bool(store.get_file_info([path])[0].type == fs.FileType.File)
 
 
 def list_directory(place: str) -> list[Entry]:
-    """What is directly in the directory, by name.
+    """Return the direct entries of a directory, sorted by name.
 
     Raises:
-        OSError: there is no such directory, or it may not be read.
+        OSError: the directory does not exist or cannot be read.
     """
     store, path = _resolve(place)
     infos = store.get_file_info(fs.FileSelector(path))
@@ -57,17 +57,17 @@ def list_directory(place: str) -> list[Entry]:
 
 
 def read_bytes(place: str) -> bytes:
-    """All of a small file.
+    """Return all bytes of a small file.
 
     Raises:
-        OSError: it is not there, or may not be read.
+        OSError: the file does not exist or cannot be read.
     """
     with OpenFile(place) as file:
         return bytes(file.read_at(0, file.size_bytes))
 
 
 class OpenFile:
-    """A file that is read at positions."""
+    """An open file with random access."""
 
     def __init__(self, place: str) -> None:
         store, path = _resolve(place)
@@ -76,7 +76,7 @@ class OpenFile:
         self.size_bytes: int = self._file.size()
 
     def read_at(self, position: int, size: int) -> memoryview:
-        """Up to `size` bytes from `position` on; fewer where the file ends."""
+        """Return up to `size` bytes from `position`, fewer at the end of the file."""
         return memoryview(self._file.read_at(size, position))
 
     def __enter__(self) -> Self:
@@ -92,10 +92,10 @@ class OpenFile:
 
 
 def _resolve(place: str) -> tuple[fs.FileSystem, str]:
-    """The file system that holds the place, and the path that it knows it by.
+    """Return the file system of `place`, and the path of `place` in it.
 
     Raises:
-        OSError: there is no such store, or its options are wrong.
+        OSError: the store does not exist, or its options are wrong.
     """
     if not is_remote(place):
         return fs.LocalFileSystem(), place
@@ -106,7 +106,7 @@ def _resolve(place: str) -> tuple[fs.FileSystem, str]:
 
 @lru_cache(maxsize=_MAX_STORES)
 def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
-    """A store is opened once in a process: each has its own connections."""
+    """Open a store; each has its own connections, so a process opens it only once."""
     try:
         store, root = fs.FileSystem.from_uri(uri)
     except (ValueError, NotImplementedError) as error:

@@ -1,4 +1,4 @@
-"""Decision: what an audit may find, and the one shape in which every audit reports it."""
+"""Decision: findings, in the one shape that all audits share."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 
 class Check(StrEnum):
-    """The audits, by the numbers that docs/audits.md explains."""
+    """The checks, by their numbers in docs/audits.md."""
 
     BATCHES = "S1"
     OFFSETS = "S2"
@@ -28,7 +28,7 @@ class Check(StrEnum):
 
 
 class Severity(StrEnum):
-    """Whether a finding spoils the verdict: a note does not."""
+    """The weight of a finding. A verdict with nothing but notes is clean."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -37,9 +37,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it has to be, and where.
+    """One violation and its place.
 
-    `position` is a byte of `file`, or the line number (from 1) of a text file.
+    `what` is its kind. `position` is a byte position in `file`, or the line number (from 1) of a
+    text file.
     """
 
     check: Check
@@ -55,7 +56,7 @@ class Finding:
     severity: Severity = Severity.ERROR
 
     def to_row(self) -> dict[str, str | int | None]:
-        """The finding under the names of FINDING_SCHEMA."""
+        """Return the finding as a row of FINDING_SCHEMA."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -71,22 +72,22 @@ FINDING_SCHEMA: Final = (
     "check string, what string, topic string, partition int, replica string, file string, "
     "position bigint, offset bigint, expected string, found string, severity string"
 )
-"""The columns of every table of findings, as Spark writes a schema."""
+"""The columns of every table of findings, as a Spark schema string."""
 
 
 def arrow_schema(pyarrow: Any) -> Any:
-    """FINDING_SCHEMA in Arrow's types."""
+    """Return FINDING_SCHEMA as an Arrow schema."""
     types = {"string": pyarrow.string(), "int": pyarrow.int32(), "bigint": pyarrow.int64()}
     columns = (column.split() for column in FINDING_SCHEMA.split(", "))
     return pyarrow.schema([(name, types[kind]) for name, kind in columns])
 
 
 Report = Callable[[Finding], None]
-"""Where a check leaves what it found."""
+"""The receiver of a check's findings."""
 
 
 class Finder:
-    """Reports the findings of one check."""
+    """Builder and reporter of one check's findings."""
 
     def __init__(self, check: Check, report: Report) -> None:
         self._check = check
@@ -94,7 +95,7 @@ class Finder:
 
     def find(
         self,
-        what: str,
+        kind: str,
         file: str,
         position: int | None,
         offset: int | None,
@@ -102,11 +103,11 @@ class Finder:
         found: str,
         severity: Severity = Severity.ERROR,
     ) -> None:
-        """Report one thing that is not as it has to be."""
+        """Report one violation of the kind `kind`."""
         self._report(
             Finding(
                 check=self._check,
-                what=what,
+                what=kind,
                 file=file,
                 position=position,
                 offset=offset,

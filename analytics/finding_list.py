@@ -1,4 +1,4 @@
-"""Decision: the findings of one task, with their place filled in and their number bounded."""
+"""Decision: the findings of one task, with their place filled in and their number limited."""
 
 from collections import Counter
 from dataclasses import replace
@@ -7,7 +7,7 @@ from analytics.finding import Finding
 
 
 class FindingList:
-    """Collects findings; beyond `limit` of one kind they are counted, and said so in the end."""
+    """A list of findings. Beyond `limit` of one kind they are only counted."""
 
     def __init__(self, topic: str, partition: int, replica: str, limit: int) -> None:
         self._topic = topic
@@ -18,7 +18,7 @@ class FindingList:
         self._rows: list[Finding] = []
 
     def report(self, finding: Finding) -> None:
-        """Take one more finding of this place."""
+        """Add a finding, and fill in its place."""
         self._counts[finding.what] += 1
         if self._counts[finding.what] <= self._limit:
             self._rows.append(
@@ -31,11 +31,11 @@ class FindingList:
             )
 
     def rows(self) -> list[Finding]:
-        """The findings, by file and position; kinds that were cut end with a row that says so."""
+        """Return the findings by file and position, and a final row per kind with its excess."""
         rows = sorted(self._rows, key=lambda row: (row.file, row.position or 0, row.offset or 0))
-        for what, count in self._counts.items():
+        for kind, count in self._counts.items():
             if count > self._limit:
-                last = next(row for row in reversed(rows) if row.what == what)
-                found = f"{count - self._limit} more of {what}"
+                last = next(row for row in reversed(rows) if row.what == kind)
+                found = f"{count - self._limit} more of {kind}"
                 rows.append(replace(last, position=None, offset=None, found=found))
         return rows

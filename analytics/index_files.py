@@ -1,4 +1,4 @@
-"""Edge: the indexes of a replica's segments, read before the segments are."""
+"""Edge: the indexes of a replica's segments, read before the segments."""
 
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -14,7 +14,7 @@ from analytics.task import ReplicaFiles, Rules
 
 
 class IndexFiles:
-    """What the index files held when the audit began."""
+    """The contents of the index files when the audit began."""
 
     def __init__(self, replica: ReplicaFiles, rules: Rules, report: Report) -> None:
         self._replica = replica
@@ -31,7 +31,7 @@ class IndexFiles:
             return None
 
     def check(self, segments: Sequence[SegmentColumns]) -> list[str]:
-        """Hold them against the segments as they were read; return the shapes of the indexes."""
+        """Compare the indexes with the segments as read; return the shapes of the indexes."""
         shapes = set()
         rows = zip_longest(self._replica.segments, segments, self._offsets, self._times)
         for files, columns, offsets, times in rows:

@@ -1,7 +1,7 @@
-"""Edge: Ctrl-C while Spark starts or runs ends what it has started, too.
+"""Edge: Ctrl-C while Spark starts or runs, which must also end the processes that Spark started.
 
-Spark keeps the signal from its JVM. That ends when its standard input does, but not where it was
-still starting: then the file into which it writes its port is gone, and it waits for good.
+Spark shields its JVM from the signal. A running JVM exits when its standard input ends. A JVM that
+is still starting does not: it waits forever for the deleted file into which it writes its port.
 """
 
 import os
@@ -13,23 +13,23 @@ from types import FrameType
 from typing import Final, NoReturn, Self
 
 GRACE_S: Final = 1.0
-"""How long the JVM may tidy up its temporary files."""
-_LOOK_INTERVAL_S: Final = 0.02
+"""Time for the JVM to delete its temporary files."""
+_POLL_INTERVAL_S: Final = 0.02
 _PROCESSES: Final = Path("/proc")
 
 
 class InterruptGuard:
-    """A block that leaves no process behind when it is interrupted; what ran before it goes on.
+    """A block that ends its child processes on an interrupt; processes from before it keep running.
 
-    The interrupt comes out of the block as KeyboardInterrupt, whatever Spark makes of it. Outside
-    the main thread there are no signals, and it does nothing.
+    The block then raises KeyboardInterrupt, even if Spark turned the interrupt into another error.
+    Outside the main thread there are no signals, and the guard does nothing.
     """
 
     def __init__(self) -> None:
         self._is_interrupted = False
         self._has_signals = threading.current_thread() is threading.main_thread()
         self._previous = signal.getsignal(signal.SIGINT)
-        # Who starts it with nohup wants it to go on.
+        # An audit under nohup must ignore the signal.
         self._handler = signal.SIG_IGN if self._previous is signal.SIG_IGN else self._on_interrupt
         self._before = _descendants(os.getpid())
 
@@ -38,14 +38,15 @@ class InterruptGuard:
         return self
 
     def renew(self) -> None:
-        """Listen again: once started, Spark listens itself, and asks a JVM that may be busy."""
+        """Install the handler again, after Spark has replaced it during its start."""
+        # Spark's own handler calls the JVM, which may be busy.
         if self._has_signals:
             signal.signal(signal.SIGINT, self._handler)
 
     def __exit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         if not self._has_signals:
             return
-        # Spark's handler raises it, too, between its start and `renew`.
+        # Between Spark's start and `renew`, Spark's handler raises KeyboardInterrupt too.
         is_interrupted = self._is_interrupted or kind is KeyboardInterrupt
         if is_interrupted:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -62,8 +63,8 @@ class InterruptGuard:
 def _end(processes: set[int]) -> None:
     _signal(processes, signal.SIGTERM)
     deadline_s = time.monotonic() + GRACE_S
-    while (left := {each for each in processes if _lives(each)}) and time.monotonic() < deadline_s:
-        time.sleep(_LOOK_INTERVAL_S)
+    while (left := set(filter(_is_alive, processes))) and time.monotonic() < deadline_s:
+        time.sleep(_POLL_INTERVAL_S)
     _signal(left, signal.SIGKILL)
 
 
@@ -76,7 +77,7 @@ def _signal(processes: set[int], number: signal.Signals) -> None:
 
 
 def _descendants(process: int) -> set[int]:
-    """The processes that `process` started, and theirs; none where there is no /proc."""
+    """Return all descendants of `process`; none on a system without /proc."""
     children: dict[int, list[int]] = {}
     for entry in _PROCESSES.glob("[0-9]*"):
         if (stat := _stat(int(entry.name))) is not None:
@@ -90,13 +91,13 @@ def _descendants(process: int) -> set[int]:
     return found
 
 
-def _lives(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     stat = _stat(process)
     return stat is not None and stat[0] not in "ZX"
 
 
 def _stat(process: int) -> list[str] | None:
-    """State, parent and so on of a process; None when it is gone. Source: proc(5)."""
+    """Return the state, parent and further fields of a process, or None. Source: proc(5)."""
     try:
         return (_PROCESSES / str(process) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

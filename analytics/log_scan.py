@@ -1,7 +1,6 @@
-"""Composition: one pass over a replica's log, which feeds every check that wants to see batches.
+"""Composition: one pass over a replica's log, which feeds all checks that observe batches.
 
-Memory: one chunk of a file, the columns of the batches seen so far (32 bytes a batch), and what the
-checks keep.
+Memory: one chunk of a file, 32 bytes of columns for each batch so far, and the state of the checks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +20,7 @@ from kafkawire.records import NO_PRODUCER_ID, read_records
 
 
 class LogScan:
-    """Walks the segments of one replica; afterwards holds what they were found to be."""
+    """A pass over the segments of one replica; afterwards a `LogView` for the checks."""
 
     def __init__(self, files: ReplicaFiles, report: Report) -> None:
         self.files = files
@@ -35,17 +34,17 @@ class LogScan:
 
     @property
     def first_offset(self) -> int:
-        """Where the log begins, by its files and its checkpoint."""
+        """The first offset of the log, by its files and its checkpoint."""
         base = self.files.segments[0].base_offset if self.files.segments else 0
         return max(base, self.files.log_start or 0)
 
     @property
     def log_end_offset(self) -> int:
-        """The offset behind the last record, as far as the log could be read."""
+        """The offset after the last readable record (exclusive)."""
         return self.offsets.next_offset or 0
 
     def run(self, observers: Sequence[Observer]) -> None:
-        """Read all segments; a file that cannot be read is a finding and leaves a hole."""
+        """Read all segments; an unreadable file is a finding and counts as damaged."""
         for files in self.files.segments:
             is_last = files is self.files.segments[-1]
             self._begin(files)
@@ -93,7 +92,7 @@ class LogScan:
         observers: Sequence[Observer],
         every: Sequence[Observer],
     ) -> None:
-        """Tell of sound batches; those without a producer id are told to `every` alone."""
+        """Pass sound batches to `observers`; batches without a producer id only to `every`."""
         for batch in batches:
             file, position, header, *_ = batch
             if not self.offsets.check(position, header):
@@ -109,16 +108,16 @@ class LogScan:
                 observer.on_batch(batch)
 
     def _skip(self, columns: SegmentColumns, position: int) -> None:
-        """Go on behind something that cannot be trusted."""
+        """Record damage at `position`, and continue after it."""
         columns.damage_at(position)
         self.offsets.skip_damage()
 
     def is_damaged(self, offset: int) -> bool:
-        """Whether `offset` may stand in what could not be read."""
+        """Whether `offset` may lie in a damaged part of the log."""
         return self.offsets.is_damaged(offset)
 
     def place_of(self, offset: int) -> tuple[str, int]:
-        """The file and the position where the record of `offset` is, or would have to be."""
+        """Return the file and position of the record at `offset`, or where it belongs."""
         if not self.segments:
             return self.files.directory, 0
         below = [each for each in self.segments if each.base_offset <= offset]
@@ -128,7 +127,7 @@ class LogScan:
         return segment.file, positions[slot] if slot < len(positions) else segment.end_position
 
     def read_record(self, offset: int) -> tuple[bytes, bytes | None] | None:
-        """Key and value of the record at `offset`, None if there is none with a key."""
+        """Return key and value of the record at `offset`; None if there is none with a key."""
         for segment in self.segments:
             slot = segment.batch_with(offset)
             if slot is not None:
@@ -137,7 +136,7 @@ class LogScan:
 
 
 def read_record(file: str, position: int, offset: int) -> tuple[bytes, bytes | None] | None:
-    """Key and value of one record of the batch at `position`; None if it is not there any more."""
+    """Return key and value of a record in the batch at `position`; None if it is gone."""
     try:
         with OpenFile(file) as source:
             for item in Walk(source, file, lambda _: None).items(position, position + 1):
@@ -146,20 +145,20 @@ def read_record(file: str, position: int, offset: int) -> tuple[bytes, bytes | N
                         if record.offset == offset and record.key is not None:
                             return record.key, record.value
     except (OSError, CorruptBatchError):
-        # It changed since it was walked: nothing can be confirmed.
+        # The file changed after the walk, so that nothing can be confirmed.
         return None
     return None
 
 
 def unreadable(file: str, error: OSError) -> Finding:
-    """What is found where a file cannot be read; one that is gone was deleted meanwhile."""
+    """Return the finding for an unreadable file; a file deleted meanwhile is only a warning."""
     is_gone = isinstance(error, FileNotFoundError)
     return Finding(
         check=Check.BATCHES,
         what="file_vanished" if is_gone else "unreadable_file",
         file=file,
         expected="a file that can be read",
-        found="it was deleted or renamed since the directory was listed"
+        found="a file deleted or renamed after the directory was listed"
         if is_gone
         else (error.strerror or str(error)),
         severity=Severity.WARNING if is_gone else Severity.ERROR,

@@ -1,9 +1,9 @@
-"""Composition: what one task does: audits each replica by itself, or holds them against each other.
+"""Composition: one task, which audits each replica by itself or compares the replicas (S4).
 
-S4 compares replicas below the lowest high watermark. Where a log was cleaned, its batches are its
-own affair: there the last records of the keys are compared, in both directions. Where no replica
-was cleaned, every batch is the same, byte by byte. High watermarks and the points of cleaners are
-written now and then: the files of a live or killed broker may be ahead of both.
+S4 compares replicas below the lowest high watermark. Cleaned replicas may differ in their batches,
+so there the last record of each key is compared, in both directions. Where no replica was cleaned,
+all batches must be equal byte by byte. A broker writes high watermarks and cleaner points only at
+intervals: the files of a live or killed broker may be ahead of both.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def audit_partition(task: AuditTask) -> list[Outcome]:
     """Run the task's checks; one outcome per replica.
 
     Raises:
-        KeyLimitError: one table cannot hold the partition's keys; split it into shards.
+        KeyLimitError: one table cannot hold the partition's keys; split the task into shards.
     """
     if str(Check.REPLICAS) in task.checks:
         return _compare_replicas(task)
@@ -38,7 +38,7 @@ class _Replica:
     """One of several replicas, read once."""
 
     def __init__(self, task: AuditTask, files: ReplicaFiles, cleaned_until: int) -> None:
-        """Read the log; with its keys below `cleaned_until`, if that is above 0."""
+        """Read the log, and its keys below `cleaned_until` if that is above 0."""
         self.files = files
         place = files.topic, files.partition, files.replica
         self.findings = FindingList(*place, task.rules.finding_limit)
@@ -54,24 +54,24 @@ class _Replica:
 
     @property
     def active_base_offset(self) -> int:
-        """Where the segment begins that no cleaner touches."""
+        """Base offset of the active segment, which no cleaner touches."""
         return self.files.segments[-1].base_offset if self.files.segments else 0
 
     @property
     def cleaned_until(self) -> int:
-        """The offset that a cleaner has reached: by its checkpoint, or by what it removed.
+        """The offset that a cleaner has reached, by its checkpoint or by the removed records.
 
-        The checkpoint is written last, and a copy may hold an older one than the files show.
+        A cleaner writes its checkpoint last, so a copy may have a checkpoint older than its files.
         """
         seen = min(self.digest.cleaned_until, self.active_base_offset)
         return max(self.files.cleaner_point or 0, seen)
 
 
 def _read_replicas(task: AuditTask) -> tuple[list[_Replica], int]:
-    """Return the replicas, and the offset below which some cleaner has removed records."""
+    """Return the replicas, and the highest offset that a cleaner of any replica has reached."""
     known = max(files.cleaner_point or 0 for files in task.replicas)
     replicas = [_Replica(task, files, known) for files in task.replicas]
-    # Without any cleaner's checkpoint the topic is not compacted: what is missing was lost.
+    # Without any cleaner checkpoint the topic is not compacted: missing records are lost.
     cleaned_until = max(replica.cleaned_until for replica in replicas) if known else 0
     if cleaned_until > known:
         replicas = [_Replica(task, files, cleaned_until) for files in task.replicas]
@@ -88,9 +88,8 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
         start = max(cleaned_until, first.scan.first_offset, other.scan.first_offset)
         if task.shard == 0:
             report = other.findings.report
-            what = "replica_differs"
             pair = first.digest, other.digest, _is_damaged_in(first, other)
-            compare_digests(Check.REPLICAS, what, *pair, start, end, report)
+            compare_digests(Check.REPLICAS, "replica_differs", *pair, start, end, report)
         if cleaned_until > 0:
             _compare_keys(task, first, other, min(end, cleaned_until))
             _compare_keys(task, other, first, min(end, cleaned_until))
@@ -101,15 +100,15 @@ def _compare_replicas(task: AuditTask) -> list[Outcome]:
 
 
 def _is_damaged_in(*replicas: _Replica) -> IsDamaged:
-    """Whether an offset may stand in what could not be read of some replica, which is told."""
+    """Return a test of an offset: whether it may lie in a damaged part of any replica."""
     return lambda offset: any(replica.scan.is_damaged(offset) for replica in replicas)
 
 
 def _compare_keys(task: AuditTask, expected: _Replica, found: _Replica, end: int) -> None:
-    """Report what is last of its key in `expected`, below `end`, and is not in `found`.
+    """Report each key's last record below `end` in `expected` that `found` lacks.
 
-    The cleaner of `found` may have gone beyond `end`, up to its active segment: a later record of
-    the key there may be what replaced the missing one.
+    The cleaner of `found` may have passed `end`, up to its active segment: a later record of the
+    key there may supersede the missing one.
     """
     table = KeyTable(task.rules.key_limit, task.shard, task.shard_count)
     table.load(expected.table.export())
@@ -119,11 +118,11 @@ def _compare_keys(task: AuditTask, expected: _Replica, found: _Replica, end: int
         log_start=found.scan.first_offset,
         superseded_from=end,
         superseded_until=found.active_base_offset,
-        # Which older records are left is each cleaner's own affair.
+        # Cleaners may leave different older records.
         stale_below=0,
-        # A tombstone may be gone from one replica already.
+        # One replica may have removed a tombstone already.
         tombstones_after_ms=MAX_OFFSET,
-        # A tombstone that `expected` never got may have come and gone.
+        # Else `found` may have received, applied and removed a tombstone that `expected` lacks.
         is_decided=found.cleaned_until <= expected.scan.log_end_offset,
     )
     check = PreservationCheck(

@@ -1,9 +1,9 @@
-"""Decision: names of places, which are paths or URIs, with the options that a URI may end with.
+"""Decision: places, which are paths or URIs, and the options at the end of a URI.
 
     /var/kafka/orders-0
     s3://bucket/broker-1/orders-0?region=eu-west-1&endpoint_override=127.0.0.1:9000&scheme=http
 
-What is found below a URI keeps its options: whoever reads it, on whichever machine, needs them.
+Places below a URI keep its options, because every machine that reads them needs the options.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ def is_remote(place: str) -> bool:
 
 
 def split_options(place: str) -> tuple[str, str]:
-    """The place without its options, and the options with their question mark."""
+    """Return the place without its options, and the options with their question mark."""
     if not is_remote(place):
         return place, ""
     start, mark, options = place.partition("?")
@@ -25,7 +25,7 @@ def split_options(place: str) -> tuple[str, str]:
 
 
 def split_store(place: str) -> tuple[str, str]:
-    """Of a URI: the store, with its options, and the path in it."""
+    """Split a URI into the store, with the options, and the path in the store."""
     start, options = split_options(place)
     scheme, mark, rest = start.partition(_REMOTE_MARK)
     authority, _, path = rest.partition("/")
@@ -33,7 +33,7 @@ def split_store(place: str) -> tuple[str, str]:
 
 
 def without_end(place: str) -> str:
-    """The place without slashes at its end."""
+    """Return the place without trailing slashes."""
     start, options = split_options(place)
     if start.endswith(_REMOTE_MARK):
         return place
@@ -41,23 +41,23 @@ def without_end(place: str) -> str:
 
 
 def name_of(place: str) -> str:
-    """The last name in the place."""
+    """Return the last name in the place."""
     return split_options(without_end(place))[0].rpartition("/")[2]
 
 
 def parent_of(place: str) -> str:
-    """The directory that holds the place; `.` for a name alone."""
+    """Return the parent directory of the place; `.` for a bare name."""
     start, options = split_options(without_end(place))
     return (start.rpartition("/")[0] or ("/" if start.startswith("/") else ".")) + options
 
 
 def child_of(place: str, name: str) -> str:
-    """The place of a name in the directory `place`."""
+    """Return the place of `name` in the directory `place`."""
     start, options = split_options(place)
     return f"{start.rstrip('/')}/{name}{options}"
 
 
 def with_suffix(place: str, suffix: str) -> str:
-    """The file of the same segment that ends with `suffix`, such as `.index`."""
+    """Return the file of the same segment with `suffix`, such as `.index`."""
     start, options = split_options(place)
     return start.rpartition(".")[0] + suffix + options

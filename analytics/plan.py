@@ -1,4 +1,4 @@
-"""Decision: which tasks an audit consists of."""
+"""Decision: the tasks of an audit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from kafkawire.ids import TopicPartition
 
 
 class Audit(StrEnum):
-    """The audits that a user asks for by name."""
+    """The audits, by the names that users give on the command line."""
 
     INTEGRITY = "integrity"
     COMPACTION = "compaction"
@@ -43,7 +43,7 @@ CHECKS: Final[Mapping[Audit, tuple[Check, ...]]] = {
     Audit.REPLICAS: (Check.REPLICAS,),
     Audit.RETENTION: (Check.RETENTION,),
     Audit.COST: (Check.COST,),
-    # The tasks say whether the files can be read; the keys are compared by Spark.
+    # The tasks check only the structure of the files; Spark compares the keys.
     Audit.COLLISIONS: (*_STRUCTURE, Check.COLLISIONS),
 }
 _MAX_SHARDS: Final = 4096
@@ -56,7 +56,7 @@ def plan_tasks(
     rules: Rules,
     snapshot: str | None = None,
 ) -> list[AuditTask]:
-    """One task per replica; one per partition where the replicas are compared with each other."""
+    """Return one task per replica, or one per partition if its replicas are compared."""
     checks = tuple(str(check) for check in CHECKS[audit])
     tasks = []
     for partition, replicas in groups.items():
@@ -78,12 +78,18 @@ def plan_tasks(
 
 
 def split_task(task: AuditTask) -> list[AuditTask]:
-    """The task in twice as many shards, for a partition with more keys than a table may hold.
+    """Split the task into twice as many shards, for more keys than one table may hold.
 
-    Each shard reads all of the log and keeps its share of the keys, so that no worker's memory and
-    no shuffle limits how large a partition may be.
+    Each shard reads the whole log and keeps its share of the keys. The size of a partition is
+    therefore limited neither by a worker's memory nor by a shuffle.
+
+    Raises:
+        ValueError: there are too many shards; the key limit must be raised.
     """
     count = task.shard_count * 2
     if count > _MAX_SHARDS:
-        raise ValueError(f"{count} shards; the limit of keys {task.rules.key_limit} is too low")
+        raise ValueError(
+            f"{count} shards exceed the limit of {_MAX_SHARDS}: "
+            f"key.limit {task.rules.key_limit} is too low"
+        )
     return [replace(task, shard=shard, shard_count=count) for shard in range(count)]

@@ -1,4 +1,4 @@
-"""Decision: which partitions and ranges a query wants, from the filters that Spark pushes down."""
+"""Decision: the partitions and ranges of a query, by the filters that Spark pushes down."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -8,16 +8,16 @@ from analytics.segment_range import SegmentRange
 
 
 class Wanted:
-    """What the filters of one query leave."""
+    """The records that the filters of one query accept."""
 
     def __init__(self) -> None:
         self._equal: dict[str, Any] = {}
         self._first_offset = 0
         self.end_offset: int | None = None
-        """No record from here on is wanted; None: all are."""
+        """End of the wanted offsets (exclusive); None means no end."""
 
     def equal(self, column: str, value: Any) -> bool:
-        """Take over `column = value`; whether nothing is left for Spark to filter."""
+        """Accept the filter `column = value`; return whether Spark need not apply it again."""
         if column == "offset":
             self.at_least(column, value)
             self.at_most(column, value)
@@ -27,23 +27,23 @@ class Wanted:
         return True
 
     def at_least(self, column: str, value: Any) -> None:
-        """Note a lower bound; ranges below it are left out."""
+        """Accept a lower bound (inclusive); ranges below it are skipped."""
         if column == "offset":
             self._first_offset = max(self._first_offset, value)
 
     def at_most(self, column: str, value: Any) -> None:
-        """Note an upper bound (inclusive); ranges above it are left out."""
+        """Accept an upper bound (inclusive); ranges above it are skipped."""
         if column == "offset":
             end = value + 1
             self.end_offset = end if self.end_offset is None else min(self.end_offset, end)
 
     def is_wanted(self, topic: str, partition: int) -> bool:
-        """Whether the partition may hold wanted records."""
+        """Whether the partition may contain wanted records."""
         mine = {"topic": topic, "partition": partition}
         return all(mine[column] == value for column, value in self._equal.items())
 
     def choose(self, ranges: Sequence[SegmentRange]) -> Iterator[SegmentRange]:
-        """The ranges that may hold wanted records; those of a replica follow each other."""
+        """Yield the ranges that may contain wanted records; `ranges` are grouped by replica."""
         for this, following in zip_longest(ranges, ranges[1:]):
             is_last = following is None or (
                 (following.topic, following.partition, following.replica)

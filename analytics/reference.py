@@ -14,10 +14,10 @@ from kafkawire.columns_scanner import KeyTable
 
 
 class Reference:
-    """The reference log, read once for all checks that hold another log against it."""
+    """The reference log, read once for all checks that compare a log with it."""
 
     def __init__(self, task: AuditTask, files: ReplicaFiles, log: ReplicaFiles, report: Report):
-        """Read all of `files`, the reference of `log`; what is wrong in it is reported once."""
+        """Read all of `files`, the reference of `log`. Only the first shard reports its faults."""
         rules = task.rules
         self._rules = rules
         self._log = log
@@ -37,7 +37,7 @@ class Reference:
                 report(finding)
 
     def check(self, report: Report) -> PreservationCheck:
-        """The check that holds the log against the reference's keys."""
+        """Return the check that compares the log with the reference's keys."""
         log = self._log
         bounds = Bounds(
             start=self.scan.first_offset,
@@ -52,9 +52,9 @@ class Reference:
         )
 
     def compare_uncleaned(self, digest: BatchDigest, log: LogView, report: Report) -> bool:
-        """Hold the part that no cleaning has reached against the reference, batch by batch.
+        """Compare the uncleaned part of the log with the reference, batch by batch.
 
-        Returns whether a cleaning has gone further than the log's checkpoint says.
+        Return whether a cleaner has passed the cleaner checkpoint of the log.
         """
         start = max(self._log.cleaner_point or 0, self.scan.first_offset, log.first_offset)
         bound = max(start, uncleanable_from(self._log))
@@ -69,19 +69,19 @@ class Reference:
 
 
 def uncleanable_from(log: ReplicaFiles) -> int:
-    """From where on nothing may have been rewritten: the active segment, or the high watermark."""
+    """Return the first offset that no cleaner may rewrite: active segment or high watermark."""
     active = log.segments[-1].base_offset if log.segments else 0
     watermark = active if log.high_watermark is None else log.high_watermark
     return min(active, watermark)
 
 
 def first_base(log: ReplicaFiles) -> int:
-    """The offset that names the first segment."""
+    """Return the base offset of the first segment."""
     return log.segments[0].base_offset if log.segments else 0
 
 
 def read_aborted(files: ReplicaFiles, report: Report) -> list[Aborted]:
-    """The aborted transactions that the replica's indexes name."""
+    """Return the aborted transactions in the replica's transaction indexes."""
     aborted: list[Aborted] = []
     for segment in files.segments:
         if segment.txnindex is not None:

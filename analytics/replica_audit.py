@@ -1,8 +1,8 @@
-"""Composition: one replica of one partition, read once, with the checks that a task asks for.
+"""Composition: one replica of one partition, read once for all checks of a task.
 
-The checks are decisions; here stands only what is read, in which order, and what is handed to whom.
-Indexes are read before their segment: a broker that writes meanwhile makes what is read later
-longer, never shorter.
+The checks are pure; this module reads the files in order and passes their contents to the checks.
+Indexes are read before their segment: if a broker writes meanwhile, the segment has only more
+records than the index knows, never fewer.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ from kafkawire.columns_scanner import KeyTable
 
 
 class ReplicaAudit:
-    """The audit of one replica; `run` it once."""
+    """The audit of one replica. Call `run` once."""
 
     def __init__(self, task: AuditTask, replica: ReplicaFiles) -> None:
         self._task = task
@@ -42,15 +42,15 @@ class ReplicaAudit:
         limit = task.rules.finding_limit
         place = replica.topic, replica.partition, replica.replica
         self._findings = FindingList(*place, limit)
-        # The first shard speaks for what does not depend on keys.
+        # Only the first shard reports findings that do not depend on keys.
         self._is_first = task.shard == 0
         structure = self._findings if self._is_first else FindingList(*place, 0)
         self._scan = LogScan(replica, structure.report)
-        # Read before the log, of which it can then know no end that is not there.
+        # Read before the log, so that no entry can lie beyond the end of the log as read.
         self._begun = {(epoch, start) for _, epoch, start in self._read_epochs(lambda _: None)}
 
     def run(self) -> tuple[list[Finding], dict[str, Any]]:
-        """The findings and the summary.
+        """Return the findings and the summary.
 
         Raises:
             KeyLimitError: the keys do not fit one table.
@@ -77,7 +77,7 @@ class ReplicaAudit:
                 is_cleaned_further = reference.compare_uncleaned(digest, self._scan, report)
                 for check in checks:
                     if is_cleaned_further and isinstance(check, PreservationCheck):
-                        check.doubt()
+                        check.allow_further_cleaning()
         for check in checks:
             figures |= check.conclude(self._scan)
         return self._findings.rows(), summarize(self._task, self._replica, self._scan) | figures
@@ -89,7 +89,7 @@ class ReplicaAudit:
         return KeyTable(self._rules.key_limit, self._task.shard, self._task.shard_count)
 
     def _key_checks(self, reference: Reference | None) -> list[LogCheck]:
-        """The checks of which each shard does its share."""
+        """Return the checks that each shard runs on its share of the keys."""
         rules, report = self._rules, self._findings.report
         until = self._replica.cleaner_point or 0
         checks: list[LogCheck] = []
@@ -150,7 +150,7 @@ class ReplicaAudit:
         replica, report, scan = self._replica, self._findings.report, self._scan
         is_end_known = not scan.is_damaged(scan.log_end_offset)
         if Check.EPOCHS in self._checks:
-            # Read once more, behind the log: an epoch is noted before its first batch.
+            # Read again after the log: a broker writes the epoch entry before its first batch.
             epochs, file = self._read_epochs(report), replica.epoch_checkpoint or ""
             end = scan.log_end_offset if is_end_known else MAX_OFFSET
             scan.epochs.conclude(epochs, file, end, begun=self._begun)
@@ -187,6 +187,6 @@ def _foreign(file: str) -> Finding:
         check=Check.CHECKPOINTS,
         what="foreign_file",
         file=file,
-        expected="files of a log",
-        found="a name that no broker gives",
+        expected="only files of a log",
+        found="a file name that no broker uses",
     )

@@ -1,4 +1,4 @@
-"""Decision: rules as a user writes them, under the names that Kafka's configs have."""
+"""Decision: rules as text, under the names of Kafka's configs."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,16 +20,16 @@ _FIELDS: Final = {
 
 
 def parse_rules(pairs: Sequence[str], *, is_strict: bool = False) -> Rules:
-    """The rules that `KEY=VALUE` pairs say; -1 means no limit, as in Kafka.
+    """Parse rules from `KEY=VALUE` pairs; -1 means no limit, as in Kafka.
 
     Raises:
-        ValueError: no such rule, or no number; the message says which there are.
+        ValueError: a key is unknown or a value is not a whole number; the message names the keys.
     """
     values: dict[str, int | None] = {}
     for pair in pairs:
         key, _, text = pair.partition("=")
         if key not in _FIELDS:
-            raise ValueError(f"{key!r} is no rule; there are {', '.join(_FIELDS)}")
+            raise ValueError(f"{key!r} is no rule; the rules are {', '.join(_FIELDS)}")
         try:
             number = int(text)
         except ValueError:

@@ -1,6 +1,6 @@
-"""Composition: one audit from directories to a verdict, on whichever Spark master.
+"""Composition: one audit from directories to a verdict, on any Spark master.
 
-Partitions whose keys do not fit one table come back asking for shards and are run again, split.
+If the keys of a partition do not fit one table, its task is split into shards and run again.
 """
 
 import json
@@ -22,7 +22,7 @@ from analytics.shipping import ship_modules
 from analytics.snapshot import check_snapshot, convert_ledger, is_ledger, take_snapshot
 from analytics.spark_audit import audit
 from analytics.spark_progress import shown_progress
-from analytics.spark_session import get_session, start_context, told_in_one_sentence
+from analytics.spark_session import get_session, spark_errors_translated, start_context
 from analytics.task import AuditTask, ReplicaFiles, Rules
 from analytics.verdict import Verdict, judge
 from kafkawire.ids import TopicPartition
@@ -32,7 +32,7 @@ DEFAULT_MASTER: Final = "local[*]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to audit, against what, and where."""
+    """The logs to audit, their reference, the rules and the Spark master."""
 
     audit: Audit
     directories: Sequence[str]
@@ -44,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What an audit found."""
+    """The verdict, findings and summaries of an audit."""
 
     verdict: Verdict
     findings: list[dict[str, Any]]
@@ -52,11 +52,11 @@ class Result:
 
 
 def run_audit(request: Request) -> Result:
-    """Run the audit; the Spark session stays, for another one in the same process.
+    """Run the audit. The Spark session stays open for the next audit in this process.
 
     Raises:
-        AuditError: it cannot run at all; the message is one sentence.
-        KeyboardInterrupt: it was interrupted; no process that it has started is left.
+        AuditError: the audit cannot run; the message is one sentence.
+        KeyboardInterrupt: the audit was interrupted; its child processes have ended.
     """
     started = time.monotonic()
     tasks, found = plan(request)
@@ -67,7 +67,7 @@ def run_audit(request: Request) -> Result:
 
 
 def plan(request: Request) -> tuple[list[AuditTask], list[Finding]]:
-    """Return the tasks of an audit, and what was found while the directories were listed.
+    """Return the tasks of an audit, and the findings from listing the directories.
 
     Raises:
         AuditError: there is nothing to audit.
@@ -88,10 +88,10 @@ def plan(request: Request) -> tuple[list[AuditTask], list[Finding]]:
 
 
 def snapshot_logs(directories: Sequence[str], file: Path, key_limit: int) -> int:
-    """Write what the keys of the logs are now; return how many there are.
+    """Write the current keys of the logs to `file`; return their number.
 
     Raises:
-        AuditError: a log is damaged, or there is none.
+        AuditError: a log is damaged, or there is no log.
     """
     found: list[Finding] = []
     replicas = _replicas(directories, found)
@@ -113,7 +113,7 @@ def _replicas(directories: Sequence[str], found: list[Finding]) -> list[ReplicaF
 
 
 def _snapshot(file: str, key_limit: int) -> str:
-    """The snapshot file to hold the logs against; a ledger becomes one first."""
+    """Return the snapshot file to compare with; a ledger is converted to one."""
     if not is_ledger(file):
         check_snapshot(file)
         return file
@@ -134,7 +134,7 @@ def _references(against: str | None, found: list[Finding]) -> dict[TopicPartitio
 def _run_on_spark(
     request: Request, tasks: list[AuditTask]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Start Spark, or take the session that there is; return findings and summaries."""
+    """Start Spark or reuse its session, run the tasks, and return findings and summaries."""
     has_sql = request.audit is Audit.COLLISIONS
     with InterruptGuard() as guard:
         context = start_context(request.master, request.settings, is_long=has_sql)
@@ -147,7 +147,7 @@ def _run_on_spark(
             if request.against is not None and not is_file(request.against):
                 places.append(request.against)
             keys = read_keys(get_session(), places)
-            with told_in_one_sentence():
+            with spark_errors_translated():
                 found = collisions(keys, rules.hash_bytes, rules.finding_limit).toArrow()
             findings += found.to_pylist()
     return findings, summaries
@@ -158,9 +158,9 @@ def _run(context: Any, tasks: list[AuditTask]) -> tuple[list[dict[str, Any]], li
     summaries: list[dict[str, Any]] = []
     while tasks:
         tasks = sorted(tasks, key=lambda task: -task.size_bytes)
-        with shown_progress(context), told_in_one_sentence():
+        with shown_progress(context), spark_errors_translated():
             outcomes = list(zip(tasks, audit(context, tasks), strict=True))
-        # Where one shard is too small, all are split once more.
+        # If the keys of one shard do not fit, all shards of the replica are split again.
         too_large = {_place_of(task): task for task, found in outcomes if found is None}
         for task, found in outcomes:
             if found is not None and _place_of(task) not in too_large:
@@ -177,7 +177,7 @@ def _place_of(task: AuditTask) -> tuple[str, int, str]:
 
 
 def write_result(result: Result, folder: Path) -> None:
-    """Write findings as Parquet, the verdict as JSON, the report as one HTML page."""
+    """Write the findings as Parquet, the verdict as JSON, and the report as one HTML page."""
     import pyarrow
     from pyarrow import parquet
 

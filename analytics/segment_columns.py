@@ -1,4 +1,4 @@
-"""Decision: what a segment's batches say, in flat columns, for all checks that look things up."""
+"""Decision: the batches of a segment in flat columns, for lookups by offset or position."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -7,7 +7,7 @@ from kafkawire.records import BatchHeader
 
 
 class SegmentColumns:
-    """Position, offsets and newest timestamp so far of every batch, in the order of the file."""
+    """Position, offsets and running maximum timestamp of every batch, in file order."""
 
     def __init__(self, base_offset: int, file: str) -> None:
         self.base_offset = base_offset
@@ -21,7 +21,7 @@ class SegmentColumns:
         self.damaged_positions: set[int] = set()
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Take over one more batch."""
+        """Append a batch."""
         newest_ms = self.newest_timestamp_ms
         if header.max_timestamp_ms > newest_ms:
             newest_ms = header.max_timestamp_ms
@@ -37,30 +37,30 @@ class SegmentColumns:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last batch."""
+        """The offset after the last batch (exclusive)."""
         return self.last_offsets[-1] + 1 if self.last_offsets else self.base_offset
 
     def damage_at(self, position: int) -> None:
-        """Note that what stands at `position` cannot be trusted, nor what depends on it."""
+        """Mark `position` as damaged; checks do not trust anything that depends on it."""
         self.damaged_positions.add(position)
 
     @property
     def damaged_from(self) -> int | None:
-        """Where the first damage is; None if everything could be read."""
+        """Position of the first damage; None if all of the segment is sound."""
         return min(self.damaged_positions, default=None)
 
     def batch_at(self, position: int) -> int | None:
-        """The slot of the batch that begins at `position`."""
+        """Return the slot of the batch that begins at `position`."""
         slot = bisect_left(self.positions, position)
         is_there = slot < len(self.positions) and self.positions[slot] == position
         return slot if is_there else None
 
     def batch_with(self, offset: int) -> int | None:
-        """The slot of the batch whose offsets include `offset`."""
+        """Return the slot of the batch whose offset range includes `offset`."""
         slot = bisect_left(self.last_offsets, offset)
         is_there = slot < len(self.last_offsets) and self.base_offsets[slot] <= offset
         return slot if is_there else None
 
     def first_behind(self, offset: int) -> int:
-        """The slot of the first batch that ends behind `offset`; the count, if there is none."""
+        """Return the first slot with a last offset above `offset`; the slot count if none has."""
         return bisect_right(self.last_offsets, offset)

@@ -1,8 +1,8 @@
-"""Edge: segments cut into ranges of bytes that can be decoded apart, and hard-linked copies.
+"""Edge: segments cut into byte ranges that can be decoded independently.
 
-A cut is made at an entry of the offset index, because a batch begins there; but an index may be
-wrong. So one is used only if its entries grow, and a cut only if a sound batch with the entry's
-offsets stands there. Whoever decodes a range says so when it does not end where the next begins.
+A cut is made at an entry of the offset index, because a batch begins there. Since an index may be
+wrong, it is used only if its entries grow, and a cut is made only at a sound batch with the offsets
+of the entry. The decoder of a range reports a range that does not end where the next one begins.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,13 +31,13 @@ class SegmentRange:
     start: int
     end: int
     first_offset: int
-    """No record of the range is below."""
+    """Lower bound of the offsets in the range (inclusive)."""
 
 
 def cut_replicas(
     replicas: Sequence[ReplicaFiles], range_bytes: int = RANGE_BYTES
 ) -> list[SegmentRange]:
-    """The ranges of all segments, none much larger than `range_bytes` where an index allows."""
+    """Return the ranges of all segments, cut near `range_bytes` where the index is sound."""
     return [
         SegmentRange(
             topic=replica.topic,
@@ -61,7 +61,7 @@ def _cuts(segment: SegmentFiles, range_bytes: int) -> Iterator[tuple[int, int, i
 
 
 def _sound_entries(segment: SegmentFiles, range_bytes: int) -> list[tuple[int, int]]:
-    """(position, base offset) where to cut; none if the index cannot be trusted."""
+    """Return the cuts as (position, base offset); none if the index cannot be trusted."""
     if segment.index is None or segment.size_bytes <= range_bytes:
         return []
     findings: list[Finding] = []
@@ -84,14 +84,14 @@ def _sound_entries(segment: SegmentFiles, range_bytes: int) -> list[tuple[int, i
                 reach = position + range_bytes
         return cuts
     except OSError:
-        # Read as a whole, the segment says itself what is wrong with it.
+        # The decoder reads the whole segment and reports the error.
         return []
 
 
 def _sound_batch(
     source: OpenFile, segment: SegmentFiles, position: int, relative: int
 ) -> int | None:
-    """The base offset of the batch at `position`, if there is one that fits the entry."""
+    """Return the base offset of the sound batch at `position`, None unless it fits the entry."""
     walk = Walk(source, segment.log, lambda _: None)
     for item in walk.items(position, position + 1):
         if isinstance(item, Batch) and item.header.base_offset <= segment.base_offset + relative:

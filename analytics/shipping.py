@@ -1,8 +1,8 @@
-"""Edge: our modules on their way to a cluster's workers, the compiled ones included.
+"""Edge: the shipping of our modules to a cluster's workers, compiled modules included.
 
-Python modules travel as one zip. Compiled ones cannot be imported from a zip: they travel as plain
-files, and a worker that runs the same Python on the same platform adopts them before anything else
-imports the loops. Any other worker gets the same answers from the plain loops, slower.
+Python modules travel as one zip. Compiled modules cannot be imported from a zip and travel as plain
+files. A worker with the same Python on the same platform adopts them before any import of the
+loops. Any other worker gets the same results from the plain loops, more slowly.
 """
 
 import importlib.machinery
@@ -19,7 +19,8 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 def ship_modules(context: Any) -> None:
-    """Give the workers our modules; where we came in a zip ourselves they have them."""
+    """Send our modules to the workers."""
+    # We came in a zip ourselves: spark-submit has sent it to the workers too.
     if not ROOT.is_dir():
         return
     folder = Path(tempfile.mkdtemp(prefix="ottla-modules-"))
@@ -32,7 +33,7 @@ def ship_modules(context: Any) -> None:
 
 
 def write_zip(path: Path) -> Path:
-    """Write the Python modules that workers need; what `spark-submit --py-files` takes."""
+    """Write the Python modules for the workers, for `spark-submit --py-files`."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
             for module in sorted((ROOT / package).rglob("*.py")):
@@ -41,9 +42,9 @@ def write_zip(path: Path) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m analytics.shipping FILE.zip`: write what spark-submit's --py-files takes."""
+    """Run `python -m analytics.shipping FILE.zip`, which writes the file for --py-files."""
     if len(arguments) != 1:
-        sys.stderr.write("python -m analytics.shipping FILE.zip\n")
+        sys.stderr.write("usage: python -m analytics.shipping FILE.zip\n")
         return 2
     write_zip(Path(arguments[0]))
     return 0
@@ -66,7 +67,7 @@ def adopt_compiled() -> None:
             module = importlib.util.module_from_spec(spec)
             loader.exec_module(module)
         except ImportError:
-            # Of another Python, or the plain loops were asked for.
+            # Built for another Python, or the plain loops were requested.
             continue
         sys.modules[full_name] = module
 

@@ -1,10 +1,10 @@
-"""Edge: what a log's keys were, kept to hold a later state of the log against it.
+"""Edge: snapshots of a log's keys, for comparison with a later state of the log.
 
-A snapshot is a Parquet file with a row per partition and shard: where the log ended, when it was
-taken, and its keys as a `KeyTable` exports them (40 bytes a key: hash, last offset, fingerprint of
-the value or a tombstone's time). No key and no value stands in it.
+A snapshot is a Parquet file with one row per partition: the end of the log, the time of the
+snapshot, and the keys as a `KeyTable` exports them (40 bytes a key: hash, last offset, fingerprint
+of the value or a tombstone's time). It contains no key and no value.
 
-A ledger is what a producer wrote down of what was acknowledged: JSON lines
+A ledger is a producer's list of acknowledged records: JSON lines
 `{"topic", "partition", "offset", "timestamp_ms", "key", "value"}`, key and value in base64 or null.
 """
 
@@ -54,10 +54,10 @@ class Snapshot:
 
 
 def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) -> int:
-    """Write the keys of each replica's log; return how many there are.
+    """Write the keys of each replica's log to `file`; return their number.
 
     Raises:
-        AuditError: a log is damaged, so that it is no measure for another one.
+        AuditError: a log is damaged, so that no later state can be compared with it.
     """
     count = 0
     with parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
@@ -83,10 +83,10 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
 
 
 def check_snapshot(file: str) -> None:
-    """Refuse a file that is no snapshot, before workers are sent to read it.
+    """Reject a file that is no snapshot before any worker reads it.
 
     Raises:
-        AuditError: it is none.
+        AuditError: the file is no snapshot.
     """
     try:
         is_ours = parquet.read_schema(file).equals(SCHEMA)
@@ -97,10 +97,10 @@ def check_snapshot(file: str) -> None:
 
 
 def read_snapshot(file: str, topic: str, partition: int) -> Snapshot | None:
-    """One partition's snapshot in `file`; None if it holds none.
+    """Return the snapshot of one partition in `file`, or None.
 
     Raises:
-        AuditError: it is no snapshot.
+        AuditError: the file is no snapshot.
     """
     wanted = [("topic", "==", topic), ("partition", "==", partition)]
     try:
@@ -111,18 +111,18 @@ def read_snapshot(file: str, topic: str, partition: int) -> Snapshot | None:
 
 
 def earlier_bounds(earlier: Snapshot, log_start: int, rules: Rules) -> Bounds:
-    """How an earlier state can judge a log.
+    """Return the bounds for a comparison of a log with an earlier state.
 
-    A newer record of a key excuses the older one's absence. When more than `delete.retention.ms`
-    have passed, a key may have been deleted and its tombstone removed since: what is missing is
-    then a warning. A tombstone of the earlier state must stay until its own time is over.
+    A newer record of a key excuses the absence of the older one. After more than
+    `delete.retention.ms` a key may have been deleted and its tombstone removed: a missing record
+    is then only a warning. A tombstone of the earlier state must stay until its own time is over.
     """
     return Bounds(
         start=earlier.first_offset,
         end=MAX_OFFSET,
         log_start=log_start,
         superseded_from=earlier.end_offset,
-        # What the log held besides was compacted since, or was not: both are right.
+        # Other old records may or may not have been compacted since: both are right.
         stale_below=0,
         tombstones_after_ms=rules.now_ms - rules.delete_retention_ms,
         is_decided=rules.now_ms - earlier.taken_ms < rules.delete_retention_ms,
@@ -130,15 +130,15 @@ def earlier_bounds(earlier: Snapshot, log_start: int, rules: Rules) -> Bounds:
 
 
 def is_ledger(file: str) -> bool:
-    """Whether `file` is named as a ledger is: `.jsonl` or `.ndjson`."""
+    """Whether `file` has the suffix of a ledger: `.jsonl` or `.ndjson`."""
     return file.endswith((".jsonl", ".ndjson"))
 
 
 def convert_ledger(ledger: str, file: Path, key_limit: int) -> None:
-    """Write a producer's ledger as a snapshot that claims nothing of what the ledger lacks.
+    """Convert a producer's ledger to a snapshot, which says nothing about unlisted records.
 
     Raises:
-        AuditError: a line is not what it has to be; the message names it.
+        AuditError: a line is malformed; the message names the line.
     """
     rows: dict[TopicPartition, list[dict[str, Any]]] = defaultdict(list)
     try:
@@ -168,7 +168,7 @@ def _ledger_row(line: str, file: str, number: int) -> dict[str, Any]:
             else base64.b64decode(row["value"], validate=True),
         }
     except (ValueError, KeyError, TypeError) as error:
-        raise AuditError(f"{file}, line {number} is no ledger's: {error!r}") from error
+        raise AuditError(f"{file}, line {number} is not a line of a ledger: {error!r}") from error
 
 
 def _ledger_snapshot(
@@ -186,7 +186,7 @@ def _ledger_snapshot(
         partition=partition.partition,
         taken_ms=MAX_OFFSET,
         first_offset=ordered[0]["offset"],
-        # Whatever is newer may be another producer's: it excuses the absence of what is older.
+        # Newer records may come from another producer: they excuse the absence of older ones.
         end_offset=0,
         keys=table.export(),
     )

@@ -1,11 +1,11 @@
 """Composition: the tasks of an audit as one Spark job.
 
 Each task (a JSON text, see `analytics.task`) reads its partition's files itself, keeps its keys in
-one table, and yields what it found: nothing is shuffled (docs/adr/0031). The tasks travel as an
-RDD, not as a DataFrame: SQL takes longer to get ready than all the rest of a start.
+one table, and returns its findings. Nothing is shuffled (docs/adr/0031). The tasks travel as an
+RDD, not as a DataFrame: the start of Spark SQL takes longer than all other steps of a start.
 
-What runs on the workers is `run_tasks`; its imports stand inside, because a worker first has to
-adopt the compiled modules that were shipped to it.
+`run_tasks` runs on the workers. It imports modules in its body, because a worker must first adopt
+the compiled modules that were shipped to it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ from analytics.task import AuditTask
 Outcome = tuple[list[dict[str, Any]], dict[str, Any]]
 """One replica's findings, as rows, and its summary."""
 
-# Beyond, several tasks share a slice: the scheduler costs ten milliseconds for each.
+# The scheduler takes ten milliseconds per slice. Beyond this number, tasks share a slice.
 _MAX_SLICES: Final = 2000
 
 
 def audit(context: Any, tasks: Sequence[AuditTask]) -> list[list[Outcome] | None]:
-    """What each of `tasks` found; None for one whose keys do not fit its table.
+    """Return the outcomes of each task; None for a task whose keys do not fit its table.
 
-    They are begun in this order: put the largest first.
+    Spark starts the tasks in this order: put the largest first.
     """
     texts = [task.to_json() for task in tasks]
     slices = max(1, min(len(texts), _MAX_SLICES))
@@ -33,7 +33,7 @@ def audit(context: Any, tasks: Sequence[AuditTask]) -> list[list[Outcome] | None
 
 
 def run_tasks(texts: Iterable[str]) -> Iterator[list[Outcome] | None]:
-    """What a worker does with its tasks."""
+    """Run a worker's tasks and yield the outcomes of each."""
     from analytics.shipping import adopt_compiled
 
     adopt_compiled()
@@ -44,7 +44,7 @@ def run_tasks(texts: Iterable[str]) -> Iterator[list[Outcome] | None]:
 
 
 def run_task(task: AuditTask) -> list[Outcome] | None:
-    """What one task found; None asks for shards."""
+    """Return the outcomes of one task; None if its keys need more shards."""
     from analytics.partition_audit import audit_partition
     from kafkawire.columns_scanner import KeyLimitError
 

@@ -1,6 +1,6 @@
-"""Edge: whether anybody listens where the URL of a stand-alone master points.
+"""Edge: the check that a stand-alone Spark master accepts connections.
 
-Spark itself tries for a minute, and then says little. YARN and Kubernetes are left to it.
+Spark itself retries for a minute and then reports little. YARN and Kubernetes are not checked.
 """
 
 import socket
@@ -14,10 +14,10 @@ _STANDALONE: Final = "spark://"
 
 
 def check_master(url: str) -> None:
-    """Return when one of the masters in `url` takes a connection, or it names no such masters.
+    """Return once a stand-alone master in `url` accepts a connection, or if `url` names none.
 
     Raises:
-        AuditError: none does; the message says why.
+        AuditError: no master accepts a connection; the message gives the reasons.
     """
     if not url.startswith(_STANDALONE):
         return
@@ -31,7 +31,7 @@ def check_master(url: str) -> None:
 
 
 def _refusal(place: str) -> str | None:
-    """Why nobody can be reached at `place` (host:port); None if somebody can."""
+    """Return the reason why `place` (host:port) is unreachable; None if it is reachable."""
     host, mark, port = place.rpartition(":")
     try:
         address = (host, int(port)) if mark else (place, DEFAULT_PORT)

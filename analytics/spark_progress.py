@@ -1,4 +1,4 @@
-"""Edge: how far the running Spark stage is, on a terminal; nothing anywhere else."""
+"""Edge: the progress of the running Spark stage, shown only on a terminal."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ _INTERVAL_S: Final = 0.2
 
 @contextmanager
 def shown_progress(context: Any) -> Iterator[None]:
-    """Show a bar on standard error while the block runs, if a person looks at it."""
+    """Show a progress bar on standard error while the block runs, if that is a terminal."""
     if not sys.stderr.isatty():
         yield
         return

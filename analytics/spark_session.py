@@ -1,8 +1,8 @@
-"""Edge: a Spark session that starts fast and keeps quiet.
+"""Edge: a Spark session that starts fast and prints nothing.
 
-Start-up is most of a small audit. Class data sharing, the first compiler alone and the serial
-collector halve it: the archive of classes is made when the first session of a user ends, and kept
-in the cache directory (docs/audits.md says where, and how to do without).
+Start-up dominates a small audit. Class data sharing, the first compiler alone and the serial
+collector halve it. The class archive is written when a user's first session ends, and is kept in
+the cache directory (docs/audits.md gives its place, and the setting to disable it).
 """
 
 import hashlib
@@ -31,16 +31,16 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
-# The tasks of an audit do their work in Python: the first compiler is enough and starts faster. A
-# shuffle of SQL takes three times as long with it (benchmarks/audit_load.py).
+# The tasks of an audit run in Python: Java's first compiler is enough for them and starts faster.
+# An SQL shuffle takes three times as long with it (benchmarks/audit_load.py).
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ALL_COMPILERS: Final = "-XX:+UseSerialGC"
-# An archive that does not fit any more is ignored; nobody needs to read about it.
+# Java ignores an outdated archive, and needs no log line about that.
 _QUIET: Final = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 _ARCHIVE_MAGIC_BYTES: Final = 4
 _JAVA_TIMEOUT_S: Final = 30
 _LOG_TAIL_LINES: Final = 3
-# What Spark says at every start.
+# Lines that Spark prints at every start.
 _LOG_NOISE: Final = ("Setting default log level", "To adjust logging level", "WARNING: Using")
 _FRAMES: Final = ("at ", "... ", "An error occurred while calling", "SQLSTATE: ")
 _CAUSE: Final = "Caused by: "
@@ -48,10 +48,10 @@ YARN_MAX_WAIT_MS: Final = 20_000
 
 
 def find_java() -> str:
-    """The `java` that Spark will run.
+    """Return the `java` that Spark will run.
 
     Raises:
-        SparkMissingError: there is none, or it is too old; the message says what to install.
+        SparkMissingError: Java is missing or too old; the message says what to install.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -71,13 +71,13 @@ def find_java() -> str:
 def start_session(
     master: str, settings: Mapping[str, str] | None = None, *, is_long: bool = False
 ) -> Any:
-    """A Spark session on `master`; see `start_context`."""
+    """Start Spark on `master` and return its session; see `start_context`."""
     start_context(master, settings, is_long=is_long)
     return get_session()
 
 
 def get_session() -> Any:
-    """What SQL needs besides the context that was started."""
+    """Return the SQL session on top of the running Spark context."""
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate()
@@ -86,14 +86,14 @@ def get_session() -> Any:
 def start_context(
     master: str, settings: Mapping[str, str] | None = None, *, is_long: bool = False
 ) -> Any:
-    """Spark on `master`, or where spark-submit says if that is empty.
+    """Start Spark on `master`, or on the master of spark-submit if `master` is empty.
 
-    Where it runs in this process already it is used as it is. `is_long` is for work that Spark
-    itself does, such as SQL: it gets all of Java's compilers.
+    A context that already runs in this process is reused unchanged. `is_long` is for work that
+    Spark itself does, such as SQL: it enables all of Java's compilers.
 
     Raises:
-        SparkMissingError: there is no pyspark or no Java.
-        AuditError: Spark does not start, or nobody is at `master`.
+        SparkMissingError: pyspark or Java is missing.
+        AuditError: Spark does not start, or no master accepts connections at `master`.
     """
     try:
         from pyspark import SparkConf, SparkContext
@@ -120,7 +120,7 @@ def start_context(
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """What Spark raises where it cannot go on; not the mistakes of our own code on the driver."""
+    """Return the error types of Spark itself; other errors are bugs of our code on the driver."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -128,13 +128,13 @@ def spark_errors() -> tuple[type[Exception], ...]:
 
 
 @contextmanager
-def told_in_one_sentence() -> Iterator[None]:
-    """Have what ends a job of Spark's be an AuditError."""
+def spark_errors_translated() -> Iterator[None]:
+    """Translate a failure of a Spark job in the block to an AuditError of one sentence."""
     try:
         yield
     except spark_errors() as error:
-        # A worker's own words come last, Spark's about them first.
-        lines = _told(str(error))
+        # The first line is Spark's message, the last one that of the worker.
+        lines = _messages(str(error))
         raise AuditError(f"Spark gave up: {lines[0][:200]} ... {lines[-1][:200]}") from error
 
 
@@ -153,12 +153,12 @@ def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.session.timeZone": "UTC",
-        # Its client tries for a quarter of an hour otherwise.
+        # The default is a quarter of an hour.
         "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": str(YARN_MAX_WAIT_MS),
     }
     if is_long:
-        # A small map before the large one: of use to those who group by few keys alone. Without
-        # it the second opinion in SQL reads 0.83 M records/s instead of 0.65.
+        # The small map before the large one helps only with few keys. Without it the independent
+        # audit in SQL reads 0.83 M records/s instead of 0.65.
         settings["spark.sql.codegen.aggregate.map.twolevel.enabled"] = "false"
     if is_local:
         settings["spark.driver.bindAddress"] = "127.0.0.1"
@@ -168,14 +168,14 @@ def _settings(java: str, is_local: bool, is_long: bool) -> dict[str, str]:
 
 
 def _archive(java: str, is_long: bool) -> str:
-    """The option that uses the archive of classes, or that makes it when this session ends."""
+    """Return the option to use the class archive, or to write it when this session ends."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
     if not jars.is_dir():
-        # spark-submit gives us pyspark in a zip, and a JVM that runs already.
+        # Under spark-submit, pyspark comes in a zip and the JVM already runs.
         return ""
-    # Java ignores an archive of jars that lie elsewhere, or were installed anew.
+    # Java ignores an archive whose jars have moved or were reinstalled.
     stamp = f"{pyspark.__version__} {jars} {jars.stat().st_mtime_ns} {java} {Path(java).resolve()}"
     # SQL loads twice as many classes.
     kind = "sql" if is_long else "classes"
@@ -186,7 +186,7 @@ def _archive(java: str, is_long: bool) -> str:
 
 
 def _is_whole(archive: Path) -> bool:
-    """Whether Java has ended writing it: the head, which begins with a number, is written last."""
+    """Whether Java has finished the archive: it writes the header, which is not zero, last."""
     try:
         with archive.open("rb") as file:
             return any(file.read(_ARCHIVE_MAGIC_BYTES))
@@ -203,7 +203,7 @@ def _set_environment(is_local: bool) -> None:
 
 @contextmanager
 def _captured_output() -> Iterator[Path]:
-    """Have what starts meanwhile write into a file: the JVM is chatty, and ends after we do."""
+    """Redirect the output of child processes to a file: the JVM is verbose and outlives us."""
     sys.stdout.flush()
     sys.stderr.flush()
     own = os.dup(1), os.dup(2)
@@ -221,15 +221,15 @@ def _captured_output() -> Iterator[Path]:
 
 
 def _reason(error: Exception, log: Path) -> str:
-    """What went wrong first, in Java's words, else what was said last."""
+    """Return Java's root cause, or else the last messages."""
     text = log.read_text(errors="replace")
     lines = [line.strip() for line in f"{text}\n{error}".splitlines() if line.strip()]
     if causes := [line for line in lines if line.startswith(_CAUSE)]:
         return causes[-1].removeprefix(_CAUSE)[:500]
-    return " ".join(_told(text)[-_LOG_TAIL_LINES:] or lines)[:500]
+    return " ".join(_messages(text)[-_LOG_TAIL_LINES:] or lines)[:500]
 
 
-def _told(text: str) -> list[str]:
-    """The lines without those of stack traces and those that Spark always writes."""
+def _messages(text: str) -> list[str]:
+    """Return the lines of `text` without stack traces and Spark's usual output."""
     lines = [line.strip(" \t:") for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith((*_FRAMES, *_LOG_NOISE))]

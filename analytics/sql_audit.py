@@ -1,7 +1,7 @@
-"""Composition: uniqueness and preservation in Spark SQL: a second, independent way.
+"""Composition: uniqueness and preservation in Spark SQL, an independent second implementation.
 
-Slower than the tasks of `spark_audit` by the cost of a shuffle; it shares only the decoding with
-them. Both answer the same question, so each is the other's test. Input is the data source's
+It is slower than the tasks of `spark_audit` by the cost of a shuffle, and shares only the decoding
+with them. Both give the same findings, so each is a test of the other. Input is the data source's
 DataFrame (columns topic, partition, offset, key_hash_high, key_hash_low, value_bytes, fingerprint).
 """
 
@@ -11,30 +11,30 @@ COLUMNS: Final = (
     "topic string, partition int, offset bigint, attributes bigint, key_hash_high bigint, "
     "key_hash_low bigint, key_bytes int, value_bytes int, fingerprint bigint"
 )
-"""What `.schema()` of the data source has to be for these audits."""
+"""The `.schema()` of the data source that these audits need."""
 
 RANGE_BYTES: Final = 256 * 1024 * 1024
-"""What one task reads. It groups its own records before any is shuffled, and the more it has seen
-the fewer are left; a map of so many keys still fits the memory of two tasks in 2 GiB."""
+"""Size of the range of one task. A task groups its records before the shuffle, so a larger range
+leaves fewer rows to shuffle; the key maps of two tasks of this size still fit into 2 GiB."""
 
 _KEYS: Final = ("topic", "partition", "key_hash_high", "key_hash_low")
 _CONTROL_BIT: Final = 0x20
 
 
 def read_log(session: Any, directory: str) -> Any:
-    """The records of a log directory, as these audits take them; KafkaSegments is registered."""
+    """Return the records of a log directory for these audits; register KafkaSegments before."""
     source = session.read.format("kafka-segments").schema(COLUMNS)
     return source.option("range.bytes", RANGE_BYTES).load(directory)
 
 
 def keyed(records: Any) -> Any:
-    """The records with a key; markers of transactions have none."""
+    """Return the records with a key, without control records."""
     is_data = f"(attributes & {_CONTROL_BIT}) = 0 and key_bytes >= 0"
     return records.where(is_data)
 
 
 def duplicate_keys(records: Any, cleaned_until: int) -> Any:
-    """Rows (topic, partition, offset) of all records but the last of each key, below the point."""
+    """Return (topic, partition, offset, what) of superseded records below `cleaned_until`."""
     from pyspark.sql import functions as f
 
     below = keyed(records).where(f.col("offset") < cleaned_until)
@@ -48,14 +48,14 @@ def duplicate_keys(records: Any, cleaned_until: int) -> Any:
 
 
 def changed_keys(records: Any, reference: Any, cleaned_until: int) -> Any:
-    """Rows (topic, partition, offset, what) of keys whose last record is not what it was.
+    """Return (topic, partition, offset, what) of keys whose last record differs from the reference.
 
-    One shuffle answers: both logs in one grouping, tombstones told by their length. What is right
-    about a missing tombstone depends on time, so those rows are `missing_tombstone`.
+    One shuffle suffices: it groups both logs together and recognizes tombstones by their length.
+    Whether a tombstone may be missing depends on time, so those rows are `missing_tombstone`.
     """
     from pyspark.sql import functions as f
 
-    # Plain numbers, not structs: only those may change in place, without which Spark sorts.
+    # Plain numbers, not structs: Spark updates only numbers in place, and sorts otherwise.
     nothing = f.lit(None).cast("bigint")
     fingerprint = f.expr("if(value_bytes < 0, null, fingerprint)")
 
@@ -76,7 +76,7 @@ def changed_keys(records: Any, reference: Any, cleaned_until: int) -> Any:
             f.max("found_offset").alias("found_offset"),
         )
     )
-    what = (
+    kind = (
         f.when(f.col("expected_offset").isNull(), "unknown_record")
         .when(
             f.col("found_offset").isNull() & f.col("expected_print").isNull(), "missing_tombstone"
@@ -87,4 +87,4 @@ def changed_keys(records: Any, reference: Any, cleaned_until: int) -> Any:
         .when(~f.col("found_print").eqNullSafe(f.col("expected_print")), "changed_value")
     )
     place = f.coalesce("found_offset", "expected_offset").alias("offset")
-    return last.select("topic", "partition", place, what.alias("what")).where("what is not null")
+    return last.select("topic", "partition", place, kind.alias("what")).where("what is not null")

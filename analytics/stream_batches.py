@@ -1,6 +1,6 @@
-"""Edge: the batches of a growing log between two offsets, each checked as it was appended.
+"""Edge: the batches of a growing log between two offsets, checked in the order of their appends.
 
-With them come the index entries that were appended meanwhile (`stream_indexes`).
+The index entries that were appended with them are checked too (`stream_indexes`).
 """
 
 from collections.abc import Iterator
@@ -19,20 +19,21 @@ from analytics.task import ReplicaFiles, SegmentFiles
 from kafkawire.records import BatchHeader
 
 Row = tuple[str | int | None, ...]
-_Told = tuple[str | None, str | None, str | None]
+_Problem = tuple[str | None, str | None, str | None]
+"""The columns `finding`, `expected` and `found` of a row; all None for a sound batch."""
 
 
 def read_batches(
     path: str, name: str, start: LogEnd, end: LogEnd, *, is_strict: bool = False
 ) -> Iterator[Row]:
-    """Yield a row per batch of the log `name` between two ends, and one per wrong index entry."""
+    """Yield a row per batch of the log `name` between two ends, and per faulty index entry."""
     for replica in find_replicas(path, lambda _: None):
         if f"{replica.topic}-{replica.partition}" == name:
             yield from _Follower(replica, start, end, is_strict=is_strict).rows()
 
 
 class _Follower:
-    """Follows one log from one end to the next, as a follower replica would."""
+    """A reader of one log from one end to the next, as a follower replica reads it."""
 
     def __init__(
         self, replica: ReplicaFiles, start: LogEnd, end: LogEnd, *, is_strict: bool
@@ -43,7 +44,7 @@ class _Follower:
         self._is_strict = is_strict
         self._next_offset = start.next_offset
         self._leader_epoch = start.leader_epoch
-        # Where the cleaner was, gaps are its own, and indexes are not what was appended.
+        # In the cleaned part gaps are legal, and the cleaner has rewritten the indexes.
         self._cleaned_until = replica.cleaner_point or 0
 
     def rows(self) -> Iterator[Row]:
@@ -58,7 +59,7 @@ class _Follower:
             try:
                 yield from self._read(segment, is_active=following is None)
             except OSError:
-                # Deleted by its broker meanwhile: retention is no violation.
+                # The broker has deleted the segment: retention is no violation.
                 continue
 
     def _read(self, segment: SegmentFiles, *, is_active: bool) -> Iterator[Row]:
@@ -84,7 +85,7 @@ class _Follower:
         yield from (self._damage(finding) for finding in findings)
 
     def _share(self, segment: SegmentFiles) -> IndexShare:
-        """The index entries of the segment that came between the two ends."""
+        """Return the index entries of the segment that were appended between the two ends."""
         base_offset = segment.base_offset
         index = b"" if segment.index is None else read_bytes(segment.index)
         times = b"" if segment.timeindex is None else read_bytes(segment.timeindex)
@@ -97,7 +98,7 @@ class _Follower:
         else:
             first_index = first_time = 0
         if base_offset < self._cleaned_until:
-            # Only to find the way.
+            # These entries serve only to seek; they are not checked.
             first_index, first_time = len(index), len(times)
             is_sealed = False
         return IndexShare(
@@ -118,7 +119,7 @@ class _Follower:
         is_active: bool,
     ) -> Iterator[Row]:
         check = BatchCheck(walk.file, findings.append)
-        # What was read before is only looked at again, for the indexes.
+        # Batches before the start were checked before; only the index checks need them again.
         is_new = columns.base_offset >= self._next_offset
         for item in walk.items(start):
             if isinstance(item, Hole):
@@ -136,17 +137,17 @@ class _Follower:
                 continue
             findings.clear()
             is_sound = check.open(item) is not None
-            told = _told(findings[0]) if findings else self._problem(item)
-            if is_sound and told[0] != "offset_overlap":
+            problem = _problem_of(findings[0]) if findings else self._problem(item)
+            if is_sound and problem[0] != "offset_overlap":
                 columns.add(item.position, header)
             else:
                 columns.damage_at(item.position)
-            yield self._row(walk.file, item, told)
+            yield self._row(walk.file, item, problem)
             self._next_offset = header.last_offset + 1
             self._leader_epoch = max(self._leader_epoch, header.leader_epoch)
         columns.end_position = walk.end_position
 
-    def _row(self, file: str, item: Batch, told: _Told) -> Row:
+    def _row(self, file: str, item: Batch, problem: _Problem) -> Row:
         header = item.header
         return (
             self._replica.topic,
@@ -159,10 +160,10 @@ class _Follower:
             header.record_count,
             header.size_bytes,
             header.max_timestamp_ms,
-            *told,
+            *problem,
         )
 
-    def _problem(self, item: Batch) -> _Told:
+    def _problem(self, item: Batch) -> _Problem:
         header, wanted = item.header, self._next_offset
         if wanted != UNKNOWN and header.base_offset < wanted:
             return "offset_overlap", f"offset {wanted} or more", f"offset {header.base_offset}"
@@ -175,8 +176,8 @@ class _Follower:
 
     def _damage(self, finding: Finding) -> Row:
         place = self._replica.topic, self._replica.partition, finding.file, finding.position
-        return (*place, finding.offset, None, None, None, None, None, *_told(finding))
+        return (*place, finding.offset, None, None, None, None, None, *_problem_of(finding))
 
 
-def _told(finding: Finding) -> _Told:
+def _problem_of(finding: Finding) -> _Problem:
     return finding.what, finding.expected, finding.found

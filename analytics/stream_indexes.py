@@ -1,9 +1,8 @@
-"""Decision: S5 and S6 of a log that grows: which index entries are new, and what they need to know.
+"""Decision: S5 and S6 of a growing log: the new index entries, and the batches for their check.
 
-An entry of the offset index is judged with the batches behind the entry before it. One of the time
-index needs the running maximum: that is what the entry before it says, at the batch that it names,
-so the batches from there on are enough. An entry that was wrong is no measure for the next one:
-then all of the segment is read.
+The check of an offset index entry needs the batches after the previous entry. The check of a time
+index entry needs the running maximum. The previous entry contains that maximum at its batch, so the
+batches from there suffice. If the previous entry is wrong, the whole segment is read.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,36 +20,37 @@ from analytics.task import SegmentFiles
 from kafkawire.records import BatchHeader
 
 FindHeader = Callable[[int, int], BatchHeader | None]
-"""The header of the batch that holds an offset, found by walking from a position on.
+"""A search from a position for the batch that contains an offset; returns its header.
 
-None if no sound batch begins at the position, or the offset is in none of those that follow.
+The result is None if no sound batch begins at the position, or no later batch contains the offset.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexShare:
-    """The entries of one segment's indexes that came between two offsets of a stream."""
+    """The entries of one segment's indexes, and the first of them to check."""
 
     index: bytes
     times: bytes
-    """Both in front of the padding, up to the last entry that is judged."""
+    """Contents of both indexes without padding, up to the last entry to check."""
     first_index: int
     first_time: int
-    """The slots of the first entries that were not judged before."""
+    """Slots of the first entries that were not checked before."""
     is_sealed: bool
-    """Whether the segment was sealed, so that nothing follows."""
+    """Whether the segment was sealed, so that no entry can follow."""
 
     @property
     def has_new_entries(self) -> bool:
-        """Whether there is anything to judge."""
+        """Whether there is an entry to check."""
         has_new_index = len(self.index) > self.first_index * INDEX_ENTRY.size
         has_new_times = len(self.times) > self.first_time * TIME_ENTRY.size
         return has_new_index or has_new_times or self.is_sealed
 
     def start(self, base_offset: int, wanted_offset: int, find_header: FindHeader) -> int:
-        """From which position on the segment has to be read: that of a sound batch, or 0.
+        """Return the position from which to read the segment: that of a sound batch, or 0.
 
-        It is at or before the batch with `wanted_offset`, and early enough for all new entries.
+        It is at or before the batch with `wanted_offset`, and early enough to check all new
+        entries.
         """
         entries = [
             (base_offset + relative, position)
@@ -76,7 +76,7 @@ class IndexShare:
     def check(
         self, files: SegmentFiles, segment: SegmentColumns, report: Report, *, is_strict: bool
     ) -> None:
-        """Report the new entries that lead astray; `segment` is what was read from `start` on."""
+        """Report faulty new entries; `segment` contains the batches read from `start`."""
         if files.index is None and self.is_sealed:
             report(missing_index(files.log, ".index", Check.OFFSET_INDEX))
         elif files.index is not None:
@@ -106,7 +106,7 @@ def _whole(data: bytes, layout: Struct) -> bytes:
 
 
 def _seek(entries: Sequence[tuple[int, int]], offset: int, find_header: FindHeader) -> int:
-    """The position of the last entry (offset, position) up to `offset`, if it leads there; or 0."""
+    """Return the position of the last entry up to `offset`; 0 if the entry is wrong or missing."""
     for reached, position in reversed(entries):
         if reached <= offset:
             return position if find_header(position, reached) is not None else 0

@@ -1,6 +1,6 @@
-"""Edge: how far a growing log has come: what a stream's offset says of each log.
+"""Edge: the current end of each growing log, which is the progress of a stream.
 
-Progress is counted in record offsets and in index entries of one segment, never in bytes of a
+Progress is a record offset and the numbers of index entries in one segment, never a position in a
 `.log` file: a broker rolls, deletes and compacts segments while the stream runs.
 """
 
@@ -16,36 +16,36 @@ from analytics.file_store import OpenFile
 from analytics.task import SegmentFiles
 
 UNKNOWN: Final = -1
-# Of an active index, ten megabytes of which are zero: what is read at once.
+# An active index is ten megabytes long and mostly zero: read only chunks of it.
 _INDEX_CHUNK_BYTES: Final = 64 * 1024
 
 
 class LogEnd(NamedTuple):
-    """How far a log has come; as JSON a list of these numbers."""
+    """The current end of a log; in JSON a list of these numbers."""
 
     next_offset: int = UNKNOWN
-    """The offset behind the last whole batch; what is still being written does not count."""
+    """Offset after the last complete batch (exclusive)."""
     leader_epoch: int = UNKNOWN
-    """The epoch of that batch."""
+    """Leader epoch of that batch."""
     segment_base: int = UNKNOWN
-    """The segment that is being written; those before it are sealed."""
+    """Base offset of the active segment; earlier segments are sealed."""
     index_count: int = 0
-    """Entries that its offset index has."""
+    """Number of entries in its offset index."""
     time_count: int = 0
-    """Entries that its time index has."""
+    """Number of entries in its time index."""
 
 
 class LogEnds:
-    """Finds where logs end; remembers where it looked last, so that only growth is read."""
+    """Finder of the ends of logs. It remembers the previous ends and reads only new batches."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, LogEnd]] = {}
         self._ends: dict[str, LogEnd] = {}
 
     def find(self, path: str) -> dict[str, LogEnd]:
-        """The end of each log below `path`, under its name `TOPIC-PARTITION`.
+        """Return the end of each log in `path`, by the log's name `TOPIC-PARTITION`.
 
-        A segment that a broker deletes meanwhile is seen the next time.
+        If a broker deletes a segment meanwhile, the log keeps its previous end until the next call.
         """
         ends: dict[str, LogEnd] = {}
         for replica in find_replicas(path, lambda _: None):
@@ -70,13 +70,13 @@ class LogEnds:
         position, known = self._known.get(
             segment.log, (0, LogEnd(segment_base=segment.base_offset))
         )
-        # Indexes first: a broker writes a batch before its entry, so what is counted is there.
+        # Indexes first: a broker writes a batch before its entry, so counted entries have a batch.
         index_count = _count(segment.index, INDEX_ENTRY, known.index_count)
         time_count = _count(segment.timeindex, TIME_ENTRY, known.time_count)
         next_offset, epoch = known.next_offset, known.leader_epoch
         with OpenFile(segment.log) as source:
             if source.size_bytes < position:
-                # Truncated, as a follower is after a change of leaders.
+                # The log was truncated, as a follower's log is after a change of leader.
                 position, next_offset, epoch = 0, UNKNOWN, UNKNOWN
                 index_count = _count(segment.index, INDEX_ENTRY, 0)
                 time_count = _count(segment.timeindex, TIME_ENTRY, 0)
@@ -92,7 +92,7 @@ class LogEnds:
 
 
 def _count(file: str | None, layout: Struct, known: int) -> int:
-    """How many entries are in front of the padding, of which `known` were there before."""
+    """Return the number of entries before the padding, of which `known` were counted before."""
     if file is None:
         return 0
     count, unused = known, bytes(layout.size)

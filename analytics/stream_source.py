@@ -1,13 +1,13 @@
-"""Edge: `spark.readStream.format("kafka-batches")`: the batches that a growing log gets, checked.
+"""Edge: `spark.readStream.format("kafka-batches")`, the new batches of growing logs, checked.
 
-One row per batch, with a column `finding` where S1, S2 or S3 is broken: checksum, records, offsets
-that go back or leave a gap, epochs that go back. One row more for each entry of an index that leads
-astray (S5, S6): `file` is the index, `base_offset` the entry's. Progress is a record offset per
-partition and the entries of its newest indexes, never a position in a log file: a broker rolls,
-deletes and compacts segments while the stream runs, and offsets stay what they are.
+One row per batch. Its column `finding` names a violation of S1, S2 or S3: a wrong checksum or
+record, an offset that goes back or leaves a gap, an epoch that goes back. Each faulty index entry
+(S5, S6) is one more row, with `file` and `base_offset` of the entry. Progress is a record offset
+per partition and the entry counts of its newest indexes, never a position in a log file: a broker
+rolls, deletes and compacts segments while the stream runs, but offsets do not change.
 
-Compaction is judged by batch jobs (`ottla audit compaction`), not here: the cleaner rewrites what
-the stream has passed, and uniqueness would need all keys as state for ever.
+Batch jobs (`ottla audit compaction`) check compaction, not the stream: the cleaner rewrites batches
+after the stream has read them, and uniqueness would need all keys as permanent state.
 """
 
 from collections.abc import Iterator
@@ -25,24 +25,24 @@ SCHEMA = (
 
 
 class KafkaBatches(DataSource):
-    """The streaming source; the option `path` names a log directory, `strict` is as in audits."""
+    """The streaming source. Options: `path`, a log directory; `strict`, as in audits."""
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format`."""
+        """Return the name for `format`."""
         return "kafka-batches"
 
     def schema(self) -> str:
-        """One row per batch."""
+        """Return the schema, with one row per batch."""
         return SCHEMA
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's
-        """The reader of one query."""
+        """Return the reader of one query."""
         return BatchReader(dict(self.options))
 
 
 class BatchReader(DataSourceStreamReader):
-    """Offsets are `{"topic-partition": [the numbers of a LogEnd]}`."""
+    """The stream reader. Its offsets are `{"topic-partition": [the numbers of a LogEnd]}`."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._path = options["path"]
@@ -50,15 +50,15 @@ class BatchReader(DataSourceStreamReader):
         self._ends = LogEnds()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Before the first batch of each log."""
+        """Return the start of every log."""
         return {}
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the whole batches of each log end now."""
+        """Return the current end of each log, after its last complete batch."""
         return {name: list(end) for name, end in self._ends.find(self._path).items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One task per log that has grown."""
+        """Return one task per log that has grown."""
         return [
             InputPartition((name, start.get(name, list(LogEnd())), reached))
             for name, reached in end.items()
@@ -66,7 +66,7 @@ class BatchReader(DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one log between two offsets."""
+        """Yield the rows of one log between two offsets."""
         from analytics.shipping import adopt_compiled
 
         adopt_compiled()

@@ -1,4 +1,4 @@
-"""Composition: what `spark-submit` runs, where a cluster's own way of starting jobs is wanted.
+"""Composition: the program for `spark-submit`, on clusters that start jobs themselves.
 
     python -m analytics.shipping modules.zip
     spark-submit --master ... --py-files modules.zip [--files _columns.*.so] \\
@@ -17,7 +17,7 @@ EXIT_USAGE = 2
 
 
 def main(arguments: list[str]) -> int:
-    """Run one audit on the master that spark-submit was told; return the exit code."""
+    """Run one audit on the master of spark-submit; return the exit code."""
     from analytics.errors import AuditError
     from analytics.plan import Audit
     from analytics.rule_texts import parse_rules
@@ -30,16 +30,16 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", metavar="DIR", type=Path)
     parser.add_argument("--rule", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--strict", action="store_true")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        rules = parse_rules(told.rule, is_strict=told.strict)
+        rules = parse_rules(options.rule, is_strict=options.strict)
     except ValueError as error:
         sys.stderr.write(f"submit.py: {error}\n")
         return EXIT_USAGE
     request = Request(
-        audit=Audit(told.name),
-        directories=told.directories,
-        against=told.against,
+        audit=Audit(options.name),
+        directories=options.directories,
+        against=options.against,
         master="",
         rules=rules,
     )
@@ -48,8 +48,8 @@ def main(arguments: list[str]) -> int:
     except AuditError as error:
         sys.stderr.write(f"submit.py: {error}\n")
         return EXIT_FAILED
-    if told.out is not None:
-        write_result(result, told.out)
+    if options.out is not None:
+        write_result(result, options.out)
     sys.stdout.write(json.dumps(result.verdict.to_json()) + "\n")
     return result.verdict.exit_code
 

@@ -1,4 +1,4 @@
-"""Decision: the figures of one replica that every audit gives, for the verdict and the pictures."""
+"""Decision: the figures of one replica that every audit returns, for the verdict and the charts."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from analytics.task import AuditTask, ReplicaFiles
 
 
 def summarize(task: AuditTask, replica: ReplicaFiles, scan: LogScan) -> dict[str, Any]:
-    """What was read, and where the segments lie in time."""
+    """Return the amounts of data read, the offsets, and the time range of each segment."""
     return {
         "topic": replica.topic,
         "partition": replica.partition,

@@ -1,7 +1,7 @@
-"""Decision: what one audit task is told: the files of a partition's replicas, and the rules.
+"""Decision: audit tasks: the files of a partition's replicas, and the rules for them.
 
-Plain data that travels to the executors as JSON, so that neither pickles nor our classes' shapes
-have to agree between a driver and its cluster.
+Tasks are plain data and travel to the executors as JSON, so that the driver and its cluster need
+not agree on pickles or on the shape of our classes.
 """
 
 import json
@@ -15,7 +15,7 @@ MAX_OFFSET: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFiles:
-    """The files of one segment; None for one that is not there."""
+    """The files of one segment; None for a missing file."""
 
     base_offset: int
     log: str
@@ -27,7 +27,7 @@ class SegmentFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFiles:
-    """One replica of one partition, as its directory and the checkpoints beside it show it."""
+    """One replica of one partition: its files, and its offsets in the checkpoints."""
 
     topic: str
     partition: int
@@ -40,62 +40,62 @@ class ReplicaFiles:
     high_watermark: int | None = None
     cleaner_point: int | None = None
     has_checkpoints: bool = False
-    """Whether the log directory's checkpoints were there to be read."""
+    """Whether the log directory has readable checkpoints."""
     foreign: tuple[str, ...] = ()
     snapshots: tuple[tuple[int, str], ...] = ()
-    """Offset and file of each producer snapshot; one is left at the log's end by a clean stop."""
+    """Offset and file of each producer snapshot; a clean stop writes one at the log end."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the audits hold the files against; the defaults are those of Kafka's topics."""
+    """The parameters of the audits; the defaults are Kafka's defaults for topics."""
 
     now_ms: int = 0
     delete_retention_ms: int = DAY_MS
     tombstone_grace_ms: int = 7 * DAY_MS
-    """How long after its horizon a tombstone may still wait for a cleaning."""
+    """Time after its delete horizon in which a tombstone may still wait for a cleaning."""
     retention_ms: int | None = None
     retention_bytes: int | None = None
     retention_slack_ms: int = 300_000
     """The interval of Kafka's retention task."""
     transaction_timeout_ms: int = 15 * 60 * 1000
     is_strict: bool = False
-    """Whether the shapes that only Kafka up to 3.9.0 wrote are findings."""
+    """Whether the index shape that only Kafka up to 3.9.0 writes is a finding."""
     key_limit: int = 8_000_000
-    """Most keys in one worker's table; a partition with more is audited in shards."""
+    """Maximum number of keys in one worker's table; larger partitions are audited in shards."""
     finding_limit: int = 200
-    """Most findings of one kind in one partition that are listed one by one."""
+    """Maximum number of findings of one kind in one partition that are listed one by one."""
     hot_key_count: int = 10
     hash_bytes: int = 16
-    """How much of a key's MD5 the cleaner keeps."""
+    """Number of bytes of a key's MD5 that the cleaner keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditTask:
-    """One task: a partition's replicas, a reference to hold them against, one shard of its keys."""
+    """One task: replicas of a partition, their reference, and one shard of the keys."""
 
     replicas: tuple[ReplicaFiles, ...]
     rules: Rules
     checks: tuple[str, ...]
     reference: ReplicaFiles | None = None
     snapshot: str | None = None
-    """A file with the keys that the log once had (`analytics.snapshot`)."""
+    """File with the keys of an earlier state of the log (`analytics.snapshot`)."""
     shard: int = 0
     shard_count: int = 1
     size_bytes: int = field(default=0)
 
     def to_json(self) -> str:
-        """The task as text; `task_from_json` is the way back."""
+        """Return the task as JSON text; `task_from_json` reads it."""
         return json.dumps(asdict(self))
 
 
 def task_from_json(text: str) -> AuditTask:
-    """The task that `to_json` wrote."""
+    """Return the task from the text that `to_json` wrote."""
     fields = json.loads(text)
     reference = fields.pop("reference")
     return AuditTask(

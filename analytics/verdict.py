@@ -1,4 +1,4 @@
-"""Decision: what all findings together amount to."""
+"""Decision: the verdict on all findings of an audit."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -28,28 +28,28 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing but notes was found."""
+        """Whether there is neither an error nor a warning."""
         return not self.errors and not self.warnings
 
     @property
     def exit_code(self) -> int:
-        """What the command ends with."""
+        """The exit code of the command."""
         return EXIT_CLEAN if self.is_clean else EXIT_FOUND
 
     def line(self) -> str:
-        """The verdict in one line."""
-        what = (
+        """Return the verdict in one line."""
+        totals = (
             f"{self.partitions} partitions, {self.replicas} replicas, {self.records:,} records, "
             f"{self.size_bytes:,} bytes in {self.duration_s:.1f} s"
         )
         if self.is_clean:
             notes = f" ({self.notes} notes)" if self.notes else ""
-            return f"{self.audit}: clean{notes}; {what}"
+            return f"{self.audit}: clean{notes}; {totals}"
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.by_kind.items())
-        return f"{self.audit}: {self.errors} errors, {self.warnings} warnings ({kinds}); {what}"
+        return f"{self.audit}: {self.errors} errors, {self.warnings} warnings ({kinds}); {totals}"
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict for programs."""
+        """Return the verdict as JSON fields."""
         return {
             "audit": self.audit,
             "clean": self.is_clean,
@@ -71,7 +71,7 @@ def judge(
     summaries: Sequence[dict[str, Any]],
     duration_s: float,
 ) -> Verdict:
-    """The verdict on the findings and summaries of all tasks."""
+    """Return the verdict on the findings and summaries of all tasks."""
     whole = [summary for summary in summaries if summary.get("shard", 0) == 0]
     severities = Counter(finding["severity"] for finding in findings)
     kinds = Counter(finding["what"] for finding in findings if finding["severity"] != Severity.NOTE)

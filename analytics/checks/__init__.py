@@ -1,4 +1,4 @@
-"""The audits as decisions over batches, records and index bytes: no file, no Spark.
+"""The checks as pure decisions over batches, records and index bytes, without files or Spark.
 
-One module per check of docs/audits.md; `analytics.log_scan` feeds them in one pass over a log.
+There is one module per check in docs/audits.md; `analytics.log_scan` feeds them in one pass.
 """

@@ -1,8 +1,8 @@
-"""Decision: S4 and S11, batches that must be the same in two logs, byte by byte.
+"""Decision: S4 and S11, batches that must be equal in two logs, byte by byte.
 
-A digest keeps of each batch what tells it apart: offsets, epoch, checksum, size. Equal checksums of
-equally long batches with equal offsets are taken for equal bytes; a CRC is no proof against an
-attacker, but nothing here defends against one.
+A digest keeps the identity of each batch: offsets, epoch, checksum and size. Two batches with the
+same identity count as equal bytes. A CRC proves nothing against an attacker, but the audit does
+not defend against attackers.
 """
 
 from array import array
@@ -20,7 +20,7 @@ _COLUMNS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class BatchId:
-    """One batch in a digest."""
+    """The identity of one batch."""
 
     base_offset: int
     last_offset: int
@@ -38,11 +38,11 @@ class BatchId:
 
 
 class BatchDigest:
-    """An observer that keeps every batch from one offset on, in flat columns."""
+    """An observer that keeps the identity of every batch from an offset, in flat columns."""
 
     def __init__(self, from_offset: int) -> None:
         self.cleaned_until = 0
-        """The offset above the last trace of a cleaner: offsets or records missing, a horizon."""
+        """Offset after the last trace of a cleaner: missing offsets or records, or a horizon."""
         self._from_offset = from_offset
         self._next_offset: int | None = None
         self._rows = array("q")
@@ -83,7 +83,7 @@ class BatchDigest:
         return len(self._base_offsets)
 
     def batch(self, slot: int) -> BatchId:
-        """The batch at `slot`, in the order of the log."""
+        """Return the batch at `slot`, in log order."""
         row = self._rows[_COLUMNS * slot : _COLUMNS * (slot + 1)]
         last_offset, leader_epoch, crc, size_bytes, record_count, has_horizon = row
         return BatchId(
@@ -97,7 +97,7 @@ class BatchDigest:
         )
 
     def place(self, slot: int) -> tuple[str, int]:
-        """The file and the position of the batch at `slot`, or of the last one before it."""
+        """Return the file and position of the batch at `slot`, or of the last batch."""
         if not self._base_offsets:
             return "", 0
         slot = min(slot, len(self._base_offsets) - 1)
@@ -105,12 +105,12 @@ class BatchDigest:
         return file, self._positions[slot]
 
     def slot_from(self, offset: int) -> int:
-        """The first slot whose batch begins at `offset` or behind it."""
+        """Return the first slot whose batch begins at or above `offset`."""
         return bisect_left(self._base_offsets, offset)
 
 
 Difference = tuple[int | None, int | None]
-"""Slots of a batch in the expected and in the found digest; None where there is none."""
+"""Slots of a batch in the expected and in the found digest; None if the digest lacks it."""
 
 IsDamaged = Callable[[int], bool]
 
@@ -118,7 +118,7 @@ IsDamaged = Callable[[int], bool]
 def find_differences(
     expected: BatchDigest, found: BatchDigest, start_offset: int, end_offset: int
 ) -> Iterator[Difference]:
-    """Yield each batch that begins in the range (end exclusive) and is not the same in both."""
+    """Yield each batch that begins in the range (end exclusive) and differs between the digests."""
     first, second = expected.slot_from(start_offset), found.slot_from(start_offset)
     first_end, second_end = expected.slot_from(end_offset), found.slot_from(end_offset)
     while first < first_end or second < second_end:
@@ -138,7 +138,7 @@ def find_differences(
 
 def compare_digests(
     check: Check,
-    what: str,
+    kind: str,
     expected: BatchDigest,
     found: BatchDigest,
     is_damaged: IsDamaged,
@@ -146,9 +146,9 @@ def compare_digests(
     end_offset: int,
     report: Report,
 ) -> None:
-    """Report each batch of the range that is not the same in both, unless it is damaged anyway."""
+    """Report each batch of the range that differs and does not lie in a damaged part."""
     for one, two in find_differences(expected, found, start_offset, end_offset):
-        finding = _difference(check, what, expected, found, one, two)
+        finding = _difference(check, kind, expected, found, one, two)
         if not is_damaged(finding.offset or 0):
             report(finding)
 
@@ -161,11 +161,11 @@ def compare_dirty(
     end_offset: int,
     report: Report,
 ) -> bool:
-    """Report what differs between the cleaner's point and the active segment.
+    """Report differing batches between the cleaner's point and the active segment.
 
-    A cleaning may have gone further than its checkpoint says, when the broker stopped in between or
-    the copy was taken meanwhile: what merely lacks records is a warning. A batch that only got its
-    delete horizon was in a segment that was cleaned in part. Returns whether there was a warning.
+    A cleaner may have passed its checkpoint, if the broker stopped or the copy was taken before it
+    wrote the checkpoint: a batch that merely lacks records is then a warning. A batch with only a
+    new delete horizon lies in a partly cleaned segment. Return whether there was a warning.
     """
     is_cleaned_further = False
     for one, two in find_differences(expected, found, start_offset, end_offset):
@@ -177,11 +177,11 @@ def compare_dirty(
         if after is not None and before is not None and _only_got_horizon(before, after):
             continue
         lacks = after is None or (before is not None and after.record_count < before.record_count)
-        what = "cleaned_beyond_checkpoint" if lacks and is_same_range else "rewritten_batch"
-        finding = _difference(Check.UNCLEANABLE, what, expected, found, one, two)
+        kind = "cleaned_beyond_checkpoint" if lacks and is_same_range else "rewritten_batch"
+        finding = _difference(Check.UNCLEANABLE, kind, expected, found, one, two)
         if is_damaged(finding.offset or 0):
             continue
-        if what == "rewritten_batch":
+        if kind == "rewritten_batch":
             report(finding)
         else:
             is_cleaned_further = True
@@ -199,7 +199,7 @@ def _only_got_horizon(before: BatchId, after: BatchId) -> bool:
 
 def _difference(
     check: Check,
-    what: str,
+    kind: str,
     expected: BatchDigest,
     found: BatchDigest,
     one: int | None,
@@ -211,7 +211,7 @@ def _difference(
     file, position = found.place(two if two is not None else found.slot_from(offset))
     return Finding(
         check=check,
-        what=what,
+        what=kind,
         file=file,
         position=position,
         offset=offset,

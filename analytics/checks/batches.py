@@ -1,4 +1,4 @@
-"""Decision: S1, the records of each batch against what its header says of them."""
+"""Decision: S1, the records of each batch agree with its header."""
 
 from analytics.batch_walk import Batch
 from analytics.finding import Check, Finder, Report
@@ -10,14 +10,14 @@ from kafkawire.records_read import record_section
 
 
 class BatchCheck:
-    """The batches of one file, checked one by one."""
+    """The check of the batches in one file, one by one."""
 
     def __init__(self, file: str, report: Report) -> None:
         self._file = file
         self._finder = Finder(Check.BATCHES, report)
 
     def open(self, batch: Batch) -> SoundBatch | None:
-        """The batch with its records, decompressed; None if they cannot be trusted."""
+        """Decompress and check a batch; return None if its records cannot be trusted."""
         header = batch.header
         try:
             section = memoryview(record_section(batch.data, header, MAX_DECOMPRESSED_BYTES))
@@ -37,7 +37,7 @@ class BatchCheck:
             expected = f"at most {header.last_offset_delta + 1} records"
             self._find("record_count", batch, expected, str(header.record_count))
         elif survey.first_out_of_order >= 0:
-            expected = f"offsets that grow, up to {header.last_offset}"
+            expected = f"increasing offsets up to {header.last_offset}"
             self._find("record_offset", batch, expected, f"record {survey.first_out_of_order}")
         if (
             header.timestamp_type is TimestampType.CREATE_TIME
@@ -46,6 +46,6 @@ class BatchCheck:
             expected = f"nothing newer than {header.max_timestamp_ms} ms"
             self._find("record_timestamp", batch, expected, f"{survey.newest_timestamp_ms} ms")
 
-    def _find(self, what: str, batch: Batch, expected: str, found: str) -> None:
+    def _find(self, kind: str, batch: Batch, expected: str, found: str) -> None:
         place = self._file, batch.position, batch.header.base_offset
-        self._finder.find(what, *place, expected, found)
+        self._finder.find(kind, *place, expected, found)

@@ -27,11 +27,11 @@ def check_checkpoints(replica: ReplicaFiles, log_end: int, folder: str, report: 
         (HIGH_WATERMARK, replica.high_watermark),
     ):
         if offset is not None and offset > log_end:
-            find(file, offset, f"at most the log's end {log_end}")
+            find(file, offset, f"at most the log end offset {log_end}")
     start, watermark = replica.log_start or 0, replica.high_watermark
     if watermark is not None and watermark < min(start, log_end):
-        find(HIGH_WATERMARK, watermark, f"at least the log's start {start}")
+        find(HIGH_WATERMARK, watermark, f"at least the log start offset {start}")
     active = replica.segments[-1].base_offset if replica.segments else log_end
     if replica.cleaner_point is not None and replica.cleaner_point > active:
-        expected = f"at most the active segment's first offset {active}"
+        expected = f"at most the active segment's base offset {active}"
         find(CLEANER_POINT, replica.cleaner_point, expected)

@@ -1,4 +1,4 @@
-"""Decision: S17, what a log costs and what compaction would give back. A report, not a check."""
+"""Decision: S17, the cost of a log and the savings of a compaction. A report, not a check."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from kafkawire.columns_scanner import KeyTable, SoundBatch
 
 
 class CostCount:
-    """An observer that counts keys over all of a log."""
+    """An observer that counts keys over a whole log."""
 
     def __init__(
         self, table: KeyTable, cleaned_until: int, hot_key_count: int, *, with_whole: bool
     ) -> None:
-        """`with_whole` counts what does not depend on keys too; one shard of several does."""
+        """`with_whole` also counts figures that do not depend on keys, for the first shard."""
         self._hot_key_count = hot_key_count
         self.table = table
         self._cleaned_until = cleaned_until
@@ -42,7 +42,7 @@ class CostCount:
         )
 
     def conclude(self, log: LogView) -> dict[str, Any]:
-        """The figures for a report; record bytes are counted before compression."""
+        """Return the figures for a report; record sizes are those before compression."""
         table = self.table
         return {
             "keys": table.key_count,

@@ -1,7 +1,7 @@
-"""Decision: S3, leader epochs never go back, and change where the epoch checkpoint says.
+"""Decision: S3, leader epochs never go back, and change at the offsets of the epoch checkpoint.
 
-Where a log was cleaned, the batches that began an epoch may be gone: so each batch has to lie
-within the range that the checkpoint gives its epoch, and need not begin it.
+A cleaner may have removed the first batches of an epoch. So each batch must lie within its epoch's
+range in the checkpoint, but no batch need begin that range.
 """
 
 from bisect import bisect_right
@@ -14,7 +14,7 @@ from kafkawire.records import BatchHeader
 
 @dataclass(slots=True)
 class _Run:
-    """Batches of one epoch, one after the other."""
+    """Consecutive batches of one epoch."""
 
     epoch: int
     first_offset: int
@@ -24,14 +24,14 @@ class _Run:
 
 
 class EpochCheck:
-    """The batches of one log in the order of its files."""
+    """The check of the batches of one log, in log order."""
 
     def __init__(self, report: Report) -> None:
         self._finder = Finder(Check.EPOCHS, report)
         self._runs: list[_Run] = []
 
     def add(self, file: str, position: int, header: BatchHeader) -> None:
-        """Take over one more sound batch."""
+        """Add a sound batch."""
         runs, epoch, offset = self._runs, header.leader_epoch, header.base_offset
         if runs and epoch == runs[-1].epoch:
             runs[-1].last_offset = header.last_offset
@@ -46,12 +46,12 @@ class EpochCheck:
         *,
         begun: Collection[tuple[int, int]],
     ) -> None:
-        """Report where epochs go back, or contradict the checkpoint's (line, epoch, start).
+        """Report epochs that go back, or contradict the `checkpoint` of (line, epoch, start).
 
-        The checkpoint begins at the log start, so what stands before its first entry says nothing.
-        A batch that the checkpoint calls wrong is no measure for those behind it. Of the entries
-        only those in `begun`, which were there before the log was read, have to begin within it: a
-        broker that writes meanwhile may have begun others.
+        Batches before the first entry are not checked, as the checkpoint begins at the log start.
+        A batch that contradicts the checkpoint is not compared with the batches after it. `begun`
+        contains the (epoch, start) entries from before the log was read. Only they must begin
+        within the log, because a broker that writes meanwhile may have added others.
         """
         starts = [start for _, _, start in checkpoint]
         epoch_so_far = -1
@@ -69,11 +69,11 @@ class EpochCheck:
                 epoch_so_far = run.epoch
                 if last > first >= 0:
                     line, epoch, start = checkpoint[first + 1]
-                    expected = f"a start behind {run.last_offset}, where epoch {run.epoch} ends"
+                    expected = f"a start above {run.last_offset}, the end of epoch {run.epoch}"
                     found = f"epoch {epoch} from {start}"
                     self._finder.find("epoch_start", file, line, start, expected, found)
         for line, epoch, start in checkpoint:
             if start > log_end_offset and (epoch, start) in begun:
-                expected = f"a start up to the log's end {log_end_offset}"
+                expected = f"a start up to the log end offset {log_end_offset}"
                 found = f"epoch {epoch} from {start}"
                 self._finder.find("epoch_beyond", file, line, start, expected, found)

@@ -1,4 +1,4 @@
-"""Decision: the fixed-size entries of an index file; an active one is zero behind its entries."""
+"""Decision: the fixed-size entries of an index file. An active index is padded with zeros."""
 
 from struct import Struct
 
@@ -9,13 +9,13 @@ from analytics.place import with_suffix
 def read_entries(
     data: bytes, layout: Struct, file: str, check: Check, report: Report
 ) -> list[tuple[int, int]]:
-    """The entries in front of the padding; a cut entry, or one behind the padding, is reported."""
+    """Return the entries before the padding; report a partial entry, or one after the padding."""
 
-    def find(what: str, position: int, expected: str, found: str) -> None:
+    def find(kind: str, position: int, expected: str, found: str) -> None:
         report(
             Finding(
                 check=check,
-                what=what,
+                what=kind,
                 file=file,
                 position=position,
                 expected=expected,
@@ -27,7 +27,7 @@ def read_entries(
     if whole < len(data):
         expected = f"entries of {layout.size} bytes"
         find("index_cut", whole, expected, f"{len(data) - whole} bytes more")
-    # Found in C: the index of an active segment has a million bytes of padding.
+    # `rstrip` runs in C: the index of an active segment has megabytes of padding.
     used = len(data[:whole].rstrip(b"\0"))
     count = -(-used // layout.size)
     entries = [(first, second) for first, second in layout.iter_unpack(data[: count * layout.size])]
@@ -41,11 +41,11 @@ def read_entries(
 
 
 def missing_index(log: str, suffix: str, check: Check) -> Finding:
-    """What is found where the segment `log` has no index of that kind."""
+    """Return the finding for a segment `log` without its index."""
     return Finding(
         check=check,
         what="index_missing",
         file=with_suffix(log, suffix),
         expected="an index beside the segment",
-        found="none; a broker rebuilds it when it starts",
+        found="none; a broker rebuilds the index when it starts",
     )

@@ -1,6 +1,6 @@
-"""Decision: what checks see of a log: each sound batch in order, and in the end the log as a whole.
+"""Decision: the interfaces of checks: an observer of sound batches, and the view of a whole log.
 
-Source: `analytics.log_scan.LogScan` offers the view; tests may offer another.
+`analytics.log_scan.LogScan` implements the view; tests may use another implementation.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,47 +10,47 @@ from analytics.segment_columns import SegmentColumns
 from kafkawire.columns_scanner import SoundBatch
 
 ReadRecord = Callable[[int], tuple[bytes, bytes | None] | None]
-"""Key and value of the record at an offset; None where there is none."""
+"""A function from an offset to key and value of its record, None if there is none with a key."""
 
 
 class LogView(Protocol):
-    """A log that was walked to its end."""
+    """A log after a complete walk."""
 
     @property
     def segments(self) -> Sequence[SegmentColumns]:
-        """What the batches of each segment say."""
+        """The batch columns of each segment."""
 
     @property
     def first_offset(self) -> int:
-        """Where the log begins."""
+        """The first offset of the log."""
 
     @property
     def log_end_offset(self) -> int:
-        """The offset behind the last record."""
+        """The offset after the last record (exclusive)."""
 
     def read_record(self, offset: int) -> tuple[bytes, bytes | None] | None:
-        """Key and value of the record at `offset`; None where there is none."""
+        """Return key and value of the record at `offset`; None if there is none with a key."""
 
     def place_of(self, offset: int) -> tuple[str, int]:
-        """The file and the position where the record of `offset` is, or would have to be."""
+        """Return the file and position of the record at `offset`, or where it belongs."""
 
     def is_damaged(self, offset: int) -> bool:
-        """Whether `offset` may stand in what could not be read."""
+        """Whether `offset` may lie in a damaged part of the log."""
 
 
 class Observer(Protocol):
-    """What sees each sound batch of a log, in order."""
+    """A receiver of the sound batches of a log, in log order."""
 
     def on_batch(self, batch: SoundBatch) -> None:
-        """One more batch."""
+        """Observe the next batch."""
 
 
 class ProducerObserver:
-    """Marks an observer to which batches without a producer id say nothing."""
+    """Marker of an observer that needs only batches with a producer id."""
 
 
 class LogCheck(Observer, Protocol):
-    """An observer that reports what it found when the log has ended."""
+    """An observer that reports its findings at the end of the log."""
 
     def conclude(self, log: LogView) -> dict[str, Any]:
-        """Report the findings; return figures for the summary."""
+        """Report the findings; return the figures for the summary."""

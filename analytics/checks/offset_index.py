@@ -1,9 +1,9 @@
-"""Decision: S5, every entry of a `.index` leads to where its offset is found by scanning on.
+"""Decision: S5, a scan from the position of any `.index` entry finds the offset of the entry.
 
-Two shapes do: one entry per batch, naming its last offset (ours, and Kafka's from 3.9.1 on), and
-one per append, whose offset is the last of some later batch before the next entry (Kafka up to
-3.9.0, where a follower or the cleaner appends many batches at once). The second is accepted
-unless strict.
+Two shapes satisfy this. In the first, an entry names the last offset of its batch (Ottla, and Kafka
+since 3.9.1). In the second, an entry stands for an append, and names the last offset of some later
+batch before the next entry (Kafka up to 3.9.0, where a follower or the cleaner appends many batches
+at once). The second shape is accepted unless the check is strict.
 
 Source: KAFKA-806.
 """
@@ -29,12 +29,12 @@ def check_offset_index(
     is_strict: bool = False,
     first_slot: int = 0,
 ) -> str:
-    """Report the entries that lead astray, from `first_slot` on; return the shape of the others."""
+    """Report the faulty entries from slot `first_slot`; return the shape of the others."""
 
     finder = Finder(Check.OFFSET_INDEX, report)
 
-    def find(what: str, slot: int, offset: int, expected: str, found: str) -> None:
-        finder.find(what, file, slot * ENTRY.size, offset, expected, found)
+    def find(kind: str, slot: int, offset: int, expected: str, found: str) -> None:
+        finder.find(kind, file, slot * ENTRY.size, offset, expected, found)
 
     shape = PER_BATCH
     entries = read_entries(data, ENTRY, file, Check.OFFSET_INDEX, report)
@@ -64,13 +64,13 @@ def check_offset_index(
         if not is_strict and _is_last_of_some(segment, offset, batch, end):
             shape = PER_APPEND
         elif not (segment.damaged_positions and segment.batch_with(offset) is None):
-            # Else it names the end of a batch that is damaged, which is reported already.
+            # Else the entry names the end of a damaged batch, which was reported before.
             find("index_offset", slot, offset, f"offset {last_offset}", f"offset {offset}")
     return shape
 
 
 def _is_last_of_some(segment: SegmentColumns, offset: int, first: int, end_position: int) -> bool:
-    """Whether `offset` is the last of a batch from the slot `first` on, before `end_position`."""
+    """Whether `offset` ends a batch after slot `first` that begins before `end_position`."""
     batch = segment.batch_with(offset)
     return (
         batch is not None
@@ -81,7 +81,7 @@ def _is_last_of_some(segment: SegmentColumns, offset: int, first: int, end_posit
 
 
 def _is_excused(segment: SegmentColumns, position: int) -> bool:
-    """Whether a damage that is reported already hides what stands at `position`."""
+    """Whether damage that was reported before hides the batch at `position`."""
     if position in segment.damaged_positions:
         return True
     return bool(segment.damaged_positions) and position >= segment.end_position

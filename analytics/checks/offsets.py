@@ -1,7 +1,6 @@
-"""Decision: S2, offsets only grow; a gap stands only where compaction has been.
+"""Decision: S2, offsets only grow, and gaps exist only in the cleaned part of the log.
 
-A damaged batch's own words count for nothing: the check goes on behind it with what the next sound
-one says.
+The header of a damaged batch is not trusted: the check continues with the next sound batch.
 """
 
 from typing import Final
@@ -13,10 +12,10 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 class OffsetCheck:
-    """The batches of one log in the order of its files."""
+    """The check of the batches of one log, in log order."""
 
     def __init__(self, report: Report, cleaned_until: int | None) -> None:
-        """`cleaned_until` ends the part where gaps may be; None if that is not known."""
+        """`cleaned_until` is the end of the part with gaps (exclusive); None if unknown."""
         self._finder = Finder(Check.OFFSETS, report)
         self._cleaned_until = cleaned_until
         self._file = ""
@@ -24,10 +23,10 @@ class OffsetCheck:
         self.next_offset: int | None = None
         self._is_gap_excused = True
         self.damaged: list[tuple[int, int]] = []
-        """Ranges of offsets (inclusive) that may stand in what could not be read."""
+        """Ranges of offsets (inclusive) that may lie in damaged parts of the log."""
 
     def begin_segment(self, base_offset: int, file: str) -> None:
-        """Go on with the next file, named by `base_offset`."""
+        """Continue with the next segment."""
         self._file = file
         self._segment_base = base_offset
         reached = self.next_offset
@@ -35,13 +34,13 @@ class OffsetCheck:
             self._find("segment_overlap", 0, base_offset, f"{reached} or more", str(base_offset))
         elif reached is not None:
             self._check_gap(0, reached, base_offset)
-            # What is damaged before has no offset from here on.
+            # Damage in an earlier segment contains no offset of this one.
             self._is_gap_excused = False
         if reached is None or base_offset > reached:
             self.next_offset = base_offset
 
     def check(self, position: int, header: BatchHeader) -> bool:
-        """Whether a sound batch stands where its offsets belong; if not, that is reported."""
+        """Return whether a sound batch continues the log; report it otherwise."""
         reached = self.next_offset or 0
         first, last = header.base_offset, header.last_offset
         if first < self._segment_base:
@@ -62,27 +61,27 @@ class OffsetCheck:
         return True
 
     def skip_damage(self) -> None:
-        """Note that something unreadable stands here, so that the next gap says nothing."""
+        """Record damage, which may explain the next gap."""
         self._is_gap_excused = True
         reached = self.next_offset or 0
         if not self.damaged or self.damaged[-1][1] >= 0:
             self.damaged.append((reached, -1))
 
     def excuse_gap(self) -> None:
-        """Note that the last batch's end is wrong, which is reported: the next gap says nothing."""
+        """Ignore the next gap: the last offset of the previous batch is wrong, and was reported."""
         self._is_gap_excused = True
 
     def finish(self, end_offset: int) -> None:
-        """Close the range of a damage that reaches to the end of the log."""
+        """End a damaged range that reaches the end of the log."""
         if self.damaged and self.damaged[-1][1] < 0:
             self.damaged[-1] = (self.damaged[-1][0], end_offset)
 
     def is_damaged(self, offset: int) -> bool:
-        """Whether `offset` may stand in what could not be read."""
+        """Whether `offset` may lie in a damaged part of the log."""
         return any(first <= offset <= last for first, last in self.damaged)
 
     def _close_damage(self, next_offset: int) -> None:
-        """End the range of a damage where the log goes on, at `next_offset`."""
+        """End a damaged range before `next_offset`, where the log continues."""
         if self.damaged and self.damaged[-1][1] < 0:
             start, _ = self.damaged.pop()
             if next_offset > start:
@@ -94,5 +93,5 @@ class OffsetCheck:
         if first > reached and not is_cleaned and not self._is_gap_excused:
             self._find("offset_gap", position, first, f"offset {reached}", f"offset {first}")
 
-    def _find(self, what: str, position: int, offset: int, expected: str, found: str) -> None:
-        self._finder.find(what, self._file, position, offset, expected, found)
+    def _find(self, kind: str, position: int, offset: int, expected: str, found: str) -> None:
+        self._finder.find(kind, self._file, position, offset, expected, found)

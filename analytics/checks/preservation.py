@@ -1,9 +1,9 @@
-"""Decision: S9, what compaction had to keep is there, and nothing else is.
+"""Decision: S9, the compacted log contains every record that compaction must keep, and no other.
 
-A table of the reference (an uncompacted replica, a producer's ledger, an earlier snapshot) knows
-the last record of each key. In the compacted log each such record is at its offset with its value;
-a tombstone may be gone once its time is over; below the cleaner's point no record is left whose
-key has a later one there.
+A table of the reference (an uncompacted replica, a producer's ledger, an earlier snapshot) contains
+the last record of each key. The compacted log must have each of these records at its offset with
+its value. A tombstone may be gone once its time is over. Below the cleaner's point, no record
+remains whose key has a later record there.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,24 +20,24 @@ from kafkawire.records import BatchHeader, TimestampType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Between which offsets, and how, a reference can judge a log."""
+    """The offsets between which a reference is compared with a log, and the rules for it."""
 
     start: int
-    """Below, the reference knows nothing (inclusive)."""
+    """First offset of the reference (inclusive)."""
     end: int
-    """Records from here on are not judged."""
+    """End of the compared offsets (exclusive)."""
     log_start: int
-    """Below, the log under audit need hold nothing."""
+    """Log start offset of the log under audit (inclusive)."""
     superseded_from: int = MAX_OFFSET
-    """A record from here on is newer than the reference, and excuses the older one's absence."""
+    """First offset newer than the reference. A record from here may supersede a missing one."""
     superseded_until: int = MAX_OFFSET
-    """A record from here on excuses nothing: no cleaner has read it."""
+    """End of the offsets that may supersede a missing record: no cleaner has read beyond it."""
     stale_below: int = MAX_OFFSET
-    """An older record is wrong only if its key's last one is below this offset."""
+    """An older record is stale only if its key's last record is below this offset."""
     tombstones_after_ms: int
-    """Tombstones of later records must still be there."""
+    """Tombstones with a later timestamp must still exist."""
     is_decided: bool = True
-    """Whether what is missing is an error; else it may have been deleted or cleaned since."""
+    """Whether a missing record is an error; else it may have been deleted or cleaned since."""
 
 
 class ReferenceTable:
@@ -85,7 +85,7 @@ _MATCH_LIMIT: Final = 1 << 20
 
 
 class PreservationCheck:
-    """An observer of the log under audit that holds it against a reference's table."""
+    """An observer of the log under audit that compares it with a reference's table."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class PreservationCheck:
         is_reference_damaged: Callable[[int], bool] = lambda _: False,
         only_missing: bool = False,
     ) -> None:
-        """`only_missing` says nothing of records that the reference does not have."""
+        """With `only_missing`, records that the reference lacks are not reported."""
         self._is_reference_damaged = is_reference_damaged
         self._only_missing = only_missing
         self._read_reference = read_reference
@@ -135,12 +135,12 @@ class PreservationCheck:
         else:
             self._unlisted += len(found)
 
-    def doubt(self) -> None:
-        """Have what is missing be a warning: the log may be cleaned further than was known."""
+    def allow_further_cleaning(self) -> None:
+        """Report missing records as warnings: a cleaner may have passed its checkpoint."""
         self._bounds = replace(self._bounds, is_decided=False)
 
     def conclude(self, log: LogView) -> dict[str, Any]:
-        """Report what is missing, changed or should be gone."""
+        """Report missing, changed and superfluous records."""
         lost = {
             offset: is_tombstone
             for offset, _, is_tombstone in self._table.unseen(
@@ -154,11 +154,11 @@ class PreservationCheck:
         for offset, is_tombstone in sorted(lost.items()):
             record = self._read_reference(offset)
             key = "a key" if record is None else f"key {show_key(record[0])}"
-            what = "tombstone_gone_early" if is_tombstone else "lost_key"
+            kind = "tombstone_gone_early" if is_tombstone else "lost_key"
             check = Check.TOMBSTONES if is_tombstone else Check.PRESERVATION
             expected = f"the last {'tombstone' if is_tombstone else 'value'} of {key}"
             severity = Severity.ERROR if self._bounds.is_decided else Severity.WARNING
-            self._find(what, offset, expected, "no record", log, check, severity)
+            self._find(kind, offset, expected, "no record", log, check, severity)
         if self._unlisted and not self._only_missing:
             expected, found = "the reference's records", f"{self._unlisted} more that differ"
             self._find("more_mismatches", self._mismatches[-1][1], expected, found, log)
@@ -173,7 +173,7 @@ class PreservationCheck:
         log: LogView,
     ) -> None:
         if kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY) and self._is_reference_damaged(offset):
-            # The reference had it where it cannot be read any more.
+            # The record may lie in a damaged part of the reference.
             lost.pop(last, None)
             return
         record = log.read_record(offset)
@@ -192,12 +192,12 @@ class PreservationCheck:
             self._find("moved_record", offset, expected, f"its record at {offset}", log)
         elif kind in (Mismatch.NEWER, Mismatch.UNKNOWN_KEY) and not self._only_missing:
             expected = f"no record of {key} at this offset"
-            self._find("unknown_record", offset, expected, "one that nobody wrote", log)
-        # An older record beside its key's last one is a duplicate: S8 names it.
+            self._find("unknown_record", offset, expected, "a record that was never written", log)
+        # An older record beside its key's last one is a duplicate, which S8 reports.
 
     def _find(
         self,
-        what: str,
+        kind: str,
         offset: int,
         expected: str,
         found: str,
@@ -206,4 +206,4 @@ class PreservationCheck:
         severity: Severity = Severity.ERROR,
     ) -> None:
         file, position = log.place_of(offset)
-        Finder(check, self._report).find(what, file, position, offset, expected, found, severity)
+        Finder(check, self._report).find(kind, file, position, offset, expected, found, severity)

@@ -1,8 +1,8 @@
-"""Decision: S12, what producers last wrote is remembered: in the log itself and in its snapshots.
+"""Decision: S12, the log and its snapshots keep the last batch of each producer.
 
-A `.snapshot` says, for each producer, what a replay of all batches before its offset would say.
-Compaction keeps the last batch of a live producer, empty if need be, so that its next sequence
-number can be judged after a reload.
+A `.snapshot` contains the producer state that a replay of all batches before its offset gives.
+Compaction keeps the last batch of a live producer, if need be without records, so that a broker can
+validate the producer's next sequence number after it has loaded the log again.
 
 Source: ProducerStateManager of Kafka 3.9 (version 1 of the file).
 """
@@ -50,7 +50,7 @@ class ProducerReplay(ProducerObserver):
         if header.is_control:
             last = self.last.get(header.producer_id)
             if last is not None and header.producer_epoch > last.epoch:
-                # The next batch begins a new epoch at sequence 0: the old one's is forgotten.
+                # The new epoch begins at sequence 0, so the state of the old epoch is dropped.
                 del self.last[header.producer_id]
         elif header.producer_id != NO_PRODUCER_ID:
             self.last[header.producer_id] = LastBatch(
@@ -64,7 +64,7 @@ class ProducerReplay(ProducerObserver):
 
 
 class ProducerCheck(ProducerObserver):
-    """Holds snapshots against the replay, and the replay against a reference's."""
+    """The comparison of snapshots with the replay, and of the replay with a reference's."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ProducerCheck(ProducerObserver):
         report: Report,
         reference: ProducerReplay | None = None,
     ) -> None:
-        """`snapshots` are (offset, file, bytes), by offset."""
+        """`snapshots` are (offset, file, bytes), sorted by offset."""
         self._snapshots = list(snapshots)
         self._now_ms = now_ms
         self._finder = Finder(Check.PRODUCERS, report)
@@ -93,10 +93,10 @@ class ProducerCheck(ProducerObserver):
                 self._compare(offset, file, data)
         if self._reference is not None:
             for producer_id, last in self._reference.last.items():
-                self._hold(producer_id, last, log)
+                self._check_kept(producer_id, last, log)
         return {"producers": len(self._replay.last)}
 
-    def _hold(self, producer_id: int, last: LastBatch, log: LogView) -> None:
+    def _check_kept(self, producer_id: int, last: LastBatch, log: LogView) -> None:
         own = self._replay.last.get(producer_id)
         is_expected = log.first_offset <= last.last_offset < log.log_end_offset
         is_live = self._now_ms - last.timestamp_ms < PRODUCER_EXPIRATION_MS
@@ -130,7 +130,7 @@ class ProducerCheck(ProducerObserver):
                 )
 
     def _read(self, file: str, data: bytes) -> list[tuple[int, int, tuple[int, ...]]]:
-        """(producer id, position, entry) of each entry; what is no snapshot is reported."""
+        """Return (producer id, position, entry) of each entry; report a malformed snapshot."""
         if len(data) < HEADER.size:
             self._finder.find(
                 "bad_snapshot", file, 0, None, f"{HEADER.size} bytes", f"{len(data)} bytes"
@@ -142,7 +142,7 @@ class ProducerCheck(ProducerObserver):
             return []
         if crc32c(data[CRC_START:]) != crc:
             self._finder.find(
-                "bad_snapshot", file, 2, None, f"the checksum {crc:#010x}", "other bytes"
+                "bad_snapshot", file, 2, None, f"the checksum {crc:#010x}", "another checksum"
             )
             return []
         if len(data) != HEADER.size + count * ENTRY.size:

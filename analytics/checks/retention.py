@@ -1,4 +1,4 @@
-"""Decision: S15, no sealed segment outlives its retention by more than one round of the task."""
+"""Decision: S15, no sealed segment outlives its retention by more than one run of the task."""
 
 from analytics.checks.log_view import LogView
 from analytics.finding import Check, Finder, Report
@@ -6,7 +6,7 @@ from analytics.task import ReplicaFiles, Rules
 
 
 def check_retention(files: ReplicaFiles, log: LogView, rules: Rules, report: Report) -> None:
-    """Report the oldest segments that retention by time or by size had to delete."""
+    """Report the oldest segments that retention by time or by size should have deleted."""
     sizes = [segment.size_bytes for segment in files.segments]
     total = sum(sizes)
     sealed = list(zip(files.segments, log.segments, sizes, strict=True))[:-1]
@@ -17,15 +17,15 @@ def check_retention(files: ReplicaFiles, log: LogView, rules: Rules, report: Rep
     for segment, columns, size in sealed:
         age_ms = rules.now_ms - columns.newest_timestamp_ms
         if rules.retention_ms is not None and columns.newest_timestamp_ms >= 0:
-            # Kafka goes from the oldest on and stops at the first segment that is not due.
+            # Kafka deletes from the oldest segment, and stops at the first that must stay.
             is_oldest = is_oldest and age_ms > rules.retention_ms
             if is_oldest and age_ms > rules.retention_ms + rules.retention_slack_ms:
                 expected = f"nothing older than {rules.retention_ms} ms"
                 found = f"newest record {age_ms} ms old"
                 find("kept_too_long", segment.log, 0, segment.base_offset, expected, found)
-        # Kafka deletes the oldest as long as what is left is still at the limit or above.
+        # Kafka deletes the oldest segment while the others have at least `retention_bytes`.
         if rules.retention_bytes is not None and total - size >= rules.retention_bytes:
-            expected = f"{rules.retention_bytes} bytes and at most one segment more"
-            found = f"{total} bytes from here on"
+            expected = f"at most {rules.retention_bytes} bytes and one segment"
+            found = f"{total} bytes in this and later segments"
             find("kept_too_much", segment.log, 0, segment.base_offset, expected, found)
         total -= size

@@ -1,7 +1,7 @@
-"""Decision: S6, every entry of a `.timeindex` is the running maximum up to its offset.
+"""Decision: S6, every entry of a `.timeindex` is the maximum timestamp up to its offset.
 
-Timestamps grow strictly, offsets do not go back, and the last entry of a segment that is no longer
-written holds the segment's maximum.
+Timestamps grow strictly, offsets do not go back, and the last entry of a sealed segment is the
+maximum of the segment.
 """
 
 from struct import Struct
@@ -23,12 +23,12 @@ def check_time_index(
     is_active: bool,
     first_slot: int = 0,
 ) -> None:
-    """Report the entries from `first_slot` on that would lead a search by time astray."""
+    """Report the entries from slot `first_slot` that would mislead a search by time."""
 
     finder = Finder(Check.TIME_INDEX, report)
 
-    def find(what: str, slot: int, offset: int | None, expected: str, found: str) -> None:
-        finder.find(what, file, slot * ENTRY.size, offset, expected, found)
+    def find(kind: str, slot: int, offset: int | None, expected: str, found: str) -> None:
+        finder.find(kind, file, slot * ENTRY.size, offset, expected, found)
 
     damaged_from = segment.damaged_from
     entries = read_entries(data, ENTRY, file, Check.TIME_INDEX, report)
@@ -50,10 +50,10 @@ def check_time_index(
             if damaged_from is None:
                 find("time_offset", slot, offset, "an offset of the segment", str(offset))
         elif damaged_from is not None and segment.positions[batch] > damaged_from:
-            # The maximum may stand in what is damaged.
+            # The damaged part may contain the maximum.
             continue
         elif segment.newest_so_far[batch] != timestamp_ms:
-            expected = f"{segment.newest_so_far[batch]} ms, the newest up to there"
+            expected = f"{segment.newest_so_far[batch]} ms, the maximum up to the offset"
             find("time_maximum", slot, offset, expected, f"{timestamp_ms} ms")
             is_in_order = False
         elif batch and segment.newest_so_far[batch - 1] >= timestamp_ms:
@@ -62,7 +62,7 @@ def check_time_index(
     newest = segment.newest_timestamp_ms
     if damaged_from is None and is_in_order and not is_active and before_ms < newest:
         found = f"{before_ms} ms" if entries else "no entry"
-        find("time_last_entry", len(entries), None, f"{newest} ms, the segment's newest", found)
+        find("time_last_entry", len(entries), None, f"{newest} ms, the segment's maximum", found)
 
 
 def _first_that_reaches(segment: SegmentColumns, timestamp_ms: int) -> int:

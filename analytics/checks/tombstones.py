@@ -1,8 +1,9 @@
-"""Decision: S10 as one log alone shows it: tombstones that a cleaning had to remove and did not.
+"""Decision: S10 without a reference: tombstones that a cleaning should have removed.
 
-A batch with tombstones that was cleaned once carries its delete horizon. A later cleaning rewrites
-the whole cleaned part; that one took place is proved by a horizon which it set: its own time plus
-`delete.retention.ms`. What is gone too early only a reference can tell: see `preservation`.
+The first cleaning gives a batch with tombstones its delete horizon. A later cleaning rewrites the
+whole cleaned part, and the horizons that it sets prove its time: they are that time plus
+`delete.retention.ms`. Only a reference shows tombstones that are gone too early: see
+`preservation`.
 
 Source: KIP-534.
 """
@@ -15,13 +16,13 @@ from analytics.finding import Check, Finder, Report, Severity
 from analytics.task import Rules
 from kafkawire.columns_scanner import SoundBatch
 
-# For a picture of their ages; a summary is no place for millions.
+# Enough for a chart of their ages; a summary must stay small.
 _MAX_SHOWN: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A batch whose tombstones have their horizon."""
+    """A batch of tombstones with a delete horizon."""
 
     file: str
     position: int
@@ -30,7 +31,7 @@ class _Waiting:
 
 
 class TombstoneCheck:
-    """An observer that remembers the oldest delete horizons of the cleaned part."""
+    """An observer that keeps the delete horizons of the cleaned part."""
 
     def __init__(self, cleaned_until: int, rules: Rules, report: Report) -> None:
         self._cleaned_until = cleaned_until
@@ -68,10 +69,10 @@ class TombstoneCheck:
         for waiting in self._waiting:
             age_ms = self._rules.now_ms - waiting.horizon_ms
             if waiting.horizon_ms <= self._last_cleaning_ms:
-                found = f"still there, though a cleaning ran at {self._last_cleaning_ms} ms"
+                found = f"still present after a cleaning at {self._last_cleaning_ms} ms"
                 self._find_late(waiting, found, Severity.ERROR)
             elif age_ms > self._rules.tombstone_grace_ms:
-                found = f"still there {age_ms} ms later"
+                found = f"still present {age_ms} ms later"
                 self._find_late(waiting, found, Severity.WARNING)
         return {
             "cleaned_tombstones": self._count,
@@ -81,5 +82,5 @@ class TombstoneCheck:
 
     def _find_late(self, waiting: _Waiting, found: str, severity: Severity) -> None:
         place = waiting.file, waiting.position, waiting.offset
-        expected = f"gone with the first cleaning after {waiting.horizon_ms} ms"
+        expected = f"removed by the first cleaning after {waiting.horizon_ms} ms"
         self._finder.find("tombstone_kept_late", *place, expected, found, severity)

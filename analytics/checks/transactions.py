@@ -1,8 +1,8 @@
-"""Decision: S13, the data of aborted transactions, their index, and markers that must be there.
+"""Decision: S13, the data of aborted transactions, their index, and the required markers.
 
-`.txnindex`: entries of version 2 | producer id 8 | first offset 8 | last offset 8 | LSO 8, one for
-each abort marker of the segment. In the cleaned part no aborted record is left, and a marker is
-kept as long as a record of its transaction is.
+`.txnindex`: entries of version 2 | producer id 8 | first offset 8 | last offset 8 | LSO 8 (sizes in
+bytes), one for each abort marker of the segment. The cleaned part contains no aborted record, and
+a marker stays as long as any record of its transaction.
 
 Source: TransactionIndex and LogCleaner of Kafka 3.9.
 """
@@ -27,7 +27,7 @@ Aborted = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A transaction without its marker so far."""
+    """A transaction whose marker has not been read yet."""
 
     offset: int
     timestamp_ms: int
@@ -37,7 +37,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """A batch of a transaction that still holds records."""
+    """A batch of a transaction that still contains records."""
 
     producer_id: int
     offset: int
@@ -51,7 +51,7 @@ class TransactionLog(ProducerObserver):
     def __init__(self) -> None:
         self.open: dict[int, _Open] = {}
         self.ended: list[tuple[Aborted, bool, str, int]] = []
-        """(the transaction, whether it was aborted, file, position of the marker)."""
+        """(transaction, whether it was aborted, file and position of the marker)."""
         self.data: list[_Data] = []
 
     def on_batch(self, batch: SoundBatch) -> None:
@@ -82,11 +82,11 @@ class TransactionLog(ProducerObserver):
 
 
 def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Aborted]]:
-    """(position, transaction) of each entry; what is no index is reported."""
+    """Return (position, transaction) of each entry; report malformed entries."""
     find = Finder(Check.TRANSACTIONS, report).find
     if len(data) % ENTRY.size:
         cut = len(data) - len(data) % ENTRY.size
-        find("txnindex_cut", file, cut, None, "whole entries", "a part of one")
+        find("txnindex_cut", file, cut, None, "whole entries", "a partial entry")
     entries = []
     whole = data[: len(data) - len(data) % ENTRY.size]
     for slot, (version, producer_id, first, last, _) in enumerate(ENTRY.iter_unpack(whole)):
@@ -100,7 +100,7 @@ def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Abo
 
 
 class TransactionCheck(TransactionLog):
-    """Holds the log's transactions against its indexes, and against a reference's."""
+    """The comparison of a log's transactions with its indexes and with a reference's."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class TransactionCheck(TransactionLog):
         report: Report,
         reference: TransactionLog | None = None,
     ) -> None:
-        """`indexes` are (file, bytes); transactions begun before `deadline_ms` must have ended."""
+        """`indexes` are (file, bytes). Transactions from before `deadline_ms` must have ended."""
         super().__init__()
         self._indexes = [(file, read_txnindex(data, file, report)) for file, data in indexes]
         self._cleaned_until = cleaned_until
@@ -130,8 +130,8 @@ class TransactionCheck(TransactionLog):
                 self._check_entry(file, position, transaction, aborts, log)
         known = {(producer_id, last) for producer_id, _, last in indexed}
         for place, ((_, first, _), _, file, position) in aborts.items():
-            # Where the log was cleaned, the entry goes with the data, before the marker does.
-            # A marker without a transaction has none.
+            # In the cleaned part, the cleaner removes the entry with the data, before the marker.
+            # A marker without a transaction has no entry.
             has_data = first < place[1]
             if place not in known and has_data and place[1] >= self._cleaned_until:
                 expected = f"an entry of the .txnindex for producer {place[0]}"
@@ -166,10 +166,10 @@ class TransactionCheck(TransactionLog):
         elif (
             first != ended[0][1]
             and ended[0][1] >= self._cleaned_until
-            # Else the head of the transaction was deleted.
+            # Else retention has deleted the start of the transaction.
             and first >= log.first_offset
         ):
-            expected = f"offset {ended[0][1]}, where the transaction begins"
+            expected = f"offset {ended[0][1]}, the start of the transaction"
             self._finder.find("txnindex_range", file, position, last, expected, f"offset {first}")
 
     def _check_aborted_data(self, aborted: Sequence[Aborted]) -> None:
@@ -178,7 +178,7 @@ class TransactionCheck(TransactionLog):
                 producer_id == data.producer_id and first <= data.offset <= last
                 for producer_id, first, last in aborted
             ):
-                expected = "no record of an aborted transaction where the log was cleaned"
+                expected = "no record of an aborted transaction in the cleaned part"
                 found = f"records of producer {data.producer_id}"
                 self._finder.find(
                     "aborted_data", data.file, data.position, data.offset, expected, found
@@ -195,5 +195,5 @@ class TransactionCheck(TransactionLog):
             if is_here and has_data and (producer_id, last) not in own:
                 file, position = log.place_of(last)
                 kind = "abort" if is_aborted else "commit"
-                expected = f"the {kind} marker of producer {producer_id}, whose data is there"
+                expected = f"the {kind} marker of producer {producer_id}, whose data still exists"
                 self._finder.find("marker_lost", file, position, last, expected, "none")

@@ -1,6 +1,6 @@
 """Decision: S8, below the cleaner's point each key has at most one record, and each record a key.
 
-Keys are first compared by a 128-bit hash; whoever has the log then confirms by bytes.
+Keys are first compared by a 128-bit hash; a match is then confirmed by the bytes in the log.
 """
 
 from typing import Any, Final
@@ -35,8 +35,8 @@ class UniquenessCheck:
                     file=batch.file,
                     position=batch.position,
                     offset=header.base_offset,
-                    expected="a key in every record that was cleaned",
-                    found=f"{batch.survey.without_key} without",
+                    expected="a key in every cleaned record",
+                    found=f"{batch.survey.without_key} records without a key",
                 )
             )
         self._suspects += self.table.note(
@@ -50,7 +50,7 @@ class UniquenessCheck:
         )
 
     def conclude(self, log: LogView) -> dict[str, Any]:
-        """Report the suspects whose keys have the same bytes."""
+        """Report the suspects whose keys are equal byte by byte."""
         for earlier, later in self._suspects:
             first, second = log.read_record(earlier), log.read_record(later)
             if first is not None and second is not None and first[0] == second[0]:
@@ -76,13 +76,13 @@ class UniquenessCheck:
                     file=file,
                     position=position,
                     expected="each key once",
-                    found=f"{unlisted} more records of keys that have one already",
+                    found=f"{unlisted} more records with a key that occurs before",
                 )
             )
         return {"cleaned_keys": self.table.key_count}
 
 
 def show_key(key: bytes) -> str:
-    """A key as a person can read it, cut where it is long."""
+    """Return a readable form of a key, truncated if it is long."""
     text = repr(key[:_SHOWN_KEY_BYTES])[1:]
     return text if len(key) <= _SHOWN_KEY_BYTES else f"{text}... ({len(key)} bytes)"

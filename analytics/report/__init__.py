@@ -1,1 +1,1 @@
-"""An audit's report: one HTML page that needs nothing beside it."""
+"""The report of an audit: one self-contained HTML page."""

@@ -1,4 +1,4 @@
-"""Decision: which pictures an audit's summaries give."""
+"""Decision: the charts of an audit's summaries."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ _KIB: Final = 1024
 
 
 def draw_figures(summaries: Sequence[dict[str, Any]]) -> str:
-    """All pictures for which the summaries hold figures."""
+    """Return all charts for which the summaries contain figures."""
     drawn = [
         _dirty(summaries),
         _reclaimable(summaries),
@@ -24,7 +24,7 @@ def draw_figures(summaries: Sequence[dict[str, Any]]) -> str:
         _segments(summaries),
         _hot_keys(summaries),
     ]
-    return "".join(drawn) or "<p>This audit keeps no figures to draw.</p>"
+    return "".join(drawn) or "<p>This audit has no figures to draw.</p>"
 
 
 def _name(summary: dict[str, Any]) -> str:
@@ -52,7 +52,7 @@ def _reclaimable(summaries: Sequence[dict[str, Any]]) -> str:
         if "reclaimable_bytes" in each
     ]
     bars.sort(key=lambda bar: -bar.value)
-    title = "Bytes that compaction would give back (records before compression)"
+    title = "Bytes that compaction would reclaim (records before compression)"
     return draw_bars(title, bars[:MAX_ROWS]) if bars else ""
 
 
@@ -124,7 +124,7 @@ def _hot_keys(summaries: Sequence[dict[str, Any]]) -> str:
 
 
 def size_text(size_bytes: float) -> str:
-    """A size as a person reads it."""
+    """Return a size in a readable unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size_bytes < _KIB:
             return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
@@ -136,5 +136,5 @@ def _day(timestamp_ms: int) -> str:
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, ValueError, OSError):
-        # No calendar reaches there; the number says as much.
+        # Outside the calendar's range.
         return f"{timestamp_ms} ms"

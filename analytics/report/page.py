@@ -1,4 +1,4 @@
-"""Decision: the HTML page of an audit: verdict, findings, pictures. Text in, text out."""
+"""Decision: the HTML page of an audit: verdict, findings, charts. Text in, text out."""
 
 from collections.abc import Sequence
 from html import escape
@@ -43,7 +43,7 @@ svg { max-width: 100%; height: auto; } svg text { font: 12px monospace; fill: #3
 def render_page(
     verdict: Verdict, findings: Sequence[dict[str, Any]], summaries: Sequence[dict[str, Any]]
 ) -> str:
-    """The page; it needs no other file and no network."""
+    """Return the page, which needs no other file and no network."""
     kind = "verdict" if verdict.is_clean else "verdict found"
     title = f"Audit: {verdict.audit}"
     return (
@@ -51,7 +51,7 @@ def render_page(
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
         f"<h1>{escape(title)}</h1>"
         f'<p class="{kind}">{escape(verdict.line())}</p>'
-        f"{_findings(findings)}<h2>Pictures</h2>{draw_figures(summaries)}</body></html>\n"
+        f"{_findings(findings)}<h2>Charts</h2>{draw_figures(summaries)}</body></html>\n"
     )
 
 
@@ -64,8 +64,8 @@ def _findings(findings: Sequence[dict[str, Any]]) -> str:
         for row in findings[:MAX_LISTED]
     )
     more = len(findings) - MAX_LISTED
-    rest = f"<p>{more} more stand in findings.parquet.</p>" if more > 0 else ""
-    return f"<h2>Findings</h2><table><tr>{head}</tr>{rows}</table>{rest}"
+    note = f"<p>findings.parquet lists {more} more.</p>" if more > 0 else ""
+    return f"<h2>Findings</h2><table><tr>{head}</tr>{rows}</table>{note}"
 
 
 def _cell(value: str | int | None) -> str:

@@ -1,4 +1,4 @@
-"""Decision: small pictures as SVG text: bars and a timeline. No script, no font, no other file."""
+"""Decision: small charts as SVG text: bars and a timeline. No script, no font, no other file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from unicodedata import east_asian_width
 
 WIDTH: Final = 1000
 CHARACTER_WIDTH: Final = 7.3
-"""Of the page's font, 12 px and monospaced, a little more than its six tenths."""
+"""Width of a character in the page's monospaced 12 px font: a little over six tenths."""
 MAX_TEXT_WIDTH: Final = 350.0
-"""Of a label on the left, and of a text on the right: the bars have what is left."""
+"""Maximum width of a label on the left and of a text on the right of the bars."""
 _CUT: Final = "..."
 _GAP: Final = 6
 MIN_SPAN_WIDTH: Final = 2.0
@@ -21,7 +21,7 @@ _BAR_HEIGHT: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Where the bars begin, and how long they may be, so that no text is cut off."""
+    """Start and maximum length of the bars, so that the chart cuts off no text."""
 
     begin: float
     room: float
@@ -48,7 +48,7 @@ class Span:
 
 
 def draw_bars(title: str, bars: Sequence[Bar]) -> str:
-    """Horizontal bars, one below the other, to one scale."""
+    """Return a chart of horizontal bars with a common scale."""
     largest = max((bar.value for bar in bars), default=0) or 1
     columns = _columns(bars)
     begin, room = columns.begin, columns.room
@@ -66,11 +66,11 @@ def draw_bars(title: str, bars: Sequence[Bar]) -> str:
 
 
 def draw_timeline(title: str, spans: Sequence[Span]) -> str:
-    """Bars between a start and an end, to one scale."""
+    """Return a chart of bars between start and end times, with a common scale."""
     first = min((span.start for span in spans), default=0)
     extent = (max((span.end for span in spans), default=1) - first) or 1
     columns = _columns(spans)
-    # A span of no length is drawn all the same.
+    # Leave room for the minimum width of a span at the end of the scale.
     begin, room = columns.begin, columns.room - MIN_SPAN_WIDTH
     rows = []
     for number, span in enumerate(spans):
@@ -86,7 +86,7 @@ def draw_timeline(title: str, spans: Sequence[Span]) -> str:
 
 
 def text_width(text: str) -> float:
-    """The width of `text` in the page's font; some scripts take twice the room."""
+    """Return the width of `text` in the page's font; wide characters count twice."""
     return CHARACTER_WIDTH * sum(2 if east_asian_width(each) in "FW" else 1 for each in text)
 
 
@@ -114,12 +114,12 @@ def _label(text: str, begin: float, y: float) -> str:
 
 
 def _label_text(text: str) -> str:
-    """Return the end of a label: paths and partitions of one audit begin alike."""
+    """Return the end of a label, as the paths and partitions of an audit share their start."""
     return _fitting(text[::-1])[::-1]
 
 
 def _fitting(text: str) -> str:
-    """Return `text`, or as much of its beginning as has room."""
+    """Return `text`, or as much of its beginning as fits."""
     if text_width(text) <= MAX_TEXT_WIDTH:
         return text
     room = MAX_TEXT_WIDTH - text_width(_CUT)

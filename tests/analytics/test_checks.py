@@ -275,7 +275,7 @@ def test_the_page_holds_every_picture_and_escapes_what_it_is_given() -> None:
     page = render_page(judge("cost", [row], [summary], 1.0), [row] * (MAX_LISTED + 1), [summary])
     for title in (
         "Dirty ratio",
-        "would give back",
+        "would reclaim",
         "Records per key",
         "Tombstones",
         "Segments",
@@ -283,7 +283,7 @@ def test_the_page_holds_every_picture_and_escapes_what_it_is_given() -> None:
     ):
         assert title in page
     assert "<script>" not in page
-    assert "1 more stand in findings.parquet" in page
+    assert "findings.parquet lists 1 more" in page
     empty = render_page(judge("cost", [], [], 1.0), [], [])
     assert "None." in empty
     assert "no figures" in draw_figures([])

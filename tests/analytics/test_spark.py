@@ -15,7 +15,7 @@ from analytics.errors import AuditError
 from analytics.plan import Audit, plan_tasks
 from analytics.run import Request, plan, run_audit, write_result
 from analytics.spark_audit import audit
-from analytics.spark_session import told_in_one_sentence
+from analytics.spark_session import spark_errors_translated
 from analytics.sql_audit import changed_keys, duplicate_keys, read_log
 from analytics.task import Rules
 from tests.analytics.audited import NOW_MS, RULES, findings_of
@@ -122,7 +122,7 @@ def test_what_a_worker_failed_with_is_told_in_one_sentence(spark: Any, tmp_path:
     replicas = find_replicas(str(tmp_path), lambda _: None)
     [task] = plan_tasks(Audit.INTEGRITY, group_by_partition(replicas), {}, RULES)
     sentence = "^Spark gave up: .* ValueError: 'S99' is not a valid Check$"
-    with pytest.raises(AuditError, match=sentence), told_in_one_sentence():
+    with pytest.raises(AuditError, match=sentence), spark_errors_translated():
         audit(spark.sparkContext, [replace(task, checks=("S99",))])
 
 

@@ -7,7 +7,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from analytics.errors import AuditError
-from analytics.spark_session import _archive, told_in_one_sentence
+from analytics.spark_session import _archive, spark_errors_translated
 
 WORDS_OF_SPARK = """\
 An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
@@ -47,5 +47,5 @@ def test_a_job_that_failed_is_told_by_its_first_and_its_last_words() -> None:
         "^Spark gave up: org.apache.spark.api.python.PythonException: "
         "An exception was thrown from the Python worker ... ValueError: 'S99' is not a valid Check$"
     )
-    with pytest.raises(AuditError, match=sentence), told_in_one_sentence():
+    with pytest.raises(AuditError, match=sentence), spark_errors_translated():
         raise Py4JError(WORDS_OF_SPARK)

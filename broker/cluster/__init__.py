@@ -1,1 +1,1 @@
-"""This broker as a member: coordinator, controller, metadata, topics."""
+"""This broker as a cluster member: coordinator, controller, metadata, topics."""

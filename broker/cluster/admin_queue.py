@@ -1,9 +1,9 @@
-"""Administrative work that takes several turns of the loop, one piece at a time (edge).
+"""Administrative work in several steps, one task at a time (edge).
 
-Creating and deleting partitions costs milliseconds of disk each; such work gives the loop back
-between partitions, so that records flow meanwhile. Invariant: pieces of work never overlap, so that
-between a check and what it guards no other of them runs; they are done in the order of their
-requests.
+Creating and deleting partitions costs milliseconds of disk each. Such work yields to the event loop
+between partitions, so that other requests are served meanwhile. Invariant: tasks never overlap and
+run in the order of their requests, so no other task runs between a check and the step that it
+guards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class AdminQueue:
-    """Does work in order; each piece returns the message that answers its request."""
+    """Runs tasks in order; each returns the response to its request."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -31,14 +31,14 @@ class AdminQueue:
         self._running: asyncio.Task[object] | None = None
 
     def run(self, work: Work) -> Reply:
-        """Return the reply that `work` will complete, after all work before it."""
+        """Return the reply that `work` will complete, after all earlier tasks."""
         reply = Reply()
         self._waiting.append((work, reply))
         self._begin_next()
         return reply
 
     async def stop(self) -> None:
-        """Begin nothing any more, cancel what runs, and wait until it has cleaned up."""
+        """Start no more tasks, cancel the current one, and wait until it has cleaned up."""
         self._waiting.clear()
         if self._running is not None:
             self._running.cancel()
@@ -63,5 +63,5 @@ class AdminQueue:
 
 
 async def give_way() -> None:
-    """Let everything else that is due have its turn."""
+    """Yield to everything else that is ready to run."""
     await asyncio.sleep(0)

@@ -1,8 +1,8 @@
-"""What brokers are told while they run, in the coordinator's nodes (edge).
+"""Dynamic configs of brokers in the coordinator's nodes (edge).
 
 `/config/brokers/<id>` is for one broker, `/config/brokers/<default>` for all. Both are read at the
-start, before anything is built, and again whenever a notice names them. What is illegal there does
-not count, and is logged.
+start, before any component is built, and again whenever a notification names them. An illegal value
+is logged and ignored.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ log = structlog.get_logger(__name__)
 
 
 class BrokerConfigs:
-    """Keeps `config` what the nodes say it is."""
+    """Keeps `config` up to date with the nodes."""
 
     def __init__(self, nodes: ConfigNodes, config: DynamicConfig, broker_id: BrokerId) -> None:
         self._nodes = nodes
         self._config = config
         self._own_name = str(broker_id)
         self._on_change: Callable[[BrokerConfig, BrokerConfig], None] = lambda _old, _new: None
-        nodes.on_change(KIND, self._on_news)
+        nodes.on_change(KIND, self._on_changed)
 
     async def load(self) -> None:
-        """Learn what this broker was told in its earlier lives."""
+        """Read the overrides that were set before this start."""
         await self._read(DEFAULT_ENTITY)
         await self._read(self._own_name)
 
     def listen(self, on_change: Callable[[BrokerConfig, BrokerConfig], None]) -> None:
-        """Tell `on_change` what was in force, and what is now, whenever that changes."""
+        """Call `on_change` with the old and the new config after each change."""
         self._on_change = on_change
 
-    async def _on_news(self, names: Sequence[str]) -> None:
+    async def _on_changed(self, names: Sequence[str]) -> None:
         before, overrides = self._config.current, self._overrides()
         for name in names:
             if name in (DEFAULT_ENTITY, self._own_name):

@@ -1,9 +1,10 @@
-"""The configs of topics, brokers and clients in the coordinator's nodes, and news of them (edge).
+"""Configs of topics, brokers and clients in the coordinator's nodes, and their changes (edge).
 
-The truth lies in the nodes. Each change is announced by a notice; whoever keeps what he has read
-registers for a kind of entity, and reads again what was announced. Invariants: notices are taken
-one after the other, so that an older reading never replaces a newer one; one counts as taken when
-all who registered have read, so that nothing is missed when a session ends meanwhile.
+The nodes are authoritative. Each change is announced by a notification. A component that caches
+configs registers for a kind of entity, and reads the announced entities again. Invariants:
+notifications are handled one after the other, so an older read never replaces a newer one; a
+notification counts as handled when all registered components have read, so none is missed when a
+session expires meanwhile.
 """
 
 from __future__ import annotations
@@ -35,33 +36,33 @@ class ConfigNodes:
     def __init__(self, session: CoordinatorSession, now_ms: Callable[[], int]) -> None:
         self.session = session
         self._now_ms = now_ms
-        self._last_notice = NO_CHANGE
-        self._turn = asyncio.Lock()
+        self._last_number = NO_CHANGE
+        self._lock = asyncio.Lock()
         self._on_change: dict[str, OnChange] = {}
-        self._watch = NodeWatch(session, paths.CONFIG_CHANGES, self._take_notices)
+        self._watch = NodeWatch(session, paths.CONFIG_CHANGES, self._handle_notifications)
 
     async def catch_up(self) -> None:
-        """Learn from when on changes have to be heard of: before anything is read and kept."""
-        notices = await self.session.run(take_config_changes(self._last_notice, self._now_ms()))
-        self._last_notice = notices.last_number
+        """Skip the notifications so far; call this before configs are read and cached."""
+        taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
+        self._last_number = taken.last_number
 
     def on_change(self, kind: str, callback: OnChange) -> None:
-        """Have `callback` told which entities of a kind, such as `topics`, were changed."""
+        """Call `callback` with the changed entities of a kind, such as `topics`."""
         self._on_change[kind] = callback
 
     def listen(self) -> None:
-        """Hear of all changes from now on."""
+        """Follow all changes from now on."""
         self._watch.start()
 
     async def stop(self) -> None:
-        """Hear of nothing any more."""
+        """Stop following changes."""
         await self._watch.stop()
 
     async def read(self, entity_path: str) -> Configs:
-        """Return what an entity overrides at this moment.
+        """Read the current overrides of an entity.
 
         Raises:
-            ApiError: the coordinator does not say.
+            ApiError: the coordinator does not respond.
         """
         try:
             return await self.session.run(read_config(entity_path))
@@ -69,10 +70,10 @@ class ConfigNodes:
             raise _unavailable(error) from error
 
     async def paths(self, kinds: Iterable[str]) -> list[str]:
-        """Return the path of every entity of `kinds` that has a node at this moment.
+        """Return the path of every entity of `kinds` that has a node now.
 
         Raises:
-            ApiError: the coordinator does not say.
+            ApiError: the coordinator does not respond.
         """
         try:
             return await self.session.run(read_entity_paths(kinds))
@@ -80,32 +81,32 @@ class ConfigNodes:
             raise _unavailable(error) from error
 
     async def change(self, entity_path: str, change: Callable[[Configs], Configs]) -> Configs:
-        """Let an entity override what `change` makes of its overrides; return that.
+        """Replace an entity's overrides by the result of `change`; return that.
 
-        This broker follows it when this returns, others soon.
+        This broker has applied it when this returns; others will soon.
 
         Raises:
-            ApiError: what `change` raises; or the coordinator does not say.
+            ApiError: from `change`, or because the coordinator does not respond.
         """
         try:
             changed = await self.session.run(change_config(entity_path, change))
-            await self._take_notices()
+            await self._handle_notifications()
             return changed
         except (SessionExpiredError, MalformedZnodeError) as error:
             raise _unavailable(error) from error
 
-    async def _take_notices(self) -> None:
-        async with self._turn:
-            notices = await self.session.run(take_config_changes(self._last_notice, self._now_ms()))
+    async def _handle_notifications(self) -> None:
+        async with self._lock:
+            taken = await self.session.run(take_config_changes(self._last_number, self._now_ms()))
             announced: dict[str, list[str]] = {}
-            for path in notices.entity_paths:
+            for path in taken.entity_paths:
                 kind, _, name = path.partition("/")
                 announced.setdefault(kind, []).append(name)
             for kind, names in announced.items():
                 if kind in self._on_change:
                     await self._on_change[kind](names)
-            self._last_notice = notices.last_number
+            self._last_number = taken.last_number
 
 
 def _unavailable(error: Exception) -> ApiError:
-    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the coordinator did not answer: {error}")
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the coordinator did not respond: {error}")

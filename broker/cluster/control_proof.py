@@ -1,9 +1,9 @@
-"""Lets a request of a controller through only if the coordinator confirms the sender (edge).
+"""Accepts a controller's request only if the coordinator confirms the sender (edge).
 
-A claim (controller, its epoch, the epoch of this broker, the sender's address) is checked once; the
-requests that repeat it pass at once. One that is behind the nodes is refused for good. One that is
-ahead of them, or whose sender is reached elsewhere, cannot be told from a forgery: its connection
-is closed, which has a real controller send it again.
+A claim (controller, its epoch, this broker's epoch, the sender's address) is checked once; later
+requests with the same claim pass at once. A claim older than the nodes is refused for good. A claim
+newer than the nodes, or from an address that is not the controller's, is indistinguishable from a
+forgery: its connection is closed, so a real controller sends the request again.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 
 LOOK_COUNT: Final = 5
+"""Reads of the nodes for a claim that is newer than they are."""
 LOOK_PAUSE_S: Final = 0.1
-"""How often, and how long apart, the nodes are looked at for a claim that is ahead of them."""
+"""Pause between these reads."""
 
 log = structlog.get_logger(__name__)
 
@@ -36,11 +37,11 @@ class ControlRequest(Protocol):
 
 
 class Sender(Protocol):
-    """Where a request came from."""
+    """Origin of a request."""
 
     @property
     def listener_name(self) -> str:
-        """Name of the listener that it came by."""
+        """Name of the listener that accepted the connection."""
 
     @property
     def client_host(self) -> str:
@@ -54,7 +55,7 @@ class _Known(NamedTuple):
 
 
 class ControlProof:
-    """Knows the claim that was confirmed last."""
+    """Remembers the last confirmed claim."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class ControlProof:
         fence: ControlFence,
         addresses: PeerAddresses,
     ) -> None:
-        """`look` reads the nodes."""
+        """Read the nodes with `look`."""
         self._look = look
         self._fence = fence
         self._addresses = addresses
@@ -79,13 +80,16 @@ class ControlProof:
         return self._confirmed == _Known(claim, sender.listener_name, sender.client_host)
 
     async def check(self, message: ControlRequest, sender: Sender) -> ErrorCode | None:
-        """Confirm the claim of a request: NONE. Any other code refuses it, None cannot tell."""
+        """Check the claim of a request against the nodes.
+
+        Returns NONE if it is confirmed, another code to refuse it, None if it can be neither.
+        """
         claim = _claim_of(message)
         for _ in range(LOOK_COUNT):
             try:
                 evidence = await self._look_together()
             except SessionExpiredError:
-                # With it went the registration that the controller means.
+                # The registration that the controller refers to ended with the session.
                 return ErrorCode.STALE_BROKER_EPOCH
             refusal = refuse(claim, evidence)
             if refusal is None:
@@ -97,7 +101,7 @@ class ControlProof:
         return None
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Cancel a pending read."""
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
@@ -116,7 +120,7 @@ class ControlProof:
         return ErrorCode.NONE
 
     async def _look_together(self) -> Evidence:
-        """Read the nodes; however many wait for it, they are read once at a time."""
+        """Read the nodes. Concurrent callers share one read."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look())
         return await asyncio.shield(self._looking)

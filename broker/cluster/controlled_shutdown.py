@@ -1,4 +1,4 @@
-"""Asks to be relieved before this broker stops (edge): leaders first move to other brokers.
+"""Controlled shutdown (edge): the controller moves leaderships away before this broker stops.
 
 Source: kafka.server.KafkaServer.controlledShutdown of Kafka 3.9.
 """
@@ -30,9 +30,10 @@ async def hand_over(
     watch: MetadataWatch,
     config: BrokerConfig,
 ) -> bool:
-    """Return whether nothing is led here any more that another broker could lead.
+    """Request a controlled shutdown; return False if it has failed after all retries.
 
-    Unlike Kafka's, this broker does not wait for others when there are none.
+    True means that this broker leads no partition that another broker could lead. Unlike Kafka's,
+    this broker does not wait for others if it is the last one.
     """
 
     def is_last(image: ClusterImage) -> bool:
@@ -44,7 +45,7 @@ async def hand_over(
             log.info("shutdown.alone")
             return True
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch())
-        if await _is_relieved(request, controller):
+        if await _has_handed_over(request, controller):
             log.info("shutdown.controlled", attempt=attempts - left)
             return True
         if left:
@@ -53,16 +54,16 @@ async def hand_over(
     return False
 
 
-async def _is_relieved(request: ControlledShutdownRequest, controller: ControllerLink) -> bool:
+async def _has_handed_over(request: ControlledShutdownRequest, controller: ControllerLink) -> bool:
     try:
-        answer = await controller.ask(request, ControlledShutdownResponse)
+        response = await controller.ask(request, ControlledShutdownResponse)
     except OSError as error:
         log.info("shutdown.not_answered", error=str(error))
         return False
-    if answer.error_code != ErrorCode.NONE:
-        log.info("shutdown.refused", error=ErrorCode(answer.error_code).name)
+    if response.error_code != ErrorCode.NONE:
+        log.info("shutdown.refused", error=ErrorCode(response.error_code).name)
         return False
-    if answer.remaining_partitions:
-        log.info("shutdown.partitions_left", partition_count=len(answer.remaining_partitions))
+    if response.remaining_partitions:
+        log.info("shutdown.partitions_left", partition_count=len(response.remaining_partitions))
         return False
     return True

@@ -1,4 +1,4 @@
-"""Requests of this broker to whoever is controller at the moment (edge)."""
+"""Requests of this broker to the current controller (edge)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class ControllerLink:
-    """One connection, to the controller of the moment; opened when it is first needed."""
+    """One connection to the current controller, opened when it is first needed."""
 
     def __init__(
         self,
@@ -24,10 +24,10 @@ class ControllerLink:
         self._peer: Peer | None = None
 
     async def ask(self, message: object, response_type: type[R]) -> R:
-        """Send a request and return its answer, which may be that this is no controller.
+        """Send a request and return its response, which may be NOT_CONTROLLER.
 
         Raises:
-            OSError: nobody knows the controller, or it has not answered.
+            OSError: the controller is unknown, or did not respond.
         """
         endpoint = self._controller_endpoint()
         if endpoint is None:

@@ -10,11 +10,11 @@ from controller.plan import Result
 
 
 class ControllerRole(Protocol):
-    """Whether this broker is the controller, and the way to ask it."""
+    """Whether this broker is the controller, and its event queue."""
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker believes to be the controller."""
+        """Whether this broker takes itself for the controller."""
 
     def put(self, event: Event) -> asyncio.Future[Result]:
-        """Let `event` be processed; the future holds the answer, NOT_CONTROLLER from another."""
+        """Process `event`. The future holds the result, NOT_CONTROLLER on another broker."""

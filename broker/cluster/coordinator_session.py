@@ -1,9 +1,9 @@
 """This broker's session with the coordinator, and its registration under it (edge).
 
-The registration is an ephemeral node, which goes with the session; the number of the transaction
-that created it is the broker epoch. When a session is over, although this broker lives, it begins
-another and registers anew, under a larger epoch. Invariant: nothing of the controller component's
-old reign goes on when that happens, and everybody who watched hears that it must look again.
+The registration is an ephemeral node, which ends with the session. The number of the transaction
+that created it is the broker epoch. When a session expires while this broker lives, it begins
+another one and registers again, with a larger epoch. Invariant: no work of the controller component
+from before an expiry continues after it, and every watcher is notified to read again.
 
 The session's id and password are kept in a file (`coordination.client.session_file`) of a log dir
 that this process has locked. Its supervisor, or its next start, can end the session as soon as the
@@ -37,8 +37,10 @@ SESSION_FILE: Final = "coordinator-session"
 """In the first log dir that can be used."""
 RECONNECT_BACKOFF_S: Final = 1.0
 REGISTRATION_WAIT_S: Final = 1.0
-"""How long a start waits for a registration under its id to vanish: a coordinator of ours ends the
-session of a process that died without a trace within a quarter of this."""
+"""Longest wait of a start for a registration with its id to vanish.
+
+Our coordinator ends the session of a process that was killed within a quarter of this.
+"""
 REGISTRATION_RETRY_S: Final = 0.05
 
 T = TypeVar("T")
@@ -46,17 +48,17 @@ log = structlog.get_logger(__name__)
 
 
 class Candidate(Protocol):
-    """The controller component, as the end of a session concerns it."""
+    """The controller component, as far as the end of a session concerns it."""
 
     async def expire(self) -> None:
-        """Cease to be controller."""
+        """Cease to be the controller."""
 
     def reelect(self) -> None:
         """Stand for election again."""
 
 
 class CoordinatorSession:
-    """Begins sessions, registers, and comes back when a session is lost."""
+    """Begins sessions, registers, and registers again when a session is lost."""
 
     def __init__(
         self, connect_string: str, session_file: Path, *, timeout_ms: int, connect_timeout_ms: int
@@ -69,24 +71,24 @@ class CoordinatorSession:
         )
         self.broker_epoch = -1
         self.on_registered: Callable[[int], None] = lambda _epoch: None
-        """Called with each new `broker_epoch`, before anybody can ask for anything under it."""
+        """Called with each new `broker_epoch`, before any request can arrive for it."""
         self._edge = CoordinatorEdge(self.client, self._on_watch)
         self._session_file = session_file
         self._connect_timeout_s = connect_timeout_ms / 1000
         self._own_sessions: set[int] = set()
-        """Sessions under which this broker may have registered: a node of theirs is its own."""
+        """Sessions under which this broker may have registered: their nodes are its own."""
         self._watchers: dict[str, Callable[[], None]] = {}
-        self._returning: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
 
     @property
     def is_connected(self) -> bool:
-        """Whether the coordinator answers at the moment."""
+        """Whether there is a connection to the coordinator at the moment."""
         return self.client.state is SessionState.CONNECTED
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether the session may be over, or is, and no other is registered yet."""
-        if self._returning is not None and not self._returning.done():
+        """Whether the session may have expired, or has, with no new registration yet."""
+        if self._renewal is not None and not self._renewal.done():
             return True
         return self.client.state not in (SessionState.CONNECTED, SessionState.SUSPENDED)
 
@@ -94,7 +96,7 @@ class CoordinatorSession:
         """Begin a session, and create the nodes that every broker expects.
 
         Raises:
-            StartupError: no coordinator answers in time.
+            StartupError: no coordinator responds in time.
         """
         await end_dead_session(
             self._session_file, self._connect_timeout_s, connect_string=self.client.connect_string
@@ -110,19 +112,19 @@ class CoordinatorSession:
         await self.run(create_top_nodes())
 
     async def run(self, plan: Plan[T]) -> T:
-        """Perform a plan of reads and writes and return its result; waits for a lost connection.
+        """Run a plan of reads and writes and return its result; waits for a lost connection.
 
         Raises:
-            SessionExpiredError: the session ended meanwhile; what was done is not known.
+            SessionExpiredError: the session has expired; any part of the plan may have been done.
         """
         return await self._edge.run(plan)
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
-        """Have `callback` called for each notice about `path`, and after each new session."""
+        """Call `callback` for each notification about `path`, and after each new session."""
         self._watchers[path] = callback
 
     async def register(self, broker_id: BrokerId, encode: Callable[[], bytes]) -> None:
-        """Make this broker known to the cluster, under a new `broker_epoch`.
+        """Register this broker with the cluster, with a new `broker_epoch`.
 
         Raises:
             StartupError: another broker has the id.
@@ -137,12 +139,12 @@ class CoordinatorSession:
             raise StartupError(_taken(broker_id)) from None
 
     async def renew(self) -> None:
-        """Begin another session in place of one that ended before this broker was registered.
+        """Begin another session after one expired before this broker was registered.
 
-        Opening logs can take all of the machine for longer than a session lasts.
+        Opening logs can keep the machine busy for longer than the session timeout.
         """
         log.warning("session.expired", session_id=hex(self.client.session_id))
-        await self._begin_again()
+        await self._reconnect()
         for callback in self._watchers.values():
             callback()
 
@@ -153,35 +155,33 @@ class CoordinatorSession:
         candidate: Candidate,
         on_failure: Callable[[str], None],
     ) -> None:
-        """From now on, register again whenever the session is lost, and let `candidate` know."""
+        """Register again whenever the session is lost, and notify `candidate`."""
 
         def on_state(state: SessionState) -> None:
-            if state is SessionState.EXPIRED and (
-                self._returning is None or self._returning.done()
-            ):
-                returning = self._return(broker_id, encode, candidate, on_failure)
-                self._returning = asyncio.create_task(returning, name="session-return")
-                self._returning.add_done_callback(on_returned)
+            if state is SessionState.EXPIRED and (self._renewal is None or self._renewal.done()):
+                renewal = self._renew_registration(broker_id, encode, candidate, on_failure)
+                self._renewal = asyncio.create_task(renewal, name="session-return")
+                self._renewal.add_done_callback(on_renewed)
 
-        def on_returned(task: asyncio.Task[None]) -> None:
+        def on_renewed(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
-                # A bug: without a session this broker serves nobody, so its process must end.
+                # A bug: without a session this broker cannot serve, so its process must end.
                 on_failure(f"the session was not renewed: {error!r}")
 
         self.client.on_state_change(on_state)
 
     async def close(self) -> None:
-        """End the session; the registration goes with it.
+        """End the session, and with it the registration.
 
-        What could not be ended stays in the session file, for the next start.
+        The session file stays if the session could not be ended, for the next start.
         """
-        if self._returning is not None:
-            self._returning.cancel()
-            await asyncio.gather(self._returning, return_exceptions=True)
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
         if await self.client.close():
             self._session_file.unlink(missing_ok=True)
 
-    async def _return(
+    async def _renew_registration(
         self,
         broker_id: BrokerId,
         encode: Callable[[], bytes],
@@ -191,11 +191,11 @@ class CoordinatorSession:
         while True:
             log.warning("session.expired", session_id=hex(self.client.session_id))
             await candidate.expire()
-            await self._begin_again()
+            await self._reconnect()
             try:
                 is_registered = await self._try_to_register(broker_id, encode())
             except SessionExpiredError:
-                # This session is over, too: once more.
+                # This session has expired, too: try again.
                 continue
             if not is_registered:
                 on_failure(_taken(broker_id))
@@ -206,8 +206,8 @@ class CoordinatorSession:
             callback()
         candidate.reelect()
 
-    async def _begin_again(self) -> None:
-        """Begin a session, as long as that takes."""
+    async def _reconnect(self) -> None:
+        """Begin a session, and retry until that succeeds."""
         while True:
             try:
                 await self.client.connect(self._connect_timeout_s)
@@ -222,7 +222,7 @@ class CoordinatorSession:
         result = await self.run(register(broker_id, data, Sessions(current, self._own_sessions)))
         if not isinstance(result, Registered):
             return False
-        # The node is this session's: none of an earlier one is left.
+        # The node belongs to this session, so no node of an earlier session is left.
         self._own_sessions = {current}
         self.broker_epoch = result.broker_epoch
         self.on_registered(result.broker_epoch)
@@ -237,6 +237,6 @@ class CoordinatorSession:
 
 def _taken(broker_id: BrokerId) -> str:
     return (
-        f"broker {broker_id} is registered already, by another process: give this one another "
-        "broker.id, or stop the other"
+        f"broker {broker_id} is registered already, by another process: change the broker.id of "
+        "this one, or stop the other"
     )

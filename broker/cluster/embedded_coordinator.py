@@ -1,7 +1,7 @@
-"""The coordinator of a node that has no other: inside the broker's own process (composition).
+"""A coordinator inside the process of a single broker (composition).
 
-Its data lies in a directory of its own in the first log dir; it listens on a port of this machine
-that the system chooses. It is durable: what it has acknowledged is on disk.
+Its data are in a directory of their own in the first log dir. It listens on a port of this machine
+that the operating system chooses. It is durable: every acknowledged write is on disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HOST: Final = "127.0.0.1"
 
 
 async def start_coordinator(log_dir: Path) -> Coordinator:
-    """Return a coordinator that serves, on the data in `log_dir`.
+    """Return a running coordinator on the data in `log_dir`.
 
     Raises:
         StartupError: the data cannot be used.
@@ -33,5 +33,5 @@ async def start_coordinator(log_dir: Path) -> Coordinator:
 
 
 def address_of(coordinator: Coordinator) -> str:
-    """Return what `zookeeper.connect` would say of it."""
+    """Return the coordinator's address in the form of `zookeeper.connect`."""
     return f"{HOST}:{coordinator.bound_port}"

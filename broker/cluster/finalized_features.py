@@ -1,4 +1,4 @@
-"""The finalized features of the cluster, as `/feature` says and ApiVersions tells (edge).
+"""The cluster's finalized features, from the node `/feature` for ApiVersions (edge).
 
 Source: KIP-584; kafka.server.FinalizedFeatureChangeListener of Kafka 3.9.
 """
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 class FinalizedFeatures:
-    """Knows the features once it listens; None until there are some."""
+    """Holds the features once it listens; None while there are none."""
 
     def __init__(self, session: CoordinatorSession) -> None:
         self.current: Features | None = None
@@ -26,11 +26,11 @@ class FinalizedFeatures:
         self._watch = NodeWatch(session, paths.FEATURE, self._read)
 
     def listen(self) -> None:
-        """Follow the node from now on."""
+        """Start to follow the node."""
         self._watch.start()
 
     async def stop(self) -> None:
-        """Follow it no more."""
+        """Stop following the node."""
         await self._watch.stop()
 
     async def _read(self) -> None:

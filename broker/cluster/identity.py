@@ -1,8 +1,8 @@
-"""Which broker this is, and of which cluster (decision).
+"""Determines the broker id and cluster id of this broker (decision).
 
-The log dirs remember both (`meta.properties`), and must agree with each other, with the
-configuration and with the coordinator. The number comes from the configuration, else from the log
-dirs, else the coordinator generates it, above all numbers that people choose.
+The log dirs store both (`meta.properties`), and must agree with each other, with the configuration
+and with the coordinator. The broker id comes from the configuration, else from the log dirs, else
+the coordinator generates it, above the range of configured ids.
 
 Source: kafka.server.KafkaServer.getOrGenerateBrokerId, MetaPropertiesEnsemble of Kafka 3.9.
 """
@@ -20,7 +20,7 @@ NOT_CONFIGURED = -1
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A broker's number, and the 22 characters that name its cluster."""
+    """A broker's id, and the 22 characters of its cluster id."""
 
     broker_id: BrokerId
     cluster_id: str
@@ -28,7 +28,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What one log dir says of its owner; None where it says nothing."""
+    """Owner that one log dir names; None where it names none."""
 
     path: str
     broker_id: int | None
@@ -37,7 +37,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What all log dirs say of their owner, None where none of them says anything."""
+    """Owner that the log dirs name together; None where none of them names one."""
 
     broker_id: BrokerId | None
     cluster_id: str | None
@@ -45,7 +45,7 @@ class Past:
 
 
 def recall(remembered: Iterable[Remembered]) -> Past:
-    """Return what the log dirs say.
+    """Return the owner that the log dirs name.
 
     Raises:
         StartupError: they contradict each other.
@@ -64,10 +64,10 @@ def recall(remembered: Iterable[Remembered]) -> Past:
 
 
 def check_cluster(past: Past, cluster_id: str | None) -> None:
-    """Check that the log dirs are of the coordinator's cluster; None says that it has none yet.
+    """Check that the log dirs belong to the coordinator's cluster; None: it has no cluster yet.
 
     Raises:
-        StartupError: they are of another one, whose records would be mixed with this one's.
+        StartupError: they belong to another cluster, whose records would be mixed with this one's.
     """
     if past.cluster_id in (None, cluster_id):
         return
@@ -79,11 +79,11 @@ def check_cluster(past: Past, cluster_id: str | None) -> None:
 
 
 def choose_broker_id(configured_id: int, past: Past, *, may_generate: bool) -> BrokerId | None:
-    """Return the number of this broker, None if it is to be generated.
+    """Return this broker's id, None if it is to be generated.
 
     Raises:
-        StartupError: the log dirs contradict the configuration, or nothing says who this is and
-            it may not be generated.
+        StartupError: the log dirs contradict the configuration, or there is no id and generating
+            one is disabled.
     """
     if past.broker_id is not None:
         if configured_id not in (NOT_CONFIGURED, past.broker_id):
@@ -95,5 +95,5 @@ def choose_broker_id(configured_id: int, past: Past, *, may_generate: bool) -> B
     if configured_id != NOT_CONFIGURED:
         return BrokerId(configured_id)
     if not may_generate:
-        raise StartupError("broker.id is not set, and broker.id.generation.enable=false")
+        raise StartupError("broker.id is not set, and broker.id.generation.enable is false")
     return None

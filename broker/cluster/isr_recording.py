@@ -1,4 +1,4 @@
-"""Who records in-sync sets: the controller, or before protocol 2.7 each leader (composition)."""
+"""Selects the recorder of in-sync sets (composition): the controller, or each leader below 2.7."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def make_isr_recorder(
     member: ClusterMember, controller_epoch: Callable[[], int]
 ) -> AlterPartitionRecorder | NodeIsrRecorder:
-    """Return what asks the controller; or, below 2.7, what writes the partitions' nodes.
+    """Return the recorder that asks the controller, or below 2.7 the one that writes nodes.
 
-    `controller_epoch` is the newest that the broker has heard of.
+    `controller_epoch` returns the newest epoch that the broker has seen.
     """
     if not member.has_alter_partition:
         from broker.cluster.node_isr_recorder import NodeIsrRecorder

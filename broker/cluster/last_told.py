@@ -1,4 +1,4 @@
-"""What the image of the cluster holds of partitions, as a controller needs it (decision)."""
+"""Partition states from the cluster image, in the form that a controller needs (decision)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controller.leader_and_isr import LeaderAndIsr
 from kafkawire.ids import TopicId
 
 
-def last_told(image: ClusterImage, topic: str, topic_id: TopicId) -> Mapping[int, LeaderAndIsr]:
+def known_states(image: ClusterImage, topic: str, topic_id: TopicId) -> Mapping[int, LeaderAndIsr]:
     """Return the states of a topic's partitions; see `controller.last_told.LastKnown`."""
     known = image.topics.get(topic)
     if known is None or known.topic_id != topic_id:

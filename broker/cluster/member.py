@@ -1,7 +1,7 @@
 """This broker as a member of a cluster: session, identity, registration, controller (composition).
 
-Joining goes in Kafka's order: coordinator, cluster id, broker id; registering comes later, when the
-broker can be reached; the controller component stands for election after that.
+Joining follows Kafka's order: coordinator, cluster id, broker id. Registration comes later, when
+other nodes can reach the broker. After that the controller component stands for election.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker.cluster.identity import (
     choose_broker_id,
     recall,
 )
-from broker.cluster.last_told import last_told
+from broker.cluster.last_told import known_states
 from broker.cluster.metadata_cache import Endpoint, MetadataCache
 from broker.cluster.registration import dialled_endpoint, registration_of
 from broker.config import BrokerConfig
@@ -48,15 +48,15 @@ from storage.layout import META_PROPERTIES
 from storage.meta_properties import read_meta_properties
 
 FIRST_PROTOCOL_WITH_FEATURES: Final = (2, 7)
-"""And with AlterPartition, and registrations of version 5."""
+"""Also the first with AlterPartition, and with registrations of version 5."""
 RESIGNATION_TIMEOUT_S: Final = 2.0
-"""How long a stop waits for a coordinator that does not answer."""
+"""Longest wait of a stop for a coordinator that does not respond."""
 
 log = structlog.get_logger(__name__)
 
 
 class ClusterMember:
-    """Joins, registers and leaves, once each; what it opens is closed by `running`."""
+    """Joins, registers and leaves, once each; `running` closes everything that it opens."""
 
     def __init__(
         self,
@@ -77,12 +77,12 @@ class ClusterMember:
         self._now_ms = now_ms
 
     async def join(self, session_dir: Path) -> None:
-        """Find the coordinator, and learn from it who this broker is.
+        """Connect to the coordinator, and learn this broker's identity from it.
 
         `session_dir` is the log dir for the session file, locked by this process.
 
         Raises:
-            StartupError: no coordinator, or the log dirs belong to somebody else.
+            StartupError: no coordinator, or the log dirs belong to another broker or cluster.
         """
         past = recall(_remembered(self._config.log_directories))
         self.session = await self._open_session(session_dir)
@@ -101,7 +101,7 @@ class ClusterMember:
         on_registered: Callable[[int], None],
         on_failure: Callable[[str], None],
     ) -> None:
-        """Be known to the cluster, as long as the process lives, and stand for election.
+        """Register with the cluster, as long as the process lives, and stand for election.
 
         `on_registered` gets the broker epoch, now and after each lost session.
 
@@ -122,7 +122,7 @@ class ClusterMember:
         self.session.keep_registered(self.identity.broker_id, encode, self, on_failure)
 
     async def _register_once(self, registration: Registration, encode: Callable[[], bytes]) -> bool:
-        """Return False when the session ended before this was done."""
+        """Register; return False if the session ended before."""
         try:
             await self.session.run(check_endpoints(registration))
             await self.session.register(self.identity.broker_id, encode)
@@ -137,11 +137,11 @@ class ClusterMember:
             async with asyncio.timeout(RESIGNATION_TIMEOUT_S):
                 await self.controller.stop()
         except TimeoutError:
-            # The end of the session ends the reign, too.
+            # The end of the session ends this controller epoch, too.
             log.warning("controller.not_resigned")
 
     async def expire(self) -> None:
-        """Let nothing of the controller's reign go on; see `Candidate`."""
+        """Stop all work of the controller component; see `Candidate`."""
         await self.controller.expire()
 
     def reelect(self) -> None:
@@ -149,23 +149,23 @@ class ClusterMember:
         self.controller.put(Reelect())
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Let the controller component decide by what `config` says of elections."""
+        """Apply the election settings in `config` to the controller component."""
         self.controller.reconfigure(self._controller_config(config))
 
     def on_unclean_election_enabled(self, topic: str | None) -> None:
-        """Let the controller look at partitions without a leader; None: of all topics."""
+        """Let the controller elect leaders of offline partitions; `topic` None means all topics."""
         self.controller.put(UncleanElectionEnabled(topic))
 
     def endpoint_of(self, broker_id: BrokerId) -> Endpoint | None:
-        """Return where a broker takes requests of brokers, None while that is not known."""
+        """Return the address for requests to another broker, None while it is unknown."""
         return self._metadata.image.endpoint(broker_id, self._config.inter_broker_listener)
 
     def controller_endpoint(self) -> Endpoint | None:
-        """Return where the controller takes requests, None while that is not known."""
+        """Return the address for requests to the controller, None while it is unknown."""
         return self.endpoint_of(self._metadata.image.controller_id)
 
     def make_peer(self, endpoint: Endpoint) -> Peer:
-        """Return a connection to another broker, for what is asked of a controller."""
+        """Return a connection to another broker, for requests to a controller."""
         return Peer(
             endpoint,
             loop=self._loop,
@@ -175,7 +175,7 @@ class ClusterMember:
 
     @property
     def has_alter_partition(self) -> bool:
-        """Whether the controller changes in-sync sets; else leaders write the nodes."""
+        """Whether the controller changes in-sync sets; otherwise leaders write the nodes."""
         return self._has_features
 
     @property
@@ -228,7 +228,7 @@ class ClusterMember:
             dial=self._dial,
             new_topic_id=uuid.uuid4,
             now_ms=self._now_ms,
-            last_known=lambda topic, topic_id: last_told(self._metadata.image, topic, topic_id),
+            last_known=lambda topic, topic_id: known_states(self._metadata.image, topic, topic_id),
         )
 
     def _controller_config(self, config: BrokerConfig) -> ControllerConfig:
@@ -249,7 +249,7 @@ class ClusterMember:
 
 
 def _remembered(log_directories: Iterable[str]) -> list[Remembered]:
-    """Return what the log dirs say of their owner; one that cannot be read says nothing."""
+    """Return the owners that the log dirs name; a log dir that cannot be read is skipped."""
     found = []
     for path in log_directories:
         try:

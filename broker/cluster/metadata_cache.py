@@ -1,8 +1,8 @@
-"""What this broker knows of the cluster: brokers, topics, leaders (decision).
+"""This broker's image of the cluster: brokers, topics, leaders (decision).
 
-The controller fills the cache, by UpdateMetadata alone (`metadata_update`); every request that
-asks "who leads what" reads it. Invariant: a `ClusterImage` never changes; an update replaces it
-whole, so that one answer is made from one image.
+Only the controller fills the cache, by UpdateMetadata (`metadata_update`), and requests for
+brokers, topics and leaders read it. Invariant: a `ClusterImage` never changes; an update replaces
+it as a whole, so a response is built from one image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"}
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where clients of one listener reach a broker."""
+    """Address of a broker for the clients of one listener."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBroker:
-    """A broker that takes requests; `endpoints` by listener name."""
+    """A broker that accepts requests; `endpoints` by listener name."""
 
     broker_id: BrokerId
     endpoints: Mapping[str, Endpoint]
@@ -38,9 +38,10 @@ class LiveBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Who holds a partition, and who leads it; `leader` is NO_LEADER while nobody does.
+    """Replicas and leader of a partition; `leader` is NO_LEADER while there is none.
 
-    `partition_epoch` is the version of the state's node, `controller_epoch` says who wrote it.
+    `partition_epoch` is the version of the state's node, `controller_epoch` that of the controller
+    that wrote it.
     """
 
     index: int
@@ -63,7 +64,7 @@ class TopicState:
 
     @property
     def is_internal(self) -> bool:
-        """Whether brokers write this topic for themselves."""
+        """Whether brokers use this topic for their own state."""
         return self.name in INTERNAL_TOPICS
 
 
@@ -76,7 +77,7 @@ class ClusterImage:
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
     controller_id: BrokerId = NO_LEADER
     is_complete: bool = False
-    """Whether a controller has sent all partitions, and not only some of them so far."""
+    """Whether a controller has sent all partitions, not just some of them so far."""
 
     def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
         """Return the state of a partition, None if it is unknown."""
@@ -84,10 +85,10 @@ class ClusterImage:
         return topic.partitions.get(topic_partition.partition) if topic else None
 
     def check_topic(self, name: str) -> None:
-        """Refuse a topic that does not exist.
+        """Check that a topic exists.
 
         Raises:
-            ApiError: it does not, or could not.
+            ApiError: it does not exist, or its name is invalid.
         """
         if (reason := validate_topic_name(name)) is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
@@ -96,7 +97,7 @@ class ClusterImage:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
     def endpoint(self, broker_id: BrokerId, listener_name: str) -> Endpoint | None:
-        """Return where `broker_id` is reached on `listener_name`, None if it is not."""
+        """Return the endpoint of `broker_id` on `listener_name`, None if unknown."""
         broker = self.brokers.get(broker_id)
         return broker.endpoints.get(listener_name) if broker else None
 
@@ -109,11 +110,11 @@ class MetadataCache:
         self._listeners: list[Callable[[], None]] = []
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called after every change."""
+        """Call `listener` after every change."""
         self._listeners.append(listener)
 
     def adopt(self, image: ClusterImage) -> None:
-        """Answer from `image` from now on."""
+        """Replace the image."""
         self.image = image
         for listener in self._listeners:
             listener()

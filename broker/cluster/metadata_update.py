@@ -1,12 +1,12 @@
-"""What an UpdateMetadata request makes of the picture of the cluster (decision).
+"""Applies an UpdateMetadata request to the cluster image (decision).
 
-The brokers in it are all that are alive. The partitions are some of all, unless the request is of
-the full kind: then topics that it does not name are gone. A partition whose leader is
-`LEADER_DURING_DELETE` goes, and its topic with the last of them. Topics with illegal names are left
-out. The image is complete from the first request on that is not INCREMENTAL: a controller that
-takes over sends those, with a few partitions, before it has read all of them.
+The request lists all live brokers. Unless it is of the FULL type it lists only some partitions; a
+FULL request drops topics that it does not name. A partition whose leader is `LEADER_DURING_DELETE`
+is removed, and its topic with the last of them. Topics with illegal names are skipped. The image is
+complete from the first request on that is not INCREMENTAL: a controller that takes over sends
+INCREMENTAL ones, with a few partitions, before it has read all of them.
 
-Source: kafka.server.metadata.ZkMetadataCache of Kafka 3.9; KIP-866 for the full kind.
+Source: kafka.server.metadata.ZkMetadataCache of Kafka 3.9; KIP-866 for the FULL type.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEADER_DURING_DELETE: Final = -2
 
 
 def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage:
-    """Return `image` as `message` changes it."""
+    """Return `image` after the update in `message`."""
     topics = dict(image.topics)
     if message.type == UpdateType.FULL:
         named = {state.topic_name for state in message.topic_states}
@@ -63,7 +63,7 @@ def updated(image: ClusterImage, message: UpdateMetadataRequest) -> ClusterImage
 
 
 def deleted_partitions(message: UpdateMetadataRequest) -> list[TopicPartition]:
-    """Return the partitions that `message` says are being deleted."""
+    """Return the partitions that are being deleted, by `message`."""
     return [
         TopicPartition(state.topic_name, each.partition_index)
         for state in message.topic_states
@@ -73,7 +73,7 @@ def deleted_partitions(message: UpdateMetadataRequest) -> list[TopicPartition]:
 
 
 def _updated_topic(known: TopicState | None, state: UpdateMetadataTopicState) -> TopicState | None:
-    """Return the topic after the update, None if nothing is left of it."""
+    """Return the topic after the update, None if no partition is left."""
     is_same = known is not None and state.topic_id in (ZERO_TOPIC_ID, known.topic_id)
     partitions = dict(known.partitions) if known is not None and is_same else {}
     for each in state.partition_states:

@@ -1,6 +1,6 @@
-"""Waiting for the picture of the cluster to show something (edge).
+"""Waiting for a condition on the cluster image (edge).
 
-Invariant: every wait ends, when its condition is met or its time is over.
+Invariant: every wait ends, when its condition holds or its timeout expires.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Final
 from broker.cluster.metadata_cache import ClusterImage, MetadataCache
 
 LONGEST_WAIT_MS: Final = 24 * 3_600_000
-"""A timer for later than this is not set: event loops cannot count to what clients may ask for."""
+"""Longest timer: event loops cannot represent every timeout that clients may request."""
 
 Condition = Callable[[ClusterImage], bool]
 
 
 class MetadataWatch:
-    """Tells those who wait when the metadata cache has what they wait for."""
+    """Wakes waiting tasks when the metadata cache meets their conditions."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
         self._waiting: dict[asyncio.Future[None], Condition] = {}
         self._is_closed = False
-        metadata.on_change(self._look)
+        metadata.on_change(self._check)
 
     @property
     def image(self) -> ClusterImage:
-        """The picture at this moment."""
+        """Current image."""
         return self._metadata.image
 
     async def wait_for(self, condition: Condition, timeout_ms: float) -> bool:
@@ -48,13 +48,13 @@ class MetadataWatch:
         return condition(self._metadata.image)
 
     def close(self) -> None:
-        """Let every wait end now, those to come at once."""
+        """End every wait now, and later ones at once."""
         self._is_closed = True
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         image = self._metadata.image
         for future, condition in list(self._waiting.items()):
             if not future.done() and condition(image):

@@ -1,7 +1,7 @@
 """Records in-sync sets by writing partitions' nodes, as leaders do below protocol 2.7 (edge).
 
-A write is guarded by the version of the node, which is the partition epoch. The controller hears of
-it by a notice, which is not left for each change: it would be a burst of them when a broker dies.
+A write is guarded by the version of the node, which is the partition epoch. The controller is
+notified of several changes at once: one notification each would be a burst when a broker dies.
 
 Source: kafka.server.ZkAlterPartitionManager of Kafka 3.9.
 """
@@ -25,15 +25,15 @@ from kafkawire.ids import BrokerId, TopicPartition
 
 CHECK_INTERVAL_S: Final = 2.5
 LINGER_S: Final = 5.0
-"""A notice waits until nothing has changed for so long,"""
+"""Time without changes after which the controller is notified."""
 MAX_DELAY_S: Final = 60.0
-"""but never longer than this."""
+"""Time after which it is notified even while changes continue."""
 
 log = structlog.get_logger(__name__)
 
 
 class NodeIsrRecorder:
-    """Writes the nodes, and tells the controller of several changes at once."""
+    """Writes the nodes, and notifies the controller of several changes at once."""
 
     def __init__(
         self, broker_id: BrokerId, session: CoordinatorSession, controller_epoch: Callable[[], int]
@@ -43,14 +43,14 @@ class NodeIsrRecorder:
         self._controller_epoch = controller_epoch
         self._changed: set[TopicPartition] = set()
         self._last_change_s = 0.0
-        self._last_notice_s = 0.0
+        self._last_notification_s = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def record(self, proposals: Sequence[IsrProposal]) -> Sequence[ProposalResult]:
-        """Return what is recorded now; see `IsrRecorder`.
+        """Return the recorded sets; see `IsrRecorder`.
 
         Raises:
-            OSError: the session is over, and nobody knows what was written.
+            OSError: the session has expired, and the result is unknown.
         """
         try:
             return [await self._record(each) for each in proposals]
@@ -58,7 +58,7 @@ class NodeIsrRecorder:
             raise ConnectionError(str(error)) from error
 
     async def close(self) -> None:
-        """Tell of no more changes."""
+        """Send no more notifications."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -88,21 +88,23 @@ class NodeIsrRecorder:
         self._changed.add(partition)
         self._last_change_s = asyncio.get_running_loop().time()
         if self._task is None:
-            self._task = asyncio.create_task(self._tell(), name="isr-change-propagation")
+            self._task = asyncio.create_task(
+                self._notify_controller(), name="isr-change-propagation"
+            )
 
-    async def _tell(self) -> None:
+    async def _notify_controller(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
             now_s = loop.time()
             is_quiet = self._last_change_s + LINGER_S < now_s
-            is_overdue = self._last_notice_s + MAX_DELAY_S < now_s
+            is_overdue = self._last_notification_s + MAX_DELAY_S < now_s
             if not self._changed or not (is_quiet or is_overdue):
                 continue
             changed, self._changed = self._changed, set()
-            self._last_notice_s = now_s
+            self._last_notification_s = now_s
             try:
                 await self._session.run(notify_isr_changes(sorted(changed)))
             except SessionExpiredError as error:
-                log.warning("isr_changes.not_told", error=str(error))
+                log.warning("isr_changes.not_announced", error=str(error))
                 self._changed |= changed

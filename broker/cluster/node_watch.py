@@ -1,4 +1,4 @@
-"""Something to be read again whenever a node of the coordinator changes (edge)."""
+"""Repeats a read whenever a node of the coordinator changes (edge)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coordination.errors import SessionExpiredError
 class NodeWatch:
     """Calls `read` at the start, after each change of the node, and in each new session.
 
-    One `read` runs at a time; changes meanwhile lead to one more.
+    One `read` runs at a time; changes during it cause one more.
     """
 
     def __init__(
@@ -21,27 +21,27 @@ class NodeWatch:
         self._session = session
         self._path = path
         self._read = read
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Read now, and again whenever there is news."""
-        self._session.watch(self._path, self._news.set)
-        self._news.set()
+        """Read now, and again after each change."""
+        self._session.watch(self._path, self._changed.set)
+        self._changed.set()
         self._task = asyncio.create_task(self._follow(), name=f"watch of {self._path}")
 
     async def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _follow(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._changed.wait()
+            self._changed.clear()
             try:
                 await self._read()
             except SessionExpiredError:
-                # The next session sets `_news` again.
+                # The next session sets `_changed` again.
                 continue

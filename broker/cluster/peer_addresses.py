@@ -1,8 +1,8 @@
-"""Which connections may speak for brokers, as far as addresses tell (edge).
+"""Checks whether a connection may belong to a broker, by its address (edge).
 
-A listener that only brokers use is trusted. On any other one the sender's address must be one where
-a registered broker is reached, or one of this machine. Names are resolved in the background; as
-long as one is not, or cannot be, its broker's address is not known and not asked for.
+A listener for brokers only is trusted. On any other listener the sender's address must be one of a
+registered broker, or of this machine. Names are resolved in the background. While a broker's name
+is unresolved its address is unknown, and every address is accepted for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkawire.ids import BrokerId
 
 RESOLVE_TIMEOUT_S: Final = 2.0
 RESOLVE_AGAIN_S: Final = 5.0
-"""How long the addresses of a name are believed when a sender has another one."""
+"""Time before a name is resolved again for a sender with another address."""
 
 KNOWN_HOSTS: Final = 1024
 
@@ -27,11 +27,11 @@ Resolve = Callable[[str], Awaitable[frozenset[str]]]
 
 
 class Sender(Protocol):
-    """Where a request came from."""
+    """Origin of a request."""
 
     @property
     def listener_name(self) -> str:
-        """Name of the listener that it came by."""
+        """Name of the listener that accepted the connection."""
 
     @property
     def client_host(self) -> str:
@@ -39,7 +39,7 @@ class Sender(Protocol):
 
 
 class PeerAddresses:
-    """The addresses of names, as they were resolved last."""
+    """Checks senders against the last resolved addresses of host names."""
 
     def __init__(
         self,
@@ -52,20 +52,20 @@ class PeerAddresses:
         self._metadata = metadata
         self._trusted = frozenset(trusted_listeners)
         self._loop = loop
-        self._resolve = resolve or self._ask_resolver
-        # Addresses of a name, or None while there are none, and when they were looked up.
+        self._resolve = resolve or self._resolve_by_system
+        # Addresses of a name, None if it could not be resolved, and the time of the look-up.
         self._known: dict[str, tuple[frozenset[str] | None, float]] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def may_be(self, broker_id: BrokerId, sender: Sender) -> bool:
-        """Whether a sender may be a live broker. One that is not known yet may be anywhere."""
+        """Whether a sender may be a live broker. A broker that is not known yet may be anywhere."""
         broker = self._metadata.image.brokers.get(broker_id)
         if broker is None:
             return True
         return self._is_at(sender, [each.host for each in broker.endpoints.values()])
 
     async def is_from(self, sender: Sender, hosts: Iterable[str]) -> bool:
-        """Whether a sender may be at one of `hosts`, which are resolved first if need be."""
+        """Whether a sender may be at one of `hosts`, which are resolved first if necessary."""
         listed = list(hosts)
         if not self._is_local(sender) and not self._matches(sender, listed):
             self._look_up(listed)
@@ -75,7 +75,7 @@ class PeerAddresses:
         return self._is_at(sender, listed)
 
     async def stop(self) -> None:
-        """Resolve nothing more."""
+        """Cancel pending look-ups."""
         running = list(self._running.values())
         for task in running:
             task.cancel()
@@ -101,15 +101,15 @@ class PeerAddresses:
     def _look_up(self, hosts: Iterable[str]) -> None:
         now_s = self._loop.time()
         for host in hosts:
-            _, looked_at_s = self._known.get(host, (None, -RESOLVE_AGAIN_S))
-            if host not in self._running and now_s - looked_at_s >= RESOLVE_AGAIN_S:
-                task = self._running[host] = self._loop.create_task(self._learn(host))
-                task.add_done_callback(partial(self._on_learned, host))
+            _, resolved_at_s = self._known.get(host, (None, -RESOLVE_AGAIN_S))
+            if host not in self._running and now_s - resolved_at_s >= RESOLVE_AGAIN_S:
+                task = self._running[host] = self._loop.create_task(self._update(host))
+                task.add_done_callback(partial(self._on_resolved, host))
 
-    def _on_learned(self, host: str, _: asyncio.Task[None]) -> None:
+    def _on_resolved(self, host: str, _: asyncio.Task[None]) -> None:
         del self._running[host]
 
-    async def _learn(self, host: str) -> None:
+    async def _update(self, host: str) -> None:
         found: frozenset[str] | None
         try:
             async with asyncio.timeout(RESOLVE_TIMEOUT_S):
@@ -118,22 +118,22 @@ class PeerAddresses:
             found = None
         self._known[host] = (found, self._loop.time())
 
-    async def _ask_resolver(self, host: str) -> frozenset[str]:
+    async def _resolve_by_system(self, host: str) -> frozenset[str]:
         found = await self._loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         return frozenset(_plain(str(address[0])) for _, _, _, _, address in found)
 
 
 @lru_cache(maxsize=KNOWN_HOSTS)
 def _is_this_machine(host: str) -> bool:
-    """Whether an address is local. Remembered: each fetch of a follower asks."""
+    """Whether an address is local. Cached, as each fetch of a follower needs it."""
     try:
         return ipaddress.ip_address(_plain(host)).is_loopback
     except ValueError:
-        # Not an address: a socket of this machine.
+        # Not an IP address, so a Unix socket of this machine.
         return True
 
 
 def _plain(address: str) -> str:
-    """Return an address without its zone; one of IPv4 in the dress of IPv6 as what it is."""
+    """Return an address without its zone, and an IPv4-mapped one as IPv4."""
     plain = address.partition("%")[0]
     return plain.removeprefix("::ffff:") if "." in plain else plain

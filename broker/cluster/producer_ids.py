@@ -1,9 +1,8 @@
-"""Ids for idempotent producers, none ever given out twice in the cluster (edge).
+"""Ids for idempotent producers, unique in the cluster (edge).
 
-The controller gives out blocks of ids, each once (`/latest_producer_id_block`); a broker takes one
-when it starts, so that producers can begin while there is no controller, gives out the ids in it,
-and asks for the next one before the last is used up. What is left of a block
-when the broker stops is never used.
+The controller allocates each block of ids once (`/latest_producer_id_block`). A broker requests its
+first block at the start, so that producers can begin while there is no controller, and each further
+block before the current one is used up. Ids that are left when the broker stops are never used.
 
 Source: KIP-730; kafka.coordinator.transaction.RPCProducerIdManager of Kafka 3.9.
 """
@@ -25,16 +24,16 @@ from kafkawire.messages.allocate_producer_ids import (
 )
 
 PREFETCH_SHARE: Final = 0.9
-"""The next block is asked for when this share of a block is used."""
+"""Used share of a block at which the next one is requested."""
 RETRY_BACKOFF_S: Final = 0.05
 MAX_WAIT_S: Final = 5.0
-"""How long a producer waits for an id before it is told to come back."""
+"""Longest wait of a producer for an id before it gets a retriable error."""
 
 log = structlog.get_logger(__name__)
 
 
 class ProducerIds:
-    """Gives out ids from blocks that the controller allocates."""
+    """Hands out ids from blocks that the controller allocates."""
 
     def __init__(
         self, broker_id: BrokerId, broker_epoch: Callable[[], int], controller: ControllerLink
@@ -46,17 +45,17 @@ class ProducerIds:
         self._next_block = range(0)
         self._used_count = 0
         self._fetching: asyncio.Task[None] | None = None
-        self._last_trouble = ""
+        self._last_failure = ""
 
     def start(self) -> None:
-        """Ask for the first block, before there is a producer that wants an id."""
+        """Request the first block, before a producer needs an id."""
         self._fetch()
 
     async def allocate(self) -> ProducerId:
         """Return a fresh id.
 
         Raises:
-            ApiError: COORDINATOR_LOAD_IN_PROGRESS: no controller has given a block in time.
+            ApiError: COORDINATOR_LOAD_IN_PROGRESS, as no controller has allocated a block in time.
         """
         while self._used_count == len(self._block):
             if self._next_block:
@@ -65,7 +64,7 @@ class ProducerIds:
             fetching = self._fetch()
             done, _ = await asyncio.wait([fetching], timeout=MAX_WAIT_S)
             if not done:
-                text = "the controller gives out no producer ids at the moment"
+                text = f"the controller has allocated no producer ids within {MAX_WAIT_S:g} s"
                 raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
         allocated = self._block[self._used_count]
         self._used_count += 1
@@ -74,7 +73,7 @@ class ProducerIds:
         return ProducerId(allocated)
 
     async def stop(self) -> None:
-        """Ask for nothing any more."""
+        """Stop requesting blocks."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)
@@ -82,37 +81,37 @@ class ProducerIds:
 
     def _fetch(self) -> asyncio.Task[None]:
         if self._fetching is None or self._fetching.done():
-            self._fetching = asyncio.create_task(self._ask_until_given(), name="producer-ids")
+            self._fetching = asyncio.create_task(self._fetch_block(), name="producer-ids")
         return self._fetching
 
-    async def _ask_until_given(self) -> None:
+    async def _fetch_block(self) -> None:
         while not self._next_block:
-            block = await self._ask()
+            block = await self._request_block()
             if block is None:
                 await asyncio.sleep(RETRY_BACKOFF_S)
             else:
                 self._next_block = block
 
-    async def _ask(self) -> range | None:
-        """Return a block, None if there is none to be had just now."""
+    async def _request_block(self) -> range | None:
+        """Return a block, None if no controller allocates one now."""
         request = AllocateProducerIdsRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch()
         )
         try:
-            answer = await self._controller.ask(request, AllocateProducerIdsResponse)
+            response = await self._controller.ask(request, AllocateProducerIdsResponse)
         except OSError as error:
-            self._tell_trouble(str(error))
+            self._log_failure(str(error))
             return None
-        if answer.error_code != ErrorCode.NONE or answer.producer_id_len <= 0:
-            self._tell_trouble(ErrorCode(answer.error_code).name)
+        if response.error_code != ErrorCode.NONE or response.producer_id_len <= 0:
+            self._log_failure(ErrorCode(response.error_code).name)
             return None
-        self._last_trouble = ""
-        first = answer.producer_id_start
-        log.info("producer_ids.allocated", first=first, count=answer.producer_id_len)
-        return range(first, first + answer.producer_id_len)
+        self._last_failure = ""
+        first = response.producer_id_start
+        log.info("producer_ids.allocated", first=first, count=response.producer_id_len)
+        return range(first, first + response.producer_id_len)
 
-    def _tell_trouble(self, error: str) -> None:
-        """Say why there is no block: once, not at each of twenty tries in a second."""
-        if error != self._last_trouble:
-            self._last_trouble = error
+    def _log_failure(self, error: str) -> None:
+        """Log a failure once, not at each of twenty retries per second."""
+        if error != self._last_failure:
+            self._last_failure = error
             log.info("producer_ids.not_allocated", error=error)

@@ -21,24 +21,24 @@ log = structlog.get_logger(__name__)
 
 
 class QuotaConfigs:
-    """Keeps `quotas` what the nodes say they are."""
+    """Keeps `quotas` up to date with the nodes."""
 
     def __init__(self, nodes: ConfigNodes, quotas: ClientQuotas) -> None:
         self._nodes = nodes
         self._quotas = quotas
         for kind in KINDS:
-            nodes.on_change(kind, partial(self._on_news, kind))
+            nodes.on_change(kind, partial(self._on_changed, kind))
 
     async def load(self) -> None:
-        """Learn which quotas there are."""
+        """Read all quotas."""
         for path in await self._nodes.session.run(read_entity_paths(KINDS)):
             await self._read(path)
 
     async def read_all(self) -> dict[QuotaEntity, Mapping[str, float]]:
-        """Return all quotas that there are at this moment.
+        """Return all current quotas.
 
         Raises:
-            ApiError: the coordinator does not say.
+            ApiError: the coordinator does not respond.
         """
         found: dict[QuotaEntity, Mapping[str, float]] = {}
         for path in await self._nodes.paths(KINDS):
@@ -48,7 +48,7 @@ class QuotaConfigs:
                 found[entity] = quotas
         return found
 
-    async def _on_news(self, kind: str, names: Sequence[str]) -> None:
+    async def _on_changed(self, kind: str, names: Sequence[str]) -> None:
         for name in names:
             await self._read(f"{kind}/{name}")
 
@@ -64,6 +64,6 @@ class QuotaConfigs:
         quotas = quotas_of(configs)
         self._quotas.set(entity, quotas)
         if ignored := sorted(quotas.keys() - ENFORCED):
-            # Other brokers of the cluster, Kafka's, may enforce them.
+            # Kafka brokers in the same cluster may enforce them.
             log.warning("quota.not_enforced", entity=path, keys=ignored)
         log.info("quota.changed", entity=path, quotas=quotas)

@@ -1,4 +1,4 @@
-"""What this broker registers of itself, and where it reaches others (decision)."""
+"""The registration of this broker, and the endpoints of others (decision)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkawire.ids import BrokerId
 def registration_of(
     config: BrokerConfig, broker_id: BrokerId, endpoints: Mapping[str, Endpoint]
 ) -> Registration:
-    """Return the registration of a broker that is reached at `endpoints`, by listener name."""
+    """Return the registration of a broker with `endpoints`, by listener name."""
     protocols = parse_protocol_map(
         "listener.security.protocol.map", config.listener_security_protocol_map
     )
@@ -31,9 +31,10 @@ def registration_of(
 
 
 def dialled_endpoint(config: BrokerConfig, registration: Registration) -> Endpoint:
-    """Return where the controller reaches a broker: control plane, else inter-broker listener.
+    """Return the address where the controller reaches a broker.
 
-    A broker that has no such listener is reached at the first of the protocol that is spoken here.
+    That is the control plane listener if configured, else the inter-broker listener. A broker
+    without that listener is reached at its first listener with the supported protocol.
     """
     wanted = (config.control_plane_listener_name or config.inter_broker_listener).upper()
 

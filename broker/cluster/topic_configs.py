@@ -1,8 +1,8 @@
-"""What topics override, as far as this broker holds logs of them (edge).
+"""Config overrides of topics that have logs on this broker (edge).
 
-The truth lies in the coordinator's nodes. This broker reads it when it opens or creates a log, and
-again whenever a notice says that it has changed; everything else that is asked about a topic's
-configs is read from there at once.
+The coordinator's nodes are authoritative. This broker reads them when it opens or creates a log,
+and again after each change notification. Any other query for a topic's configs reads the nodes
+directly.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ log = structlog.get_logger(__name__)
 
 
 class TopicConfigs:
-    """Knows the overrides of topics, and hears of changes once it listens."""
+    """Caches the overrides of topics, and follows changes once it listens."""
 
     def __init__(self, nodes: ConfigNodes, defaults: Callable[[], LogConfig]) -> None:
         self._nodes = nodes
         self._defaults = defaults
         self._overrides: dict[str, Overrides] = {}
         self._on_change: Callable[[str, Overrides], None] = lambda _name, _overrides: None
-        nodes.on_change(KIND, self._on_news)
+        nodes.on_change(KIND, self._on_changed)
 
     async def load(self) -> None:
-        """Learn what all topics override."""
+        """Read the overrides of all topics."""
         self._overrides = dict(await self._nodes.session.run(read_all_topic_configs()))
 
     async def refresh(self, topics: Iterable[str]) -> None:
-        """Read again what `topics` override: no notice tells that of a topic that is created."""
+        """Read the overrides of `topics` again: the creation of a topic sends no notification."""
         wanted = set(topics)
         found = await self._nodes.session.run(read_topic_configs(wanted))
         for name in wanted:
@@ -46,7 +46,7 @@ class TopicConfigs:
         self._overrides |= found
 
     def log_config(self, topic: str) -> LogConfig:
-        """Return the configs of a topic's logs; an override that is not legal is left out."""
+        """Return the configs of a topic's logs, or the defaults if an override is illegal."""
         overrides, defaults = self._overrides.get(topic), self._defaults()
         if not overrides:
             return defaults
@@ -57,18 +57,18 @@ class TopicConfigs:
             return defaults
 
     async def read(self, topic: str) -> Overrides:
-        """Return what `topic` overrides at this moment.
+        """Read the current overrides of `topic`.
 
         Raises:
-            ApiError: the coordinator does not say.
+            ApiError: the coordinator does not respond.
         """
         return await self._nodes.read(f"{KIND}/{topic}")
 
     def listen(self, on_change: Callable[[str, Overrides], None]) -> None:
-        """Tell `on_change` of every topic whose overrides change from now on."""
+        """Call `on_change` with every topic whose overrides change from now on."""
         self._on_change = on_change
 
-    async def _on_news(self, topics: Sequence[str]) -> None:
+    async def _on_changed(self, topics: Sequence[str]) -> None:
         before = {name: self._overrides.get(name, {}) for name in topics}
         await self.refresh(topics)
         for name in topics:

@@ -1,8 +1,8 @@
-"""Whether a topic may be created or grown, and how it will look (decision).
+"""Checks the creation or growth of a topic, and plans its partitions (decision).
 
-The checks stand in Kafka's order, so that a request with two faults gets Kafka's code. Where the
-replicas go is the matter of `controller.assignment`.
-Source: ZkAdminManager.createTopics, AdminZkClient.validateTopicCreate of Kafka 3.9.
+The checks are in Kafka's order, so a request with two errors gets Kafka's code.
+`controller.assignment` places the replicas. Source: ZkAdminManager.createTopics,
+AdminZkClient.validateTopicCreate of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from kafkawire.ids import BrokerId, validate_topic_name
 from storage.config import LogConfig
 
 DEFAULT: Final = -1
-"""Stands for "the broker's default" as a number of partitions or replicas."""
+"""As a number of partitions or replicas: use the broker's default."""
 FORBIDDEN_TOPIC: Final = "__cluster_metadata"
 MAX_PARTITIONS: Final = 10_000
-"""Partitions of one topic at most, as Kafka 4 allows in one request: each costs open files."""
+"""Limit for one topic, as in one request to Kafka 4: each partition costs open files."""
 
 RollDice = Callable[[int], Dice]
-"""Rolls the dice for so many brokers."""
+"""Returns random starting points for a number of brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicWish:
-    """What a client asks for; `assignments` maps partitions to brokers, if it chose them."""
+    """A client's request; `assignments` maps partitions to brokers, if the client chose them."""
 
     name: str
     partition_count: int = DEFAULT
@@ -52,7 +52,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """What stands in for what a client leaves open."""
+    """The broker's values for settings that a client leaves open."""
 
     partition_count: int
     replication_factor: int
@@ -60,7 +60,7 @@ class TopicDefaults:
 
 
 def topic_defaults_of(config: BrokerConfig) -> TopicDefaults:
-    """Return what the broker fills in for what a client leaves open."""
+    """Return the topic defaults in a broker's config."""
     return TopicDefaults(
         partition_count=config.num_partitions,
         replication_factor=config.default_replication_factor,
@@ -71,15 +71,15 @@ def topic_defaults_of(config: BrokerConfig) -> TopicDefaults:
 def plan_topic(
     wish: TopicWish, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
 ) -> TopicPlan:
-    """Return how the topic of `wish` will look.
+    """Return the topic that `wish` would create.
 
     Raises:
-        ApiError: it must not be created.
+        ApiError: the topic must not be created.
     """
     if wish.name == FORBIDDEN_TOPIC:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"{FORBIDDEN_TOPIC} must not be created")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {FORBIDDEN_TOPIC} must not be created")
     if wish.name in image.topics:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wish.name} exists")
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wish.name} exists already")
     configs = _given_configs(wish.configs)
     assignments = _assign(wish, image, defaults, roll)
     _check_name(wish.name, image)
@@ -98,17 +98,17 @@ def plan_growth(
     """Return the brokers of each partition that is added to reach `partition_count`.
 
     Raises:
-        ApiError: nothing to add, or `chosen` does not fit.
+        ApiError: no partition would be added, or `chosen` is invalid.
     """
     if partition_count <= len(existing):
-        text = f"the topic has {len(existing)} partitions, {partition_count} is not more"
+        text = f"the topic has {len(existing)} partitions, cannot change to {partition_count}"
         raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
     _check_partition_count(partition_count)
     if chosen is None:
         return grow_assignment(racks_of(image), existing, partition_count)
     added = partition_count - len(existing)
     if len(chosen) != added:
-        text = f"{added} partitions are added, but {len(chosen)} assignments given"
+        text = f"{added} partitions would be added, but {len(chosen)} assignments are given"
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     _check_assignments(dict(enumerate(chosen)), image)
     replication_factor = len(existing[0].replicas) if 0 in existing else len(chosen[0])
@@ -128,7 +128,7 @@ def racks_of(image: ClusterImage) -> Racks:
 
 def _given_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     if missing := [name for name, value in configs.items() if value is None]:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{', '.join(missing)}: a value is needed")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"config {', '.join(missing)} has no value")
     return {name: value for name, value in configs.items() if value is not None}
 
 
@@ -152,17 +152,17 @@ def _assign(
 
 def _check_partition_count(partition_count: int) -> None:
     if partition_count < 1:
-        text = f"{partition_count} partitions, at least 1 is needed"
+        text = f"the number of partitions must be at least 1, got {partition_count}"
         raise ApiError(ErrorCode.INVALID_PARTITIONS, text)
     if partition_count > MAX_PARTITIONS:
-        text = f"{partition_count} partitions, the limit is {MAX_PARTITIONS}"
+        text = f"a topic has at most {MAX_PARTITIONS} partitions, got {partition_count}"
         raise ApiError(ErrorCode.POLICY_VIOLATION, text)
 
 
 def _check_name(name: str, image: ClusterImage) -> None:
     if (reason := validate_topic_name(name)) is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    # Metric names know no difference between the two characters.
+    # Metric names do not distinguish these two characters.
     folded = name.replace(".", "_")
     clashing = [other for other in image.topics if other.replace(".", "_") == folded]
     if clashing:
@@ -181,7 +181,7 @@ def _assignment_fault(assignments: Mapping[int, Sequence[int]], image: ClusterIm
     if len({len(brokers) for brokers in assignments.values()}) != 1:
         return "all partitions must have the same number of replicas"
     if any(not brokers or len(set(brokers)) < len(brokers) for brokers in assignments.values()):
-        return "a partition must have replicas, each on another broker"
+        return "a partition must have replicas, each on a different broker"
     if unknown := _unknown_brokers(assignments.values(), image):
         return f"brokers {', '.join(map(str, unknown))} are not alive"
     return None

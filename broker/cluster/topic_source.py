@@ -1,7 +1,7 @@
-"""Who creates, grows and deletes topics, as handlers see it: `broker.cluster.topics`.
+"""Creation, growth and deletion of topics, as handlers see it: `broker.cluster.topics`.
 
-An edge behind a protocol. What a method has asked for is in the coordinator when it returns, and
-reaches the metadata cache when the controller has done it.
+An edge behind a protocol. When a method returns, the request is stored in the coordinator. Its
+result appears in the metadata cache after the controller has carried it out.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from kafkawire.ids import TopicId
 
 
 class TopicSource(Protocol):
-    """Asks for changes of topics.
+    """Requests changes of topics.
 
-    Every method raises an ApiError when it cannot: REQUEST_TIMED_OUT says that nobody knows whether
-    it was done.
+    Every method raises an ApiError on failure. REQUEST_TIMED_OUT means that the result is unknown.
     """
 
     def plan(self, wish: TopicWish) -> TopicPlan:
-        """Return how the topic of `wish` will look; asks for nothing."""
+        """Return the topic that `wish` would create; requests nothing."""
 
     async def create(self, plan: TopicPlan) -> TopicId:
         """Create a topic and return its id."""
@@ -34,7 +33,7 @@ class TopicSource(Protocol):
         *,
         validate_only: bool,
     ) -> int:
-        """Let a topic have so many partitions, on the `chosen` brokers; return how many it has."""
+        """Add partitions up to `partition_count`, on the `chosen` brokers; return the new count."""
 
     async def delete(self, name: str) -> None:
         """Delete a topic."""

@@ -1,6 +1,7 @@
-"""Topics of the cluster: asks for them in the coordinator's nodes (edge).
+"""Requests changes of topics by writing the coordinator's nodes (edge).
 
-Any broker may; what it writes is checked by the nodes' versions, and carried out by the controller.
+Any broker may write them. The nodes' versions guard the writes, and the controller carries out the
+changes.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId
 
 CREATION_WAIT_S: Final = 5.0
-"""How long a creation waits for the coordinator, and for the end of the deletion of a topic of that
-name, for which Kafka does not wait."""
+"""Longest wait of a creation for the coordinator, or for the deletion of a same-named topic.
+
+Kafka does not wait for such a deletion.
+"""
 DELETION_RETRY_S: Final = 0.02
 
 log = structlog.get_logger(__name__)
@@ -64,7 +67,7 @@ class ClusterTopics:
         self._roll = roll
 
     def plan(self, wish: TopicWish) -> TopicPlan:
-        """Return how the topic of `wish` will look; see `TopicSource`."""
+        """Return the topic that `wish` would create; see `TopicSource`."""
         return plan_topic(wish, self._metadata.image, self._defaults(), self._roll)
 
     async def create(self, plan: TopicPlan) -> TopicId:
@@ -76,7 +79,7 @@ class ClusterTopics:
         return topic_id
 
     async def _create(self, topic: NewTopic) -> None:
-        """Create a topic, if need be when the deletion of one of that name has ended."""
+        """Create a topic; wait for the deletion of a same-named one if there is one."""
         is_being_deleted = False
         try:
             async with asyncio.timeout(CREATION_WAIT_S):
@@ -85,14 +88,14 @@ class ClusterTopics:
                     await asyncio.sleep(DELETION_RETRY_S)
         except TimeoutError:
             if is_being_deleted:
-                text = f"a topic {topic.name} is still being deleted"
+                text = f"an earlier topic {topic.name} is still being deleted"
                 raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, text) from None
-            text = "the coordinator has not answered: nobody knows whether it was done"
+            text = f"the coordinator did not respond within {CREATION_WAIT_S:g} s: result unknown"
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
 
     async def _is_created(self, topic: NewTopic) -> bool:
-        """Create a topic; False if one of that name is being deleted."""
-        with _told_to_clients():
+        """Create a topic; return False if a same-named one is being deleted."""
+        with _translating_errors():
             return await self._session.run(create_topic(topic))
 
     async def add_partitions(
@@ -109,7 +112,7 @@ class ClusterTopics:
             added = plan_growth(partition_count, chosen, existing, self._metadata.image)
             return {} if validate_only else dict(added)
 
-        with _told_to_clients():
+        with _translating_errors():
             reached = await self._session.run(grow_topic(name, growth))
         if not validate_only:
             log.info("topic.grown", topic=name, partition_count=reached)
@@ -117,14 +120,14 @@ class ClusterTopics:
 
     async def delete(self, name: str) -> None:
         """Delete a topic; see `TopicSource`."""
-        with _told_to_clients():
+        with _translating_errors():
             await self._session.run(request_deletion(name))
-        log.info("topic.deletion_asked", topic=name)
+        log.info("topic.deletion_requested", topic=name)
 
 
 def roll(broker_count: int) -> Dice:
-    """Return where the placement of a new topic starts among so many brokers."""
-    # Which broker is first is no secret.
+    """Return the brokers at which the placement of a new topic starts."""
+    # The first broker is no secret, so the generator need not be secure.
     return Dice(
         random.randrange(max(broker_count, 1)),
         random.randrange(max(broker_count, 1)),
@@ -132,12 +135,12 @@ def roll(broker_count: int) -> Dice:
 
 
 @contextmanager
-def _told_to_clients() -> Iterator[None]:
-    """Turn what is wrong with the coordinator into what clients are told."""
+def _translating_errors() -> Iterator[None]:
+    """Translate errors of the coordinator into errors for clients."""
     try:
         yield
     except SessionExpiredError as error:
-        text = f"nobody knows whether it was done: {error}"
+        text = f"the result is unknown: {error}"
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from error
     except MalformedZnodeError as error:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error

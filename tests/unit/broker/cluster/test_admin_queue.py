@@ -1,4 +1,4 @@
-"""Work that takes several turns of the loop: `broker.cluster.admin_queue`."""
+"""Work in several turns of the event loop: `broker.cluster.admin_queue`."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ TIMEOUT_S = 10
 
 
 class Piece:
-    """Work that says when it begins and ends, and ends when it may."""
+    """A task that records its begin and end, and ends when the test permits."""
 
     def __init__(self, name: str, journal: list[str]) -> None:
         self.name = name
@@ -32,7 +32,7 @@ async def turns(count: int = 5) -> None:
         await give_way()
 
 
-async def test_work_is_done_in_order_and_never_overlaps() -> None:
+async def test_tasks_run_in_order_and_never_overlap() -> None:
     queue, journal = AdminQueue(asyncio.get_running_loop()), list[str]()
     first, second = Piece("first", journal), Piece("second", journal)
     replies = [queue.run(first), queue.run(second)]
@@ -45,7 +45,7 @@ async def test_work_is_done_in_order_and_never_overlaps() -> None:
     assert [reply.message for reply in replies] == ["first", "second"]
 
 
-async def test_work_that_fails_costs_its_own_connection_only() -> None:
+async def test_failed_task_closes_only_its_own_connection() -> None:
     queue, journal = AdminQueue(asyncio.get_running_loop()), list[str]()
 
     async def fail() -> object:
@@ -61,7 +61,7 @@ async def test_work_that_fails_costs_its_own_connection_only() -> None:
     assert [log["event"] for log in logs] == ["admin.failed"]
 
 
-async def test_work_goes_on_when_its_client_is_gone() -> None:
+async def test_task_continues_after_its_client_has_disconnected() -> None:
     queue, journal = AdminQueue(asyncio.get_running_loop()), list[str]()
     piece = Piece("piece", journal)
     reply = queue.run(piece)
@@ -72,7 +72,7 @@ async def test_work_goes_on_when_its_client_is_gone() -> None:
     assert journal == ["piece begins", "piece ends"]
 
 
-async def test_stopping_cancels_what_runs_and_begins_nothing() -> None:
+async def test_stop_cancels_the_running_task_and_starts_no_other() -> None:
     queue, journal = AdminQueue(asyncio.get_running_loop()), list[str]()
     replies = [queue.run(Piece(name, journal)) for name in ("first", "second")]
     await turns()

@@ -1,4 +1,4 @@
-"""A broker obeys the controller that the coordinator confirms: `broker.cluster.control_proof`."""
+"""Confirmation of controllers by the coordinator: `broker.cluster.control_proof`."""
 
 import asyncio
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class World:
     def __init__(self) -> None:
         self.nodes = NODES
         self.look_count = 0
-        self.before_answer: Callable[[], None] = lambda: None
+        self.before_response: Callable[[], None] = lambda: None
         self.fence = ControlFence(50)
         addresses = PeerAddresses(MetadataCache(), (), loop=asyncio.get_running_loop())
         self.proof = ControlProof(self.look, self.fence, addresses)
@@ -50,11 +50,11 @@ class World:
     async def look(self) -> Evidence:
         self.look_count += 1
         await asyncio.sleep(0)
-        self.before_answer()
+        self.before_response()
         return self.nodes
 
 
-async def test_a_claim_is_confirmed_once() -> None:
+async def test_claim_is_confirmed_once() -> None:
     world = World()
     assert not world.proof.is_known(claim(), From())
     assert await world.proof.check(claim(), From()) is ErrorCode.NONE
@@ -64,7 +64,7 @@ async def test_a_claim_is_confirmed_once() -> None:
     assert not world.proof.is_known(claim(), From(client_host="10.0.0.9"))
 
 
-async def test_what_the_fence_refuses_need_not_be_looked_at() -> None:
+async def test_claim_that_the_fence_refuses_needs_no_confirmation() -> None:
     world = World()
     world.fence.controller_epoch = 7
     assert world.proof.is_known(claim(epoch=6), From())
@@ -72,13 +72,13 @@ async def test_what_the_fence_refuses_need_not_be_looked_at() -> None:
     assert not world.proof.is_known(claim(broker_epoch=-1), From())
 
 
-async def test_a_claim_of_the_past_is_refused() -> None:
+async def test_outdated_claim_is_refused() -> None:
     assert await World().proof.check(claim(epoch=6), From()) is ErrorCode.STALE_CONTROLLER_EPOCH
     nobody = claim(epoch=2**31 - 1, broker_epoch=-1)
     assert await World().proof.check(nobody, From()) is ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_a_claim_that_is_ahead_of_the_nodes_waits_for_them(
+async def test_claim_newer_than_the_nodes_waits_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(control_proof, "LOOK_PAUSE_S", 0)
@@ -88,11 +88,11 @@ async def test_a_claim_that_is_ahead_of_the_nodes_waits_for_them(
         if world.look_count == 2:
             world.nodes = NODES._replace(controller_epoch=8)
 
-    world.before_answer = be_elected
+    world.before_response = be_elected
     assert await world.proof.check(claim(epoch=8), From()) is ErrorCode.NONE
 
 
-async def test_a_forged_epoch_is_neither_confirmed_nor_refused_for_good(
+async def test_forged_epoch_is_neither_confirmed_nor_refused_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(control_proof, "LOOK_PAUSE_S", 0)
@@ -102,23 +102,23 @@ async def test_a_forged_epoch_is_neither_confirmed_nor_refused_for_good(
     assert world.fence.controller_epoch == 0
 
 
-async def test_who_is_not_where_the_controller_is_reached_is_not_obeyed() -> None:
+async def test_sender_at_another_address_than_the_controller_is_not_confirmed() -> None:
     world = World()
     assert await world.proof.check(claim(), From(client_host="10.0.0.9")) is None
     assert not world.proof.is_known(claim(), From(client_host="10.0.0.9"))
 
 
-async def test_a_session_that_is_over_knows_no_controller() -> None:
+async def test_expired_session_refuses_every_controller() -> None:
     world = World()
 
     def expire() -> None:
         raise SessionExpiredError(errors.ErrorCode.SESSION_EXPIRED)
 
-    world.before_answer = expire
+    world.before_response = expire
     assert await world.proof.check(claim(), From()) is ErrorCode.STALE_BROKER_EPOCH
 
 
-async def test_however_many_wait_the_nodes_are_read_once() -> None:
+async def test_concurrent_checks_share_one_read() -> None:
     world = World()
     checks = [world.proof.check(claim(), From()) for _ in range(20)]
     assert set(await asyncio.gather(*checks)) == {ErrorCode.NONE}
@@ -126,7 +126,7 @@ async def test_however_many_wait_the_nodes_are_read_once() -> None:
     await world.proof.stop()
 
 
-async def test_a_look_ends_with_the_broker() -> None:
+async def test_pending_read_is_cancelled_at_stop() -> None:
     world = World()
     check = asyncio.ensure_future(world.proof.check(claim(), From()))
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Being relieved before the stop: `broker.cluster.controlled_shutdown`."""
+"""Controlled shutdown: `broker.cluster.controlled_shutdown`."""
 
 import asyncio
 from typing import TypeVar, cast
@@ -29,11 +29,11 @@ ELSEWHERE = ControlledShutdownResponse(error_code=ErrorCode.NOT_CONTROLLER)
 
 
 class World:
-    """Two live brokers, and a controller that answers as it is told."""
+    """Two live brokers, and a controller with the given responses."""
 
-    def __init__(self, *answers: ControlledShutdownResponse | OSError) -> None:
-        self.answers = list(answers)
-        self.asked: list[ControlledShutdownRequest] = []
+    def __init__(self, *responses: ControlledShutdownResponse | OSError) -> None:
+        self.responses = list(responses)
+        self.requests: list[ControlledShutdownRequest] = []
         self.cache = MetadataCache()
         self.set_alive(ME, OTHER)
         self.watch = MetadataWatch(self.cache)
@@ -44,12 +44,12 @@ class World:
 
     async def ask(self, message: object, response_type: type[R]) -> R:
         assert isinstance(message, ControlledShutdownRequest)
-        self.asked.append(message)
-        answer = self.answers.pop(0)
-        if isinstance(answer, OSError):
-            raise answer
-        assert isinstance(answer, response_type)
-        return answer
+        self.requests.append(message)
+        response = self.responses.pop(0)
+        if isinstance(response, OSError):
+            raise response
+        assert isinstance(response, response_type)
+        return response
 
     async def leave(self, backoff_ms: int = 1) -> bool:
         config = BrokerConfig(controlled_shutdown_retry_backoff_ms=backoff_ms)
@@ -58,7 +58,7 @@ class World:
 
 
 @pytest.mark.parametrize(
-    ("answers", "is_relieved"),
+    ("responses", "has_handed_over"),
     [
         ([DONE], True),
         ([NOT_YET, ELSEWHERE, DONE], True),
@@ -66,19 +66,19 @@ class World:
         ([NOT_YET] * 3, False),
     ],
 )
-async def test_it_asks_as_often_as_it_may(
-    answers: list[ControlledShutdownResponse | OSError], is_relieved: bool
+async def test_request_is_retried_up_to_the_limit(
+    responses: list[ControlledShutdownResponse | OSError], has_handed_over: bool
 ) -> None:
-    world = World(*answers)
-    assert await world.leave() is is_relieved
-    assert (world.answers, world.asked[0].broker_epoch) == ([], 7)
+    world = World(*responses)
+    assert await world.leave() is has_handed_over
+    assert (world.responses, world.requests[0].broker_epoch) == ([], 7)
 
 
-async def test_the_last_broker_waits_for_nobody() -> None:
+async def test_last_broker_does_not_wait() -> None:
     world = World(NOT_YET)
     leaving = asyncio.create_task(world.leave(backoff_ms=600_000))
     for _ in range(5):
         await asyncio.sleep(0)
     world.set_alive(ME)
     assert await asyncio.wait_for(leaving, 10)
-    assert len(world.asked) == 1
+    assert len(world.requests) == 1

@@ -1,4 +1,4 @@
-"""Which broker this is: `broker.cluster.identity`."""
+"""Broker id and cluster id: `broker.cluster.identity`."""
 
 import pytest
 
@@ -6,10 +6,10 @@ from broker.cluster.identity import Past, Remembered, check_cluster, choose_brok
 from broker.errors import StartupError
 from kafkawire.ids import BrokerId
 
-Said = tuple[int | None, str | None]
+Owner = tuple[int | None, str | None]
 
 
-def past(*remembered: Said) -> Past:
+def past(*remembered: Owner) -> Past:
     return recall(
         Remembered(f"/d{number}", broker, cluster)
         for number, (broker, cluster) in enumerate(remembered)
@@ -26,8 +26,8 @@ def past(*remembered: Said) -> Past:
         pytest.param(-1, [], None, id="to be generated"),
     ],
 )
-def test_the_first_source_that_knows_decides(
-    configured: int, remembered: list[Said], expected: int | None
+def test_first_source_with_an_id_decides(
+    configured: int, remembered: list[Owner], expected: int | None
 ) -> None:
     assert choose_broker_id(configured, past(*remembered), may_generate=True) == expected
 
@@ -39,24 +39,22 @@ def test_the_first_source_that_knows_decides(
         pytest.param([(7, "c"), (7, "d")], "different brokers", id="two clusters"),
     ],
 )
-def test_log_dirs_that_contradict_each_other_stop_the_start(
-    remembered: list[Said], reason: str
-) -> None:
+def test_contradicting_log_dirs_fail_the_start(remembered: list[Owner], reason: str) -> None:
     with pytest.raises(StartupError, match=reason):
         past(*remembered)
 
 
-def test_a_number_that_contradicts_the_log_dirs_stops_the_start() -> None:
+def test_broker_id_that_contradicts_the_log_dirs_fails_the_start() -> None:
     with pytest.raises(StartupError, match="belongs to broker 7"):
         choose_broker_id(8, past((7, "c")), may_generate=True)
 
 
-def test_a_number_must_come_from_somewhere() -> None:
+def test_start_fails_without_any_source_of_a_broker_id() -> None:
     with pytest.raises(StartupError, match=r"broker\.id is not set"):
         choose_broker_id(-1, past(), may_generate=False)
 
 
-def test_the_coordinator_must_be_of_the_same_cluster() -> None:
+def test_coordinator_of_another_cluster_fails_the_start() -> None:
     known = past((7, "c"))
     check_cluster(known, "c")
     check_cluster(Past(None, None), None)

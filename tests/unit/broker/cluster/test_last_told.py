@@ -1,8 +1,8 @@
-"""What a controller learns from the picture of the cluster: `broker.cluster.last_told`."""
+"""Partition states for a controller, from the cluster image: `broker.cluster.last_told`."""
 
 import uuid
 
-from broker.cluster.last_told import last_told
+from broker.cluster.last_told import known_states
 from broker.cluster.metadata_cache import ClusterImage, PartitionState, TopicState
 from broker.cluster.metadata_update import updated
 from controller.leader_and_isr import LeaderAndIsr
@@ -28,8 +28,8 @@ TOPIC = UpdateMetadataTopicState(topic_name="t", topic_id=T_ID, partition_states
 IMAGE = updated(ClusterImage(), UpdateMetadataRequest(topic_states=[TOPIC], live_brokers=[]))
 
 
-def test_a_state_comes_back_as_it_was_told() -> None:
-    assert last_told(IMAGE, "t", T_ID) == {
+def test_state_is_returned_as_the_controller_sent_it() -> None:
+    assert known_states(IMAGE, "t", T_ID) == {
         3: LeaderAndIsr(
             leader=B1,
             isr=(B1, B2),
@@ -40,14 +40,14 @@ def test_a_state_comes_back_as_it_was_told() -> None:
     }
 
 
-def test_of_a_topic_that_is_not_the_one_nothing_is_known() -> None:
-    assert last_told(IMAGE, "t", OTHER_ID) == {}
-    assert last_told(IMAGE, "u", T_ID) == {}
+def test_other_topic_has_no_known_states() -> None:
+    assert known_states(IMAGE, "t", OTHER_ID) == {}
+    assert known_states(IMAGE, "u", T_ID) == {}
 
 
-def test_a_state_of_no_known_version_is_of_no_use() -> None:
+def test_state_without_partition_epoch_is_skipped() -> None:
     state = PartitionState(
         index=0, leader=B1, leader_epoch=LeaderEpoch(0), replicas=(B1,), isr=(B1,)
     )
     topic = TopicState(name="t", topic_id=T_ID, partitions={0: state})
-    assert last_told(ClusterImage(topics={"t": topic}), "t", T_ID) == {}
+    assert known_states(ClusterImage(topics={"t": topic}), "t", T_ID) == {}

@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster: `broker.cluster.metadata_cache`."""
+"""This broker's image of the cluster: `broker.cluster.metadata_cache`."""
 
 import uuid
 
@@ -35,7 +35,7 @@ def test_topics_are_found_by_name_and_by_id() -> None:
     assert cache.image.partition(TopicPartition("u", 0)) is None
 
 
-def test_a_topic_that_is_made_again_has_only_its_new_id() -> None:
+def test_recreated_topic_has_only_its_new_id() -> None:
     cache = MetadataCache()
     put_topics(cache, [topic("t"), topic("u")])
     put_topics(cache, [again := topic("t")])
@@ -51,7 +51,7 @@ def test_removed_topics_are_gone_by_name_and_by_id() -> None:
     assert cache.image.topic_names == {kept.topic_id: "u"}
 
 
-def test_an_image_never_changes() -> None:
+def test_image_never_changes() -> None:
     cache = MetadataCache()
     before = cache.image
     put_topics(cache, [topic("t")])
@@ -59,7 +59,7 @@ def test_an_image_never_changes() -> None:
     assert (before.topics, before.brokers) == ({}, {})
 
 
-def test_a_broker_is_reached_by_the_listeners_that_it_has() -> None:
+def test_broker_has_endpoints_only_for_its_listeners() -> None:
     cache = MetadataCache()
     endpoint = Endpoint("h", 9092)
     set_brokers(cache, [LiveBroker(broker_id=B1, endpoints={"A": endpoint})], B1)
@@ -78,7 +78,7 @@ def test_internal_topics_are_known_by_name() -> None:
     ("name", "code"),
     [("a b", ErrorCode.INVALID_TOPIC_EXCEPTION), ("u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
 )
-def test_a_topic_that_is_not_there_is_refused(name: str, code: ErrorCode) -> None:
+def test_missing_topic_is_refused(name: str, code: ErrorCode) -> None:
     cache = MetadataCache()
     put_topics(cache, [topic("t")])
     cache.image.check_topic("t")

@@ -1,4 +1,4 @@
-"""What UpdateMetadata makes of the picture: `broker.cluster.metadata_update`."""
+"""Updates of the cluster image by UpdateMetadata: `broker.cluster.metadata_update`."""
 
 import uuid
 
@@ -48,7 +48,7 @@ def topic(
     )
 
 
-def told(
+def after_update(
     image: ClusterImage, *topics: UpdateMetadataTopicState, kind: int = 0, **fields: int
 ) -> ClusterImage:
     message = UpdateMetadataRequest(
@@ -65,8 +65,8 @@ def leaders(image: ClusterImage, name: str = "t") -> dict[int, int]:
     return {index: state.leader for index, state in found.partitions.items()} if found else {}
 
 
-def test_the_brokers_are_replaced_and_the_controller_is_named() -> None:
-    image = told(ClusterImage(), controller_id=2)
+def test_update_replaces_brokers_and_controller() -> None:
+    image = after_update(ClusterImage(), controller_id=2)
     assert (image.controller_id, set(image.brokers)) == (2, {1, 2})
     assert image.endpoint(BrokerId(2), "PLAINTEXT") == Endpoint("h2", 9092)
     assert [each.rack for each in image.brokers.values()] == ["r1", None]
@@ -74,9 +74,9 @@ def test_the_brokers_are_replaced_and_the_controller_is_named() -> None:
     assert (set(alone.brokers), alone.controller_id) == ({1}, -1)
 
 
-def test_a_part_of_the_partitions_leaves_the_others() -> None:
-    image = told(ClusterImage(), topic("t", 1, 1), topic("u", 1, topic_id=OTHER_ID))
-    image = told(image, topic("t", 2, first=1), topic("t", 2, first=2))
+def test_update_of_some_partitions_keeps_the_others() -> None:
+    image = after_update(ClusterImage(), topic("t", 1, 1), topic("u", 1, topic_id=OTHER_ID))
+    image = after_update(image, topic("t", 2, first=1), topic("t", 2, first=2))
     assert leaders(image) == {0: 1, 1: 2, 2: 2}
     assert leaders(image, "u") == {0: 1}
     assert image.topic_names == {T_ID: "t", OTHER_ID: "u"}
@@ -89,16 +89,16 @@ def test_a_part_of_the_partitions_leaves_the_others() -> None:
     )
 
 
-def test_a_topic_goes_with_the_last_partition_that_is_deleted() -> None:
-    image = told(ClusterImage(), topic("t", 1, 1))
-    image = told(image, topic("t", LEADER_DURING_DELETE))
+def test_topic_is_removed_with_its_last_partition() -> None:
+    image = after_update(ClusterImage(), topic("t", 1, 1))
+    image = after_update(image, topic("t", LEADER_DURING_DELETE))
     assert leaders(image) == {1: 1}
-    image = told(image, topic("t", LEADER_DURING_DELETE, first=1))
+    image = after_update(image, topic("t", LEADER_DURING_DELETE, first=1))
     assert (image.topics, image.topic_names) == ({}, {})
-    assert told(image, topic("t", LEADER_DURING_DELETE)).topics == {}
+    assert after_update(image, topic("t", LEADER_DURING_DELETE)).topics == {}
 
 
-def test_what_is_being_deleted_is_named_for_those_who_keep_something_of_it() -> None:
+def test_deleted_partitions_are_listed() -> None:
     message = UpdateMetadataRequest(
         controller_id=1,
         topic_states=[topic("t", 1, LEADER_DURING_DELETE), topic("u", LEADER_DURING_DELETE)],
@@ -107,33 +107,35 @@ def test_what_is_being_deleted_is_named_for_those_who_keep_something_of_it() -> 
     assert deleted_partitions(message) == [TopicPartition("t", 1), TopicPartition("u", 0)]
 
 
-def test_a_topic_made_again_has_nothing_of_the_old_one() -> None:
-    image = told(ClusterImage(), topic("t", 1, 1))
-    image = told(image, topic("t", 2, topic_id=OTHER_ID))
+def test_recreated_topic_keeps_nothing_of_the_old_one() -> None:
+    image = after_update(ClusterImage(), topic("t", 1, 1))
+    image = after_update(image, topic("t", 2, topic_id=OTHER_ID))
     assert leaders(image) == {0: 2}
     assert image.topic_names == {OTHER_ID: "t"}
 
 
-def test_a_controller_that_knows_no_ids_does_not_change_them() -> None:
-    image = told(ClusterImage(), topic("t", 1))
-    image = told(image, topic("t", 2, topic_id=ZERO_TOPIC_ID))
+def test_update_without_topic_ids_keeps_them() -> None:
+    image = after_update(ClusterImage(), topic("t", 1))
+    image = after_update(image, topic("t", 2, topic_id=ZERO_TOPIC_ID))
     assert (leaders(image), image.topic_names) == ({0: 2}, {T_ID: "t"})
 
 
-def test_a_full_update_drops_what_it_does_not_name() -> None:
-    image = told(ClusterImage(), topic("t", 1), topic("u", 1, topic_id=OTHER_ID))
-    assert set(told(image, topic("u", 2, topic_id=OTHER_ID), kind=UpdateType.FULL).topics) == {"u"}
+def test_full_update_drops_unnamed_topics() -> None:
+    image = after_update(ClusterImage(), topic("t", 1), topic("u", 1, topic_id=OTHER_ID))
+    assert set(
+        after_update(image, topic("u", 2, topic_id=OTHER_ID), kind=UpdateType.FULL).topics
+    ) == {"u"}
 
 
-def test_an_image_is_complete_once_an_update_was_not_incremental() -> None:
-    image = told(ClusterImage(), topic("t", 1), kind=UpdateType.INCREMENTAL)
+def test_image_is_complete_after_an_update_that_is_not_incremental() -> None:
+    image = after_update(ClusterImage(), topic("t", 1), kind=UpdateType.INCREMENTAL)
     assert (set(image.topics), image.is_complete) == ({"t"}, False)
-    image = told(image, topic("t", 1, 1))
+    image = after_update(image, topic("t", 1, 1))
     assert image.is_complete
-    assert told(image, topic("t", 2), kind=UpdateType.INCREMENTAL).is_complete
-    assert told(ClusterImage(), kind=UpdateType.FULL).is_complete
+    assert after_update(image, topic("t", 2), kind=UpdateType.INCREMENTAL).is_complete
+    assert after_update(ClusterImage(), kind=UpdateType.FULL).is_complete
 
 
-def test_a_topic_with_an_illegal_name_is_left_out() -> None:
-    image = told(ClusterImage(), topic("../t", 1), topic("u", 1, topic_id=OTHER_ID))
+def test_topic_with_an_illegal_name_is_skipped() -> None:
+    image = after_update(ClusterImage(), topic("../t", 1), topic("u", 1, topic_id=OTHER_ID))
     assert set(image.topics) == {"u"}

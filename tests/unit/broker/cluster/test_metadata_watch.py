@@ -1,4 +1,4 @@
-"""Waiting for the picture of the cluster: `broker.cluster.metadata_watch`."""
+"""Waiting for a condition on the cluster image: `broker.cluster.metadata_watch`."""
 
 import asyncio
 import uuid
@@ -33,7 +33,7 @@ def has_topic(image: ClusterImage) -> bool:
     return "t" in image.topics
 
 
-async def test_a_wait_ends_when_its_condition_is_met() -> None:
+async def test_wait_ends_when_its_condition_holds() -> None:
     cache = MetadataCache()
     watch = MetadataWatch(cache)
     waiting = asyncio.create_task(watch.wait_for(has_topic, 2 * LONGEST_WAIT_MS))
@@ -47,7 +47,7 @@ async def test_a_wait_ends_when_its_condition_is_met() -> None:
     assert has_topic(watch.image)
 
 
-async def test_a_wait_ends_when_its_time_is_over_or_the_watch_is_closed() -> None:
+async def test_wait_ends_at_its_timeout_or_when_the_watch_is_closed() -> None:
     watch = MetadataWatch(MetadataCache())
     assert not await watch.wait_for(has_topic, 1)
     waiting = asyncio.create_task(watch.wait_for(has_topic, LONGEST_WAIT_MS))
@@ -57,7 +57,7 @@ async def test_a_wait_ends_when_its_time_is_over_or_the_watch_is_closed() -> Non
     assert not await watch.wait_for(has_topic, LONGEST_WAIT_MS)
 
 
-def test_leaders_are_all_there_or_not() -> None:
+def test_has_leaders_needs_a_leader_of_every_partition() -> None:
     image = ClusterImage(topics={"t": topic(1, 1, -1)})
     assert has_leaders(image, "t", 2)
     assert not has_leaders(image, "t", 3)
@@ -65,7 +65,7 @@ def test_leaders_are_all_there_or_not() -> None:
     assert not has_leaders(image, "u", 1)
 
 
-def test_a_partition_that_no_controller_has_told_of_has_no_leader() -> None:
+def test_partition_missing_in_the_image_has_no_leader() -> None:
     full = topic(1, 1, 1)
     gap = replace(full, partitions={index: full.partitions[index] for index in (1, 2)})
     assert not has_leaders(ClusterImage(topics={"t": gap}), "t", 2)

@@ -1,4 +1,4 @@
-"""Where brokers may speak from: `broker.cluster.peer_addresses`."""
+"""Addresses that brokers may connect from: `broker.cluster.peer_addresses`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,14 +20,14 @@ class From(NamedTuple):
 
 
 class Resolver:
-    """Knows the addresses of names; a name that it does not know cannot be resolved."""
+    """Resolves a few names, and fails for all others."""
 
     def __init__(self) -> None:
         self.addresses = {"one": "10.0.0.1", "10.0.0.2": "10.0.0.2"}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def resolve(self, host: str) -> frozenset[str]:
-        self.asked.append(host)
+        self.requested.append(host)
         await asyncio.sleep(0)
         if host not in self.addresses:
             raise OSError("no such name")
@@ -58,21 +58,23 @@ async def world() -> AsyncIterator[World]:
     await world.addresses.stop()
 
 
-async def test_a_broker_speaks_from_where_it_is_reached(world: World) -> None:
+async def test_broker_connects_from_its_endpoint_address(world: World) -> None:
     addresses = world.addresses
     assert await addresses.is_from(From("10.0.0.1"), ["one"])
     assert addresses.may_be(B1, From("10.0.0.1"))
     assert addresses.may_be(B1, From("::ffff:10.0.0.1"))
     assert not addresses.may_be(B1, From("10.0.0.9"))
     assert not await addresses.is_from(From("10.0.0.9"), ["one"])
-    assert world.resolver.asked == ["one"], "what was learned just now is believed"
+    assert world.resolver.requested == ["one"], "a fresh address is not resolved again"
 
 
-async def test_of_an_address_that_is_not_known_nothing_is_asked(world: World) -> None:
-    assert world.addresses.may_be(B2, From("10.0.0.9")), "it is being looked up"
+async def test_broker_with_an_unknown_address_may_connect_from_anywhere(world: World) -> None:
+    assert world.addresses.may_be(B2, From("10.0.0.9")), "the look-up is pending"
     assert await world.addresses.is_from(From("10.0.0.9"), ["nowhere"])
     assert await world.addresses.is_from(From("10.0.0.9"), [])
-    assert world.addresses.may_be(BrokerId(7), From("10.0.0.9")), "it may have just registered"
+    assert world.addresses.may_be(BrokerId(7), From("10.0.0.9")), (
+        "broker 7 may have just registered"
+    )
     assert not await world.addresses.is_from(From("10.0.0.9"), ["10.0.0.2"])
     assert not world.addresses.may_be(B2, From("10.0.0.9"))
 
@@ -91,10 +93,10 @@ async def test_this_machine_and_listeners_of_brokers_are_trusted(
 ) -> None:
     assert await world.addresses.is_from(sender, ["10.0.0.2"])
     assert world.addresses.may_be(B2, sender)
-    assert world.resolver.asked == []
+    assert world.resolver.requested == []
 
 
-async def test_an_address_that_has_changed_is_learned_again(
+async def test_changed_address_is_resolved_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.cluster.peer_addresses.RESOLVE_AGAIN_S", 0)
@@ -104,14 +106,14 @@ async def test_an_address_that_has_changed_is_learned_again(
     assert not world.addresses.may_be(B1, From("10.0.0.1"))
 
 
-async def test_the_systems_resolver_knows_addresses() -> None:
+async def test_system_resolver_resolves_addresses() -> None:
     addresses = PeerAddresses(MetadataCache(), (), loop=asyncio.get_running_loop())
     assert await addresses.is_from(From("10.0.0.2"), ["10.0.0.2"])
     assert not await addresses.is_from(From("10.0.0.3"), ["10.0.0.2"])
     await addresses.stop()
 
 
-async def test_what_is_being_resolved_ends_with_the_broker(world: World) -> None:
+async def test_pending_look_up_is_cancelled_at_stop(world: World) -> None:
     world.addresses.may_be(B1, From("10.0.0.9"))
     await world.addresses.stop()
     assert world.addresses.may_be(B1, From("10.0.0.9"))

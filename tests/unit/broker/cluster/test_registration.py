@@ -1,4 +1,4 @@
-"""What a broker registers of itself: `broker.cluster.registration`."""
+"""A broker's registration: `broker.cluster.registration`."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ OTHER = Registration(
 )
 
 
-def test_a_broker_registers_its_endpoints_and_their_protocols() -> None:
+def test_registration_contains_endpoints_and_their_protocols() -> None:
     config = BrokerConfig.from_properties(PROPERTIES)
     endpoints = {"INNER": Endpoint("h", 1), "OUTER": Endpoint("h", 2)}
     found = registration_of(config, BrokerId(7), endpoints)
@@ -33,7 +33,7 @@ def test_a_broker_registers_its_endpoints_and_their_protocols() -> None:
     assert (found.broker_id, found.rack) == (7, "r1")
 
 
-def test_the_controller_dials_the_listener_for_control() -> None:
+def test_controller_dials_the_control_plane_listener() -> None:
     config = BrokerConfig.from_properties(PROPERTIES)
     endpoints = {"INNER": Endpoint("h", 1), "CONTROL": Endpoint("h", 3)}
     found = registration_of(config, BrokerId(7), endpoints)
@@ -44,7 +44,7 @@ def test_the_controller_dials_the_listener_for_control() -> None:
 
 
 @pytest.mark.parametrize("secret", ["A", "INNER"])
-def test_the_controller_dials_no_port_of_another_protocol_while_there_is_one_of_its_own(
+def test_controller_prefers_a_listener_of_its_own_protocol(
     secret: str,
 ) -> None:
     endpoints = [RegisteredEndpoint(secret, "o", 0), RegisteredEndpoint("B", "o", 1)]

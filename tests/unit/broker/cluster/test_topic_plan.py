@@ -1,4 +1,4 @@
-"""Whether a topic may be created or grown: `broker.cluster.topic_plan`."""
+"""Creation and growth of topics: `broker.cluster.topic_plan`."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def image(*brokers: BrokerId, topics: Mapping[str, int] | None = None) -> Cluste
 
 
 def plan(wish: TopicWish, cluster: ClusterImage) -> TopicPlan:
-    """Plan with dice that always show zero."""
+    """Plan with starting points of zero."""
     return plan_topic(wish, cluster, DEFAULTS, lambda _count: Dice(0, 0))
 
 
@@ -62,21 +62,21 @@ def holding(*replicas: tuple[int, ...]) -> dict[int, ReplicaAssignment]:
     }
 
 
-def test_what_is_left_open_takes_the_brokers_defaults() -> None:
+def test_open_settings_take_the_brokers_defaults() -> None:
     assert plan(TopicWish(name="t"), image(B1)).assignments == ((B1,), (B1,), (B1,))
 
 
-def test_replicas_go_round_the_brokers() -> None:
+def test_replicas_are_spread_round_robin() -> None:
     wish = TopicWish(name="t", partition_count=2, replication_factor=2)
     assert plan(wish, image(B1, B2)).assignments == ((B1, B2), (B2, B1))
 
 
-def test_a_client_may_choose_the_brokers() -> None:
+def test_client_may_choose_the_brokers() -> None:
     wish = TopicWish(name="t", assignments={1: [2], 0: [1]})
     assert plan(wish, image(B1, B2)).assignments == ((B1,), (B2,))
 
 
-def test_configs_are_taken_over() -> None:
+def test_configs_are_copied_to_the_plan() -> None:
     wish = TopicWish(name="t", configs={"retention.ms": "5"})
     assert plan(wish, image(B1)).configs == {"retention.ms": "5"}
 
@@ -113,15 +113,13 @@ def test_configs_are_taken_over() -> None:
     ],
     ids=repr,
 )
-def test_a_topic_that_must_not_be_is_refused_with_kafkas_code(
-    wish: TopicWish, code: ErrorCode
-) -> None:
+def test_forbidden_topic_is_refused_with_kafkas_code(wish: TopicWish, code: ErrorCode) -> None:
     with pytest.raises(ApiError) as caught:
         plan(wish, image(B1, B2, topics={"old.topic": 1}))
     assert caught.value.code is code
 
 
-def test_racks_are_taken_into_account() -> None:
+def test_replicas_are_spread_over_racks() -> None:
     brokers = {
         broker: LiveBroker(broker_id=broker, endpoints={}, rack=rack)
         for broker, rack in zip(map(BrokerId, (1, 2, 3, 4)), "aabb", strict=True)
@@ -131,7 +129,7 @@ def test_racks_are_taken_into_account() -> None:
         assert {brokers[replica].rack for replica in replicas} == {"a", "b"}
 
 
-def test_the_defaults_are_the_brokers() -> None:
+def test_defaults_come_from_the_broker_config() -> None:
     config = BrokerConfig(num_partitions=5, default_replication_factor=2)
     defaults = topic_defaults_of(config)
     assert (defaults.partition_count, defaults.replication_factor) == (5, 2)
@@ -154,7 +152,7 @@ def test_growth_assigns_only_the_new_partitions() -> None:
         (2, [[1, 2]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_growth_that_cannot_be_is_refused(
+def test_impossible_growth_is_refused(
     count: int, chosen: Sequence[Sequence[int]] | None, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as caught:

@@ -19,32 +19,32 @@ DEFAULTS = TopicDefaults(partition_count=1, replication_factor=1, log_config=Log
 
 
 class AbsentCoordinator:
-    """A session that answers each of its first questions that a topic is being deleted."""
+    """Responds to its first requests that a topic is being deleted, then not at all."""
 
-    def __init__(self, answer_count: int) -> None:
-        self.answers_left = answer_count
+    def __init__(self, response_count: int) -> None:
+        self.responses_left = response_count
 
     async def run(self, plan: object) -> bool:
         del plan
-        if not self.answers_left:
+        if not self.responses_left:
             await asyncio.Event().wait()
-        self.answers_left -= 1
+        self.responses_left -= 1
         return False
 
 
 @pytest.mark.parametrize(
-    ("answer_count", "code"),
+    ("response_count", "code"),
     [
-        pytest.param(0, ErrorCode.REQUEST_TIMED_OUT, id="never answers"),
-        pytest.param(1, ErrorCode.TOPIC_ALREADY_EXISTS, id="has seen a deletion"),
+        pytest.param(0, ErrorCode.REQUEST_TIMED_OUT, id="no response"),
+        pytest.param(1, ErrorCode.TOPIC_ALREADY_EXISTS, id="deletion in progress"),
     ],
 )
-async def test_a_topic_exists_only_if_a_deletion_of_that_name_was_seen(
-    monkeypatch: pytest.MonkeyPatch, answer_count: int, code: ErrorCode
+async def test_topic_exists_only_if_the_deletion_of_a_same_named_one_was_seen(
+    monkeypatch: pytest.MonkeyPatch, response_count: int, code: ErrorCode
 ) -> None:
     monkeypatch.setattr(topics, "CREATION_WAIT_S", 0.05)
     creating = topics.ClusterTopics(
-        cast(CoordinatorSession, AbsentCoordinator(answer_count)),
+        cast(CoordinatorSession, AbsentCoordinator(response_count)),
         MetadataCache(),
         lambda: DEFAULTS,
         new_topic_id=lambda: TopicId(int=1),

@@ -1,7 +1,7 @@
 """Checks that span the files of one partition. Decision: no I/O."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -76,37 +76,56 @@ def check_order(segments: Sequence[SegmentExtent], report: Report) -> None:
 
 
 def check_gaps(
-    segments: Sequence[SegmentExtent], cleaner_point: int | None, report: Report
+    segments: Sequence[SegmentExtent], cleaner_point: int | None, report: Report, note: Report
 ) -> None:
-    """Report offsets that are missing where no cleaner has been.
+    """Report offsets that are missing and that no cleaning explains.
 
-    Without a `cleaner_point` a log that shows traces of a cleaner is taken to be cleaned as a
-    whole: its policy may have changed since.
+    Without a `cleaner_point`, a log with traces of a cleaner counts as cleaned as a whole: its
+    policy may have changed since. A cleaner replaces segments before it writes its checkpoint, so
+    a gap between the checkpoint and the active segment is only noted: the broker may be running,
+    or may have been killed in between.
     """
     if any(segment.is_damaged for segment in segments):
         return
     if cleaner_point is None and any(segment.is_compacted for segment in segments):
         return
+    active = segments[-1].base_offset
+    for segment, gap in _gaps(segments):
+        if gap.end <= (cleaner_point or 0):
+            continue
+        finding = Finding(
+            damage=Damage.MISSING_OFFSETS,
+            file=segment.file,
+            position=gap.position,
+            offset=gap.first,
+            text=f"the offsets {gap.first}..{gap.end - 1} are missing, and nothing was cleaned "
+            f"from {cleaner_point or 0} on",
+        )
+        is_explained = cleaner_point is not None and gap.end <= active
+        (note if is_explained else report)(finding)
+
+
+def cleaned_end(segments: Sequence[SegmentExtent], cleaner_point: int | None) -> int:
+    """Return the offset from which on no cleaner has changed the log (see `check_gaps`)."""
+    if cleaner_point is None:
+        is_cleaned = any(segment.is_compacted for segment in segments)
+        return segments[-1].next_offset if is_cleaned else 0
+    traces = [segment.next_offset for segment in segments[:-1] if segment.is_compacted]
+    traces += [gap.end for _segment, gap in _gaps(segments)]
+    active = segments[-1].base_offset
+    return active if any(cleaner_point < end <= active for end in traces) else cleaner_point
+
+
+def _gaps(segments: Sequence[SegmentExtent]) -> Iterator[tuple[SegmentExtent, Gap]]:
+    """Yield the gaps within and between segments, with the segment that follows each gap."""
     for previous, segment in pairwise([None, *segments]):
         assert segment is not None, "pairs begin with the first segment"
-        gaps = list(segment.gaps)
         if previous is not None and segment.first_offset is not None:
-            gaps.insert(0, Gap(previous.next_offset, segment.first_offset, 0))
-        for gap in gaps:
-            if gap.first < gap.end and gap.end > (cleaner_point or 0):
-                text = (
-                    f"the offsets {gap.first}..{gap.end - 1} are missing, and nothing was cleaned "
-                    f"from {cleaner_point or 0} on"
-                )
-                report(
-                    Finding(
-                        damage=Damage.MISSING_OFFSETS,
-                        file=segment.file,
-                        position=gap.position,
-                        offset=gap.first,
-                        text=text,
-                    )
-                )
+            between = Gap(previous.next_offset, segment.first_offset, 0)
+            if between.first < between.end:
+                yield segment, between
+        for gap in segment.gaps:
+            yield segment, gap
 
 
 def check_epochs(

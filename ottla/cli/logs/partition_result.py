@@ -27,7 +27,8 @@ class PartitionResult:
     index_shapes: dict[str, int] = field(default_factory=dict)
     """How many offset indexes have which shape."""
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
-    is_compacted: bool = False
+    cleaned_end: int = 0
+    """Offset from which on no cleaner has changed the log."""
     batches: ReplicaBatches | None = None
     """For a comparison with other replicas, if there are any."""
     findings: list[Finding] = field(default_factory=list)

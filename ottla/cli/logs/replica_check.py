@@ -40,6 +40,8 @@ def check_replicas(
 
     A batch counts if it begins in that range.
     """
+    if first_offset >= end_offset:
+        return
     for one, other in pairwise(replicas):
         difference = _first_difference(one, other, first_offset, end_offset)
         if difference is not None:

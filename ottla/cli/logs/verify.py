@@ -24,6 +24,7 @@ from ottla.cli.logs.partition_check import (
     check_epochs,
     check_gaps,
     check_order,
+    cleaned_end,
 )
 from ottla.cli.logs.partition_result import TAILS, PartitionResult
 from ottla.cli.logs.picture import SegmentPicture
@@ -117,11 +118,25 @@ def _verify_directory(
         verify_partition(path, checkpoints, options, is_compared=path.name in shared)
         for path in partitions
     ]
+    if any(_lacks_offsets(result) for result in results):
+        # A running broker may have cleaned a log for the first time since the checkpoints
+        # were read.
+        later = read_checkpoints(log_directory)
+        results = [
+            verify_partition(result.directory, later, options, is_compared=result.name in shared)
+            if _lacks_offsets(result)
+            else result
+            for result in results
+        ]
     if checkpoints.findings or checkpoints.notes:
         results.append(
             PartitionResult(log_directory, findings=checkpoints.findings, notes=checkpoints.notes)
         )
     return results
+
+
+def _lacks_offsets(result: PartitionResult) -> bool:
+    return any(finding.damage is Damage.MISSING_OFFSETS for finding in result.findings)
 
 
 def partition_directories(directory: Path) -> list[Path]:
@@ -179,9 +194,9 @@ def verify_partition(
         _verify_snapshot(path, result)
     result.segment_count = len(extents)
     result.log_end_offset = extents[-1].next_offset
-    result.is_compacted = any(extent.is_compacted for extent in extents)
     check_order(extents, result.report)
-    check_gaps(extents, result.checkpoints.cleaner_point, result.report)
+    check_gaps(extents, result.checkpoints.cleaner_point, result.report, result.notes.append)
+    result.cleaned_end = cleaned_end(extents, result.checkpoints.cleaner_point)
     epoch_file = directory / EPOCH_CHECKPOINT
     if epoch_file.exists():
         epochs = read_epoch_checkpoint(_text(epoch_file), str(epoch_file), result.report)
@@ -204,11 +219,8 @@ def compare_replicas(results: Sequence[PartitionResult]) -> None:
         max(
             result.first_offset or 0,
             result.checkpoints.log_start_offset or 0,
-            result.checkpoints.cleaner_point or 0,
-            # Cleaned, and nobody knows up to where: nothing can be compared.
-            result.log_end_offset
-            if result.is_compacted and result.checkpoints.cleaner_point is None
-            else 0,
+            # Each replica is cleaned by its own broker.
+            result.cleaned_end,
         )
         for result in results
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.records import BATCH_HEADER_BYTES
+from ottla.cli.logs import verify as verify_module
 from ottla.cli.logs.finding import Damage
 from ottla.cli.logs.offset_index_check import PER_APPEND, PER_BATCH
 from ottla.cli.logs.verify import PartitionResult, verify_directories, verify_directory
@@ -325,7 +326,7 @@ def test_missing_offsets_are_named_unless_a_cleaner_has_been_there(log_directory
     no_indexes = [Damage.MISSING_FILE] * 2
     assert verify(log_directory) == [*no_indexes, Damage.MISSING_OFFSETS]
     checkpoint(log_directory, "cleaner-offset-checkpoint", RECORDS_PER_SEGMENT)
-    assert verify(log_directory) == [*no_indexes, Damage.MISSING_OFFSETS]
+    assert verify(log_directory) == no_indexes, "killed before it wrote its checkpoint"
     checkpoint(log_directory, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
     assert verify(log_directory) == no_indexes
 
@@ -428,6 +429,28 @@ def test_replicas_may_be_cleaned_differently(log_directory: Path, second: Path) 
     ]
     checkpoint(second, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
     assert compare(log_directory, second) == no_indexes
+    # Segments are replaced before the checkpoint is written.
+    checkpoint(second, "cleaner-offset-checkpoint", RECORDS_PER_SEGMENT)
+    assert compare(log_directory, second) == no_indexes
+    # Nothing that is committed is left to compare.
+    checkpoint(second, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
+    checkpoint(log_directory, "replication-offset-checkpoint", RECORDS_PER_SEGMENT)
+    assert compare(log_directory, second) == no_indexes
+
+
+def test_log_that_is_first_cleaned_while_it_is_verified_is_verified_again(
+    log_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop_first_batch(log_directory, 1)
+    read = verify_module.read_checkpoints
+
+    def read_before_the_first_cleaning(path: Path) -> verify_module.LogDirectoryCheckpoints:
+        before = read(path)
+        checkpoint(path, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
+        return before
+
+    monkeypatch.setattr(verify_module, "read_checkpoints", read_before_the_first_cleaning)
+    assert verify(log_directory) == [Damage.MISSING_FILE] * 2
 
 
 def test_a_replica_that_lacks_committed_batches_is_named(log_directory: Path, second: Path) -> None:

@@ -1,7 +1,7 @@
 """Checks that span the segments of a partition: `ottla.cli.logs.partition_check`."""
 
 from ottla.cli.logs.finding import Damage
-from ottla.cli.logs.partition_check import SegmentExtent, check_epochs, check_gaps
+from ottla.cli.logs.partition_check import SegmentExtent, check_epochs, check_gaps, cleaned_end
 from tests.unit.cli.logs.partition_bytes import Reported, build_batch, header_of
 
 
@@ -14,10 +14,17 @@ def segment(*batches: tuple[int, int]) -> SegmentExtent:
 
 
 def gaps(*segments: SegmentExtent, cleaner_point: int | None = None) -> list[int | None]:
-    reported = Reported()
-    check_gaps(segments, cleaner_point, reported)
-    assert set(reported.damages) <= {Damage.MISSING_OFFSETS}
-    return [finding.offset for finding in reported.findings]
+    return gaps_and_notes(*segments, cleaner_point=cleaner_point)[0]
+
+
+def gaps_and_notes(
+    *segments: SegmentExtent, cleaner_point: int | None
+) -> tuple[list[int | None], list[int | None]]:
+    reported, noted = Reported(), Reported()
+    check_gaps(segments, cleaner_point, reported, noted)
+    assert {*reported.damages, *noted.damages} <= {Damage.MISSING_OFFSETS}
+    findings, notes = reported.findings, noted.findings
+    return [finding.offset for finding in findings], [note.offset for note in notes]
 
 
 def test_offsets_are_missing_within_and_between_segments() -> None:
@@ -30,9 +37,29 @@ def test_a_log_may_begin_anywhere() -> None:
 
 
 def test_what_was_cleaned_may_have_holes() -> None:
-    holes = (segment((0, 0), (4, 0)), segment((9, 0)))
-    assert gaps(*holes, cleaner_point=4) == [7]
-    assert gaps(*holes, cleaner_point=9) == []
+    holes = (segment((0, 0), (4, 0)), segment((8, 0), (12, 0)))
+    assert gaps(*holes, cleaner_point=4) == [11]
+    assert gaps(*holes, cleaner_point=12) == []
+
+
+def test_gap_beyond_the_cleaner_checkpoint_is_an_error_in_the_active_segment_only() -> None:
+    swapped = (segment((0, 0), (4, 0)), segment((9, 0), (15, 0)), segment((20, 0)))
+    assert gaps_and_notes(*swapped, cleaner_point=4) == ([], [7, 12, 18])
+    assert gaps_and_notes(*swapped, cleaner_point=12) == ([], [12, 18])
+    damaged = (segment((0, 0)), segment((3, 0), (9, 0)))
+    assert gaps_and_notes(*damaged, cleaner_point=3) == ([6], [])
+
+
+def test_log_counts_as_cleaned_up_to_its_last_sealed_segment_with_traces() -> None:
+    plain = (segment((0, 0), (3, 0)), segment((6, 0)))
+    assert (cleaned_end(plain, None), cleaned_end(plain, 3)) == (0, 3)
+    swapped = (segment((0, 0), (4, 0)), segment((9, 0), (12, 0)))
+    assert cleaned_end(swapped, 3) == 9
+    assert cleaned_end(swapped, 9) == 9
+    rewritten = segment((0, 0), (3, 0))
+    rewritten.is_compacted = True
+    assert cleaned_end((rewritten, segment((6, 0))), 3) == 6
+    assert cleaned_end((rewritten, segment((6, 0))), None) == 9
 
 
 def test_traces_of_a_cleaner_explain_holes_without_a_checkpoint() -> None:

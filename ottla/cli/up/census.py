@@ -1,7 +1,7 @@
-"""Which brokers are registered, and whether they know each other (edge).
+"""Registration of brokers, and their knowledge of each other (edge).
 
-The coordinator says who is registered, through a session of the supervisor's own; each broker
-says whom it knows, in its metadata.
+The supervisor watches the registrations through a coordinator session of its own. The metadata of
+each broker list the brokers that it knows.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from ottla.client.metadata import NO_LEADER, ClusterMetadata
 BROKER_IDS: Final = "/brokers/ids"
 SESSION_TIMEOUT_MS: Final = 10_000
 RETRY_S: Final = 0.03
-QUESTION_TIMEOUT_MS: Final = 2_000
+REQUEST_TIMEOUT_MS: Final = 2_000
 
 
 class Census:
-    """Follows `/brokers/ids`; `on_change` is called whenever somebody came or went."""
+    """Watches `/brokers/ids`; calls `on_change` after each registration or its end."""
 
     def __init__(self, connect: str, on_change: Callable[[], None]) -> None:
         self.registered: frozenset[int] = frozenset()
@@ -34,17 +34,17 @@ class Census:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the coordinator answers, so that `registered` is true now."""
+        """Whether the session is connected, so that `registered` is current."""
         return self._client.state is SessionState.CONNECTED
 
     async def follow(self) -> None:
-        """Keep `registered` up to date until cancelled, over failures of the coordinator."""
+        """Keep `registered` up to date until cancelled, across failures of the coordinator."""
         try:
             while True:
                 try:
                     await self._follow_session()
                 except CoordinationError:
-                    # Not a fault of ours: it starts, or starts again.
+                    # The coordinator is starting or restarting: retry.
                     await asyncio.sleep(RETRY_S)
         finally:
             await self._client.close()
@@ -58,7 +58,7 @@ class Census:
             await self._client.connect()
         while True:
             self._changed.clear()
-            self._note(await self._children())
+            self._update(await self._children())
             await self._changed.wait()
 
     async def _children(self) -> Sequence[str]:
@@ -68,42 +68,42 @@ class Census:
                     BROKER_IDS, watch=lambda _event: self._changed.set()
                 )
             except NoNodeError:
-                # The first broker makes it, a moment from now.
+                # The first broker creates the node when it registers.
                 await asyncio.sleep(RETRY_S)
 
-    def _note(self, names: Sequence[str]) -> None:
+    def _update(self, names: Sequence[str]) -> None:
         registered = frozenset(int(name) for name in names if name.isdigit())
         if registered != self.registered:
             self.registered = registered
             self._on_change()
 
 
-async def wait_until_acquainted(addresses: Sequence[str]) -> None:
-    """Return when each of the brokers names as many brokers as there are, and a controller."""
-    await asyncio.gather(*(_wait_until_informed(each, len(addresses)) for each in addresses))
+async def wait_for_complete_metadata(addresses: Sequence[str]) -> None:
+    """Return once the metadata of every broker list all brokers and a controller."""
+    await asyncio.gather(*(_wait_for_complete_metadata(each, len(addresses)) for each in addresses))
 
 
-async def _wait_until_informed(address: str, broker_count: int) -> None:
+async def _wait_for_complete_metadata(address: str, broker_count: int) -> None:
     while True:
         try:
-            known = await ask(address)
-            if len(known.brokers) >= broker_count and known.controller_id != NO_LEADER:
+            metadata = await fetch_metadata(address)
+            if len(metadata.brokers) >= broker_count and metadata.controller_id != NO_LEADER:
                 return
         except OttlaError:
             pass
         await asyncio.sleep(RETRY_S)
 
 
-async def ask(address: str) -> ClusterMetadata:
-    """Return the picture of the cluster that the broker at `address` has, without topics.
+async def fetch_metadata(address: str) -> ClusterMetadata:
+    """Return the metadata of the broker at `address`, without topics.
 
     Raises:
-        OttlaError: it cannot be reached, or does not answer.
+        OttlaError: the broker cannot be reached, or does not respond.
     """
     config = ClientConfig(
         bootstrap=parse_bootstrap(address),
         client_id="ottla-up",
-        request_timeout_ms=QUESTION_TIMEOUT_MS,
+        request_timeout_ms=REQUEST_TIMEOUT_MS,
     )
     cluster = Cluster(config, allow_auto_topic_creation=False)
     await cluster.start()

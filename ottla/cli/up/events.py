@@ -1,4 +1,4 @@
-"""What a supervisor tells (decision): one value per event, as a sentence and as JSON."""
+"""Events of a supervisor (decision): one value per event, as a sentence and as JSON."""
 
 import json
 import signal
@@ -10,7 +10,7 @@ from ottla.cli.text import JsonValue
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """All brokers are registered and know each other."""
+    """All brokers have registered and know each other."""
 
     brokers: tuple[str, ...]
     coordinator: str
@@ -22,7 +22,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A child ended without being asked to. `restart_s` is None when it is left dead."""
+    """A child exited unexpectedly. `restart_s` is the delay of its restart; None: no restart."""
 
     name: str
     exit_code: int
@@ -31,54 +31,50 @@ class Died:
 
     def __str__(self) -> str:
         after = (
-            "it stays down"
-            if self.restart_s is None
-            else f"it starts again in {self.restart_s:g} s"
+            "it stays down" if self.restart_s is None else f"it restarts in {self.restart_s:g} s"
         )
-        return f"{self.name} {how_it_ended(self.exit_code)}; {after}"
+        return f"{self.name} {outcome(self.exit_code)}; {after}"
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A child runs again."""
+    """A child was restarted."""
 
     name: str
     pid: int
 
     def __str__(self) -> str:
-        return f"{self.name} runs again (process {self.pid})"
+        return f"{self.name} restarted (process {self.pid})"
 
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """A child runs but takes no part any more: it is killed."""
+    """A child runs but has lost its session for long; the supervisor kills it."""
 
     name: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.name} hangs: its session ended long ago and it does not come back; killing it"
-        )
+        return f"{self.name} hangs: its session ended and it has not registered again; killing it"
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A child stopped when asked to, or had to be killed."""
+    """A child exited after a request to stop, or was killed after the timeout."""
 
     name: str
     exit_code: int
 
     def __str__(self) -> str:
-        # One that was asked while it still loaded its code has no other way to stop.
+        # SIGTERM kills a child that has not installed its signal handler yet: also a normal stop.
         is_stopped = self.exit_code == -signal.SIGTERM
-        return f"{self.name} {how_it_ended(0 if is_stopped else self.exit_code)}"
+        return f"{self.name} {outcome(0 if is_stopped else self.exit_code)}"
 
 
 Event: TypeAlias = Ready | Died | Started | Hung | Stopped
 
 
 def to_json(event: Event) -> JsonValue:
-    """Return the event as an object; `event` says which it is."""
+    """Return the event as an object with its type in the field `event`."""
     fields: dict[str, JsonValue] = {"event": type(event).__name__.lower()}
     fields.update({key: _json(value) for key, value in asdict(event).items()})
     return fields
@@ -91,8 +87,8 @@ def _json(value: object) -> JsonValue:
     return value
 
 
-def how_it_ended(exit_code: int) -> str:
-    """Return what an exit code means: `stopped`, `died (SIGKILL)`, `died (exit code 1)`."""
+def outcome(exit_code: int) -> str:
+    """Return the meaning of an exit code: `stopped`, `died (SIGKILL)`, `died (exit code 1)`."""
     if exit_code == 0:
         return "stopped"
     if exit_code < 0:
@@ -101,7 +97,7 @@ def how_it_ended(exit_code: int) -> str:
 
 
 def reason_in(line: str) -> str:
-    """Return why a child ended, from the last line that it wrote: JSON, or `program: reason`."""
+    """Return the reason of an exit from a child's last log line: JSON, or `program: reason`."""
     try:
         fields = json.loads(line)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What must be free before a cluster can start (edge): a directory and ports."""
+"""Resources that a cluster needs before it starts (edge): a free directory and free ports."""
 
 import contextlib
 import fcntl
@@ -14,16 +14,16 @@ from ottla.cli.up.plan import HOST
 
 LOCK_FILE: Final = ".lock"
 CHOSEN_PORTS: Final = (15_000, 32_000)
-"""Below those that the system gives to outgoing connections, so that nobody takes one meanwhile."""
+"""Range of chosen ports, below the system's ephemeral ports, so that no connection takes one."""
 MAX_ATTEMPTS: Final = 1_000
 
 
 @contextlib.contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    """Hold the directory for this process.
+    """Create the directory and hold an exclusive lock on it.
 
     Raises:
-        CommandError: somebody else holds it, or it cannot be used.
+        CommandError: another process holds the lock, or the directory cannot be used.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -49,10 +49,10 @@ def _lock(lock: int, directory: Path) -> None:
 
 
 def require_free(ports: Iterable[int]) -> None:
-    """Return when every one of `ports` could be listened on.
+    """Check that this process can listen on every one of `ports`.
 
     Raises:
-        CommandError: one of them is in use, or needs more rights.
+        CommandError: a port is in use, or needs more privileges.
     """
     for port in ports:
         try:
@@ -65,10 +65,10 @@ def require_free(ports: Iterable[int]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return that many different ports that are free now.
+    """Return `count` distinct ports that are free now.
 
     Raises:
-        CommandError: there are none.
+        CommandError: `MAX_ATTEMPTS` attempts did not find enough.
     """
     found: list[int] = []
     for _ in range(MAX_ATTEMPTS):
@@ -84,7 +84,7 @@ def free_ports(count: int) -> list[int]:
 
 def _listen(port: int) -> None:
     with socket.socket() as probe:
-        # As servers do: a port whose last connections are closing may be used.
+        # As servers do: allows a port whose last connections are still closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((HOST, port))
         probe.listen(1)

@@ -1,4 +1,4 @@
-"""What the table of a running cluster shows (decision)."""
+"""Contents of the table of a running cluster (decision)."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ COLUMNS = (
     "cpu %",
     "MB",
 )
-"""So short that a table with all of them fits a terminal of 80 columns."""
+"""Titles short enough for the whole table to fit a terminal of 80 columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process has used so far, and holds now."""
+    """CPU time that a process has used in total, and its resident memory."""
 
     cpu_s: float
     memory_bytes: int
@@ -33,7 +33,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One look at the cluster, at `at_s` (monotonic). What could not be had is missing."""
+    """State of the cluster at `at_s` (monotonic seconds); unavailable parts are missing."""
 
     at_s: float
     metadata: ClusterMetadata | None
@@ -43,7 +43,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A broker as its supervisor knows it; `pid` is None while it does not run."""
+    """A broker as its supervisor sees it; `pid` is None while it does not run."""
 
     broker_id: int
     name: str
@@ -77,9 +77,9 @@ def broker_rows(
 
 
 def summary(now: Observation, before: Observation | None) -> str:
-    """Return one line about the whole cluster."""
+    """Return one line that summarizes the cluster."""
     if now.metadata is None:
-        return "no broker answers"
+        return "no broker responds"
     partitions = [
         part for each in now.metadata.topics.values() for part in each.partitions.values()
     ]
@@ -93,7 +93,7 @@ def summary(now: Observation, before: Observation | None) -> str:
 
 
 def record_rates(now: Observation, before: Observation | None) -> Counter[int]:
-    """Return the records per second that each broker, by its id, takes in as a leader."""
+    """Return the rate of new records per second of each leader, by broker id."""
     rates: Counter[int] = Counter()
     if before is None or now.metadata is None or now.at_s <= before.at_s:
         return rates
@@ -106,11 +106,11 @@ def record_rates(now: Observation, before: Observation | None) -> Counter[int]:
 
 
 def cpu_percent(name: str, now: Observation, before: Observation | None) -> float:
-    """Return how much of one core a process used between two looks."""
+    """Return the CPU use of a process between two observations, in percent of one core."""
     if before is None or name not in now.usage or name not in before.usage:
         return 0.0
     used_s = now.usage[name].cpu_s - before.usage[name].cpu_s
-    # A process that was started again counts from 0.
+    # The CPU time of a restarted process begins at 0 again.
     return max(0.0, 100 * used_s / max(now.at_s - before.at_s, 1e-9))
 
 

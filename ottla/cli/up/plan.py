@@ -1,4 +1,4 @@
-"""Which processes a cluster has, and with what each is started (decision)."""
+"""Processes of a cluster and their arguments (decision)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ COORDINATOR: Final = "coordinator"
 PID_FILE: Final = "pid"
 LOG_FILE: Final = "log.jsonl"
 SESSION_FILE: Final = "coordinator-session"
-"""What a broker writes of its session into its first log directory."""
+"""File in its first log directory in which a broker saves its coordinator session."""
 SESSION_TIMEOUT_MS: Final = 1_000
 CONNECTION_TIMEOUT_MS: Final = 30_000
 MOST_REPLICAS: Final = 3
-"""Replicas of a partition, when the cluster has so many brokers."""
+"""Default replication factor of a cluster with at least this number of brokers."""
 
 OWN_KEYS: Final = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir")
-"""What differs from broker to broker, so that one value for all makes no sense."""
+"""Keys that differ from broker to broker, so that an override for all brokers is an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One process: what it is called, where its data lies, and its arguments after `ottla`."""
+    """One process: its name, data directory, address, and arguments after `ottla`."""
 
     name: str
     directory: Path
@@ -35,7 +35,7 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """All processes of a cluster. `coordinator` is None when brokers use one elsewhere."""
+    """All processes of a cluster. `coordinator` is None if brokers use an existing one."""
 
     directory: Path
     connect: str
@@ -44,7 +44,7 @@ class ClusterPlan:
 
     @property
     def children(self) -> tuple[Child, ...]:
-        """In the order in which they are started."""
+        """All children, in the order of their start."""
         return (() if self.coordinator is None else (self.coordinator,)) + self.brokers
 
     @property
@@ -62,21 +62,21 @@ def make_plan(
 ) -> ClusterPlan:
     """Return the plan of a cluster with a broker on each of `broker_ports`.
 
-    `overrides` win over the defaults; `zookeeper.connect` among them means that there is a
-    coordinator already.
+    `overrides` take precedence over the defaults. If they contain `zookeeper.connect`, the plan has
+    no coordinator.
 
     Raises:
-        ValueError: a port or an override cannot be used; the message says what to do.
+        ValueError: a port or an override cannot be used; the message names the remedy.
     """
     for port in broker_ports:
         if port > MAX_PORT:
             raise ValueError(
-                f"{len(broker_ports)} brokers need ports up to {port}, and {MAX_PORT} is the last: "
-                "choose a lower --port"
+                f"{len(broker_ports)} brokers need ports up to {port}, beyond the maximum of "
+                f"{MAX_PORT}: choose a lower --port"
             )
     for key in OWN_KEYS:
         if key in overrides:
-            raise ValueError(f"{key} differs from broker to broker: `ottla up` sets it itself")
+            raise ValueError(f"{key} differs from broker to broker: `ottla up` chooses its value")
     coordinator = None
     connect = overrides.get("zookeeper.connect")
     if connect is None:
@@ -91,24 +91,24 @@ def make_plan(
 
 
 def _defaults(broker_count: int) -> dict[str, str]:
-    """What differs from Kafka's defaults, which are made for machines far apart."""
+    """Return our deviations from Kafka's defaults, which suit brokers on separate machines."""
     replicas = min(MOST_REPLICAS, broker_count)
     return {
         "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-        # All start at the same time.
+        # Generous, because all processes start at the same time.
         "zookeeper.connection.timeout.ms": str(CONNECTION_TIMEOUT_MS),
         "default.replication.factor": str(replicas),
         "min.insync.replicas": "2" if replicas >= MOST_REPLICAS else "1",
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": "2" if replicas >= MOST_REPLICAS else "1",
-        # The last broker to stop has nobody to hand its partitions to; it must not wait long.
+        # The last broker to stop has no successor for its partitions and must not wait long.
         "controlled.shutdown.retry.backoff.ms": "200",
     }
 
 
 def _coordinator(directory: Path, address: str) -> Child:
-    # All brokers come from this machine's address, and there may be a hundred of them.
+    # Up to a hundred brokers connect from the same address.
     limits = ("--max-connections-per-address", "0")
     arguments = ("coordinator", "--listen", address, "--data-dir", str(directory), *limits)
     return Child(COORDINATOR, directory, address, arguments)

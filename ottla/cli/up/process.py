@@ -1,7 +1,7 @@
-"""A child of the supervisor (edge): starts it, waits for its end, ends it.
+"""A child process of the supervisor (edge): starts it, waits for its exit, stops it.
 
-It has a process group of its own, so that Ctrl-C reaches the supervisor alone; and the kernel
-kills it when the supervisor is gone, however that died.
+The child has a process group of its own, so that Ctrl-C reaches only the supervisor. The kernel
+kills the child when the supervisor dies, even of SIGKILL.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _LAST_BYTES: Final = 8_192
 
 
 class ChildProcess:
-    """A running child; `wait` returns when it has ended."""
+    """A running child process."""
 
     def __init__(self, child: Child, process: asyncio.subprocess.Process) -> None:
         self.child = child
@@ -29,23 +29,23 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process id, which stands in the file `pid` as well."""
+        """The process id, which the file `pid` contains too."""
         return self._process.pid
 
     async def wait(self) -> int:
-        """Return the exit code, negative for a signal, once the process has ended."""
+        """Return the exit code, negative for a signal, once the process has exited."""
         code = await self._process.wait()
         (self.child.directory / PID_FILE).unlink(missing_ok=True)
         return code
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, unless the process has ended."""
+        """Send a signal, unless the process has exited."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
     async def stop(self, timeout_s: float) -> int:
-        """Ask it to stop (SIGTERM), kill it after `timeout_s`; return the exit code."""
+        """Send SIGTERM, and SIGKILL after `timeout_s`; return the exit code."""
         self.send(signal.SIGTERM)
         try:
             async with asyncio.timeout(timeout_s):
@@ -56,16 +56,16 @@ class ChildProcess:
 
 
 async def launch(child: Child) -> ChildProcess:
-    """Start `child`; what it writes goes to a file in its directory.
+    """Start `child`, with its output appended to a log file in its directory.
 
     Raises:
-        OSError: its directory cannot be used.
+        OSError: the directory cannot be used.
     """
     child.directory.mkdir(parents=True, exist_ok=True)
     with (child.directory / LOG_FILE).open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            # Without the working directory: what a user keeps there is not ours.
+            # Ignores the working directory, which may contain unrelated modules.
             "-P",
             "-m",
             "ottla.cli",
@@ -81,13 +81,13 @@ async def launch(child: Child) -> ChildProcess:
 
 
 def _die_with_parent(parent: int) -> Callable[[], None]:
-    """Return what a child runs before it becomes its program."""
+    """Return the function that a child runs between fork and exec."""
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
     def prepare() -> None:
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        # The parent may have died in between.
+        # The parent may have died before the call of prctl.
         if os.getppid() != parent:
             os._exit(1)
 
@@ -100,8 +100,8 @@ def _write_pid(path: Path, pid: int) -> None:
     temporary.replace(path)
 
 
-def last_words(child: Child) -> str:
-    """Return the last line that the child wrote, "" when there is none."""
+def last_log_line(child: Child) -> str:
+    """Return the last line of the child's log, or "" if the log is empty."""
     path = child.directory / LOG_FILE
     with path.open("rb") as log:
         log.seek(max(0, path.stat().st_size - _LAST_BYTES))

@@ -1,7 +1,7 @@
-"""How a supervisor tells programs what happens (edge): in lines, or in JSON.
+"""Reports of a supervisor's events (edge): as lines, or as JSON.
 
-The line `ready HOST:PORT,...` goes to standard output; what happens later to standard error, so
-that a program can read the one without the other.
+The line `ready HOST:PORT,...` goes to standard output and later events go to standard error, so
+that a program can read the former alone.
 """
 
 import json

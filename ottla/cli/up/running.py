@@ -1,4 +1,4 @@
-"""Runs a supervisor until somebody wants it to stop (composition)."""
+"""Runs a supervisor until a signal stops it (composition)."""
 
 import asyncio
 import logging
@@ -18,15 +18,15 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_until_signal(plan: ClusterPlan, *, may_restart: bool, is_json: bool) -> None:
-    """Run the cluster until SIGINT or SIGTERM; a second one kills what still runs.
+    """Run the cluster until SIGINT or SIGTERM; a second signal kills all remaining processes.
 
-    SIGHUP stops it too, unless nohup has it ignored. It may come twice for one terminal that ends,
-    from the shell and from the system, so it never kills.
+    SIGHUP stops it too, unless nohup has set it to be ignored. A terminal that closes may send
+    SIGHUP twice, from the shell and from the system, so SIGHUP never kills.
 
     Raises:
-        CommandError: it could not start or go on; everything is stopped by then.
+        CommandError: the cluster could not start or continue; all processes have been stopped.
     """
-    # Brokers that do not answer yet, or not any more, are what a supervisor expects.
+    # Silences the client: a supervisor expects brokers that do not respond yet, or no longer.
     logging.getLogger("ottla").addHandler(logging.NullHandler())
     asyncio.run(_run(plan, may_restart, is_json))
 
@@ -36,15 +36,15 @@ async def _run(plan: ClusterPlan, may_restart: bool, is_json: bool) -> None:
     report = report_json if is_json else table.report if table else report_line
     hung_up = asyncio.Event()
 
-    def tell(event: Event) -> None:
+    def report_if_possible(event: Event) -> None:
         try:
             report(event)
         except OSError:
-            # The terminal has gone, which must not keep it from stopping in order.
+            # After a hangup there is no terminal; the orderly stop must continue without it.
             if not hung_up.is_set():
                 raise
 
-    supervisor = Supervisor(plan, may_restart=may_restart, report=tell)
+    supervisor = Supervisor(plan, may_restart=may_restart, report=report_if_possible)
     work = asyncio.create_task(_work(supervisor, table))
     stopping = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""The table that a person sees while a cluster runs (edge)."""
+"""The live table of a running cluster on a terminal (edge)."""
 
 import asyncio
 from collections import deque
@@ -16,35 +16,35 @@ from ottla.cli.up.report import report_line
 from ottla.cli.up.supervisor import Supervisor
 from ottla.cli.up.survey import Survey
 
-LOOK_INTERVAL_S: Final = 2.0
+REFRESH_INTERVAL_S: Final = 2.0
 EVENTS_SHOWN: Final = 5
 
 
 class LiveTable:
-    """A table of the brokers that renews itself, with the last events below it."""
+    """A table of the brokers that refreshes itself, with the latest events below it."""
 
     def __init__(self) -> None:
         self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
 
     def report(self, event: Event) -> None:
-        """Show the event under the table; `ready` is a line of its own that stays."""
+        """Show the event below the table; print `ready` as a permanent line instead."""
         if isinstance(event, Ready):
             report_line(event)
         else:
             self._events.append(str(event))
 
     async def follow(self, supervisor: Supervisor) -> None:
-        """Renew the table until cancelled."""
+        """Refresh the table until cancelled."""
         survey, before = Survey(supervisor.plan.bootstrap), None
-        # Without a thread of its own: the supervisor forks.
+        # No refresh thread: the supervisor forks, which is unsafe with other threads.
         live = Live(auto_refresh=False)
         try:
             with live:
                 while True:
-                    now = await survey.look(_pids(supervisor))
+                    now = await survey.observe(_pids(supervisor))
                     live.update(self._page(supervisor, now, before), refresh=True)
                     before = now
-                    await asyncio.sleep(LOOK_INTERVAL_S)
+                    await asyncio.sleep(REFRESH_INTERVAL_S)
         finally:
             await survey.close()
 

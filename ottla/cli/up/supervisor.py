@@ -1,7 +1,8 @@
-"""Keeps the processes of a cluster alive, and stops them in order (edge).
+"""Keeps the processes of a cluster running, and stops them in order (edge).
 
-A broker that died cannot close its session; its parent, who knows that it is dead, does that at
-once, so that its partitions get new leaders in milliseconds and not after a timeout.
+A dead broker cannot close its session. The supervisor, as its parent, knows that it is dead and
+closes the session at once, so that its partitions get new leaders in milliseconds instead of after
+the session timeout.
 """
 
 import asyncio
@@ -14,22 +15,22 @@ from typing import Final
 
 from coordination.client.patterns import end_dead_session
 from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandError
-from ottla.cli.up.census import Census, wait_until_acquainted
-from ottla.cli.up.events import Died, Event, Hung, Ready, Started, Stopped, how_it_ended, reason_in
+from ottla.cli.up.census import Census, wait_for_complete_metadata
+from ottla.cli.up.events import Died, Event, Hung, Ready, Started, Stopped, outcome, reason_in
 from ottla.cli.up.plan import COORDINATOR, SESSION_FILE, Child, ClusterPlan
-from ottla.cli.up.process import ChildProcess, last_words, launch
+from ottla.cli.up.process import ChildProcess, last_log_line, launch
 from ottla.cli.up.restart import Absence, RestartDelay
 from storage.directory_lock import lock_directory
 from storage.errors import StorageError
 
 START_TIMEOUT_S: Final = 120.0
-"""Brokers that have much to recover take their time; then somebody should look."""
+"""Allows for long recoveries; after it the start counts as failed."""
 STOP_TIMEOUT_S: Final = 60.0
 CHECK_INTERVAL_S: Final = 1.0
 
 
 class Supervisor:
-    """Runs one cluster. `start` once, then `run`, then `stop`."""
+    """Runs one cluster: call `start`, then `run`, then `stop`, each once."""
 
     def __init__(
         self, plan: ClusterPlan, *, may_restart: bool, report: Callable[[Event], None]
@@ -47,14 +48,16 @@ class Supervisor:
         self._is_ready = False
 
     async def start(self) -> None:
-        """Start everything, and return when all brokers are registered and know each other.
+        """Start all processes; return once all brokers have registered and know each other.
 
         Raises:
-            CommandError: a process ended, or not all were ready in time.
+            CommandError: a process exited, or not all were ready within `START_TIMEOUT_S`.
         """
         began_s = time.monotonic()
         for child in self.plan.children:
-            self._watchers[child.name] = asyncio.create_task(self._keep(child), name=child.name)
+            self._watchers[child.name] = asyncio.create_task(
+                self._keep_running(child), name=child.name
+            )
         self._following = asyncio.create_task(self.census.follow(), name="census")
         becoming_ready = asyncio.create_task(self._become_ready())
         try:
@@ -72,19 +75,19 @@ class Supervisor:
         self._report(Ready(addresses, self.plan.connect, round(time.monotonic() - began_s, 3)))
 
     async def run(self) -> None:
-        """Look after the children until cancelled.
+        """Supervise the children until cancelled.
 
         Raises:
-            CommandError: a child cannot even be started again.
+            CommandError: a child cannot be restarted.
         """
         while True:
-            self._look_for_hung()
+            self._kill_hung()
             await asyncio.wait((self._failure,), timeout=CHECK_INTERVAL_S)
             if self._failure.done():
                 raise self._failure.result()
 
     async def stop(self) -> None:
-        """Stop brokers one after the other, so that each can hand over; then the coordinator."""
+        """Stop the brokers one by one, so that each can hand over, and then the coordinator."""
         for watcher in self._watchers.values():
             watcher.cancel()
         await asyncio.gather(*self._watchers.values(), return_exceptions=True)
@@ -97,7 +100,7 @@ class Supervisor:
         await self._stop_following()
 
     def kill(self) -> None:
-        """End all children at once: somebody is in a hurry."""
+        """Kill all children at once (SIGKILL)."""
         for process in self.running.values():
             process.send(signal.SIGKILL)
 
@@ -107,17 +110,17 @@ class Supervisor:
             await asyncio.gather(self._following, return_exceptions=True)
             self._following = None
 
-    async def _keep(self, child: Child) -> None:
-        """Run `child` again and again."""
+    async def _keep_running(self, child: Child) -> None:
+        """Run `child`, and restart it after each exit if restarts are on."""
         delay = RestartDelay()
-        for life in itertools.count():
+        for incarnation in itertools.count():
             try:
                 process = self.running[child.name] = await launch(child)
             except OSError as error:
                 self._fail(CommandError(f"{child.name} cannot be started: {error}"))
                 return
             delay.on_start(time.monotonic())
-            if life:
+            if incarnation:
                 self._report(Started(child.name, process.pid))
             exit_code = await process.wait()
             del self.running[child.name]
@@ -138,13 +141,13 @@ class Supervisor:
             self._failure.set_result(error)
 
     async def _close_session(self, child: Child) -> bool:
-        """Close what the dead child left open; False when there was nothing to close."""
+        """Close the coordinator session of a dead broker; return whether there was one."""
         if child.broker_id is None:
             return False
         try:
             lock = lock_directory(child.directory)
         except (StorageError, OSError):
-            # Another process uses the log dir: the session is that one's.
+            # Another process uses the log directory and owns the session.
             return False
         try:
             return await end_dead_session(session_file(child))
@@ -153,7 +156,7 @@ class Supervisor:
 
     async def _become_ready(self) -> None:
         await self._registered.wait()
-        await wait_until_acquainted([broker.address for broker in self.plan.brokers])
+        await wait_for_complete_metadata([broker.address for broker in self.plan.brokers])
 
     def _on_census(self) -> None:
         for broker in self.plan.brokers:
@@ -162,7 +165,7 @@ class Supervisor:
         if self.census.registered >= {broker.broker_id for broker in self.plan.brokers}:
             self._registered.set()
 
-    def _look_for_hung(self) -> None:
+    def _kill_hung(self) -> None:
         now_s = time.monotonic()
         if self.census.is_connected:
             self._absence.on_seen(COORDINATOR, now_s)
@@ -170,8 +173,8 @@ class Supervisor:
                 if broker.broker_id in self.census.registered:
                     self._absence.on_seen(broker.name, now_s)
         else:
-            # Without the coordinator nobody can say who is there.
-            self._absence.forgive_all_but(COORDINATOR, now_s)
+            # Registrations are unknown without the coordinator.
+            self._absence.excuse_all_but(COORDINATOR, now_s)
         if not self._may_restart:
             return
         for name in self._absence.hung(now_s):
@@ -185,14 +188,14 @@ class Supervisor:
             for broker in self.plan.brokers
             if broker.broker_id not in self.census.registered
         ]
-        what = f"{', '.join(missing)} did not register" if missing else "no controller was elected"
+        cause = f"{', '.join(missing)} did not register" if missing else "no controller was elected"
         return CommandError(
-            f"not ready after {START_TIMEOUT_S:g} s: {what}; see the logs in {self.plan.directory}"
+            f"not ready after {START_TIMEOUT_S:g} s: {cause}; see the logs in {self.plan.directory}"
         )
 
 
 def _early_death(child: Child, exit_code: int) -> CommandError:
-    reason = reason_in(last_words(child)) or how_it_ended(exit_code)
+    reason = reason_in(last_log_line(child)) or outcome(exit_code)
     return CommandError(
         f"{child.name} could not start: {reason}",
         EXIT_USAGE if exit_code == EXIT_USAGE else EXIT_FAILED,
@@ -200,5 +203,5 @@ def _early_death(child: Child, exit_code: int) -> CommandError:
 
 
 def session_file(broker: Child) -> Path:
-    """Return where a broker writes down its session."""
+    """Return the path of the file in which a broker saves its session."""
     return broker.directory / SESSION_FILE

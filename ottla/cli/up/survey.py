@@ -1,4 +1,4 @@
-"""Looks at a running cluster for its table (edge): asks brokers, and /proc about processes."""
+"""Observations of a running cluster for its table (edge): from brokers, and from /proc."""
 
 import asyncio
 import os
@@ -17,21 +17,21 @@ from ottla.client.errors import OttlaError
 from ottla.client.metadata import ClusterMetadata
 from ottla.client.offset_lookup import list_offsets
 
-QUESTION_TIMEOUT_S: Final = 1.0
+REQUEST_TIMEOUT_S: Final = 1.0
 MAX_RATED_PARTITIONS: Final = 5_000
-"""With more partitions, asking for all end offsets would be a load of its own."""
+"""Largest number of partitions with rates; more ListOffsets work would burden the brokers."""
 _USER_TIME_FIELD: Final = 11
 
 
 class Survey:
-    """Asks the same cluster again and again. Whoever makes one calls `close`."""
+    """A client that observes one cluster repeatedly. Its creator must call `close`."""
 
     def __init__(self, bootstrap: str) -> None:
         self._cluster = Cluster(
             ClientConfig(
                 bootstrap=parse_bootstrap(bootstrap),
                 client_id="ottla-up",
-                request_timeout_ms=round(1000 * QUESTION_TIMEOUT_S),
+                request_timeout_ms=round(1000 * REQUEST_TIMEOUT_S),
             ),
             allow_auto_topic_creation=False,
         )
@@ -40,15 +40,15 @@ class Survey:
         """Disconnect."""
         await self._cluster.close()
 
-    async def look(self, pids: Mapping[str, int]) -> Observation:
-        """Return what can be seen now; what does not answer in time is left out."""
+    async def observe(self, pids: Mapping[str, int]) -> Observation:
+        """Return the current state; parts that take longer than the timeout are missing."""
         metadata, offsets = None, {}
         try:
-            async with asyncio.timeout(QUESTION_TIMEOUT_S):
-                metadata = await describe_all(self._cluster, QUESTION_TIMEOUT_S)
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                metadata = await describe_all(self._cluster, REQUEST_TIMEOUT_S)
                 offsets = await self._end_offsets(metadata)
         except (OttlaError, TimeoutError):
-            # Somebody died a moment ago: the next look finds out.
+            # A broker died a moment ago; the next observation has the new leaders.
             pass
         usage = {name: found for name, pid in pids.items() if (found := usage_of(pid))}
         return Observation(time.monotonic(), metadata, offsets, usage)
@@ -62,12 +62,12 @@ class Survey:
         if not wanted or len(wanted) > MAX_RATED_PARTITIONS:
             return {}
         await self._cluster.refresh()
-        found = await list_offsets(self._cluster, wanted, timeout_s=QUESTION_TIMEOUT_S)
+        found = await list_offsets(self._cluster, wanted, timeout_s=REQUEST_TIMEOUT_S)
         return {where: place.offset for where, place in found.items()}
 
 
 def usage_of(pid: int) -> Usage | None:
-    """Return what process `pid` uses; None when it is gone, or the system has no /proc."""
+    """Return the usage of process `pid`, or None if it has exited or the system has no /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

@@ -1,4 +1,4 @@
-"""Runs the command: in this process, which is quick, or in one of its own, as a user would."""
+"""Runs the `ottla` command in this process, which is fast, or in a process of its own."""
 
 import io
 import os
@@ -16,7 +16,7 @@ TIMEOUT_S = 60
 
 
 class Ended(NamedTuple):
-    """How a command ended, and what it wrote."""
+    """Exit code and output of a command."""
 
     returncode: int
     stdout: str
@@ -29,7 +29,7 @@ class RunOttla(Protocol):
     def __call__(
         self, *arguments: str | Path, stdin: str = "", env: Mapping[str, str] | None = None
     ) -> Ended:
-        """Return what the command wrote and its exit code; `env` adds to the environment."""
+        """Return the exit code and output of the command; `env` adds to the environment."""
 
 
 @pytest.fixture

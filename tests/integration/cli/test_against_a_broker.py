@@ -1,4 +1,4 @@
-"""The commands that talk to a broker, against a real one."""
+"""The commands that connect to a broker, against a real broker."""
 
 import json
 import os
@@ -30,11 +30,13 @@ def at(shared_broker: BrokerProcess) -> At:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses; nothing is created."""
+    """A topic name unique to the test; the topic itself does not exist."""
     return re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_")).strip("-")
 
 
-def test_a_topic_from_its_creation_to_its_end(run_ottla: RunOttla, at: At, topic: str) -> None:
+def test_topic_is_created_listed_described_altered_and_deleted(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
     created = run_ottla("topics", "create", topic, "-p", "2", "-c", "retention.ms=1000", *at)
     assert created == (0, f"created {topic}\n", "")
     assert topic in run_ottla("topics", "list", *at).stdout.splitlines()
@@ -58,7 +60,7 @@ def test_a_topic_from_its_creation_to_its_end(run_ottla: RunOttla, at: At, topic
     assert topic not in run_ottla("topics", "list", *at).stdout.splitlines()
 
 
-def test_configs_are_shown_and_changed(run_ottla: RunOttla, at: At, topic: str) -> None:
+def test_topic_configs_are_described_and_altered(run_ottla: RunOttla, at: At, topic: str) -> None:
     run_ottla("topics", "create", topic, *at)
     changed = run_ottla("configs", "alter", "topic", topic, "-c", "segment.bytes=2000", *at)
     assert changed == (0, f"changed topic {topic}\n", "")
@@ -71,7 +73,7 @@ def test_configs_are_shown_and_changed(run_ottla: RunOttla, at: At, topic: str) 
     assert json.loads(shown.stdout) == []
 
 
-def test_what_all_brokers_share_is_shown_and_changed(run_ottla: RunOttla, at: At) -> None:
+def test_default_broker_configs_are_described_and_altered(run_ottla: RunOttla, at: At) -> None:
     setting = "log.cleaner.backoff.ms=500"
     changed = run_ottla("configs", "alter", "broker", "default", "-c", setting, *at)
     assert changed == (0, "changed broker default\n", "")
@@ -86,18 +88,18 @@ def test_what_all_brokers_share_is_shown_and_changed(run_ottla: RunOttla, at: At
     run_ottla("configs", "alter", "broker", "default", "--delete-config", key, *at)
 
 
-def test_the_cluster_and_its_brokers_are_described(
+def test_cluster_and_its_brokers_are_described(
     run_ottla: RunOttla, shared_broker: BrokerProcess, at: At
 ) -> None:
-    told = json.loads(run_ottla("cluster", "describe", "--json", *at).stdout)
-    [broker] = told["brokers"]
-    assert (broker["port"], told["controller_id"]) == (shared_broker.port, broker["id"])
+    cluster = json.loads(run_ottla("cluster", "describe", "--json", *at).stdout)
+    [broker] = cluster["brokers"]
+    assert (broker["port"], cluster["controller_id"]) == (shared_broker.port, broker["id"])
     assert "controller" in run_ottla("cluster", "describe", *at).stdout
     configs = run_ottla("configs", "describe", "broker", str(broker["id"]), *at).stdout
     assert "log.dirs" in configs
 
 
-def test_the_environment_names_the_broker(
+def test_environment_variable_names_the_broker(
     run_ottla: RunOttla, shared_broker: BrokerProcess
 ) -> None:
     ended = run_ottla("cluster", "describe", env={"OTTLA_BOOTSTRAP": shared_broker.bootstrap})
@@ -105,7 +107,7 @@ def test_the_environment_names_the_broker(
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_lines_come_back_as_they_were_sent(
+def test_consumed_lines_equal_the_produced_lines(
     run_ottla: RunOttla, at: At, topic: str, tmp_path: Path, compression: str
 ) -> None:
     lines = "".join(f"line {number} größe\n" for number in range(2_000)) + "\nlast without end"
@@ -121,7 +123,7 @@ def test_lines_come_back_as_they_were_sent(
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_standard_input_is_sent_with_every_level_of_acknowledgement(
+def test_standard_input_is_sent_with_every_ack_level(
     run_ottla: RunOttla, at: At, topic: str, acks: str
 ) -> None:
     sent = run_ottla("produce", topic, "--acks", acks, "--json", *at, stdin="a\nb\n")
@@ -130,13 +132,13 @@ def test_standard_input_is_sent_with_every_level_of_acknowledgement(
     assert received.stdout == "a\nb\n"
 
 
-def test_keys_are_split_off_and_shown(run_ottla: RunOttla, at: At, topic: str) -> None:
+def test_keys_are_parsed_and_printed(run_ottla: RunOttla, at: At, topic: str) -> None:
     run_ottla("produce", topic, "--key-separator", ":", *at, stdin="k:v\nk:v:w\n")
     received = run_ottla("consume", topic, "--no-follow", "-f", "key-value", *at)
     assert received.stdout == "k\tv\nk\tv:w\n"
 
 
-def test_json_lines_go_round(run_ottla: RunOttla, at: At, topic: str) -> None:
+def test_json_lines_survive_a_round_trip(run_ottla: RunOttla, at: At, topic: str) -> None:
     run_ottla("topics", "create", topic, "-p", "2", *at)
     records = [
         {"key": "k", "value": "v", "partition": 1, "timestamp": 5, "headers": {"h": "x"}},
@@ -156,14 +158,14 @@ def test_json_lines_go_round(run_ottla: RunOttla, at: At, topic: str) -> None:
         "headers": [{"key": "h", "value": "x"}],
     }
     assert (received[0]["key"], received[0]["value_base64"]) == (None, "/w==")
-    # What was written can be sent again, to a topic that has those partitions.
+    # The output can be produced again, to a topic that has these partitions.
     assert run_ottla("produce", topic, "--json-lines", *at, stdin=written).returncode == 0
     refused = run_ottla("produce", f"{topic}-2", "--json-lines", *at, stdin=written)
     assert refused.returncode == 1
     assert "no partition 1" in refused.stderr
 
 
-def test_a_group_goes_on_where_it_stopped(run_ottla: RunOttla, at: At, topic: str) -> None:
+def test_group_continues_at_its_committed_offset(run_ottla: RunOttla, at: At, topic: str) -> None:
     run_ottla("produce", topic, *at, stdin="one\ntwo\nthree\n")
     group = ("consume", topic, "--group", "readers", "--no-follow", *at)
     assert run_ottla(*group, "--max-records", "2").stdout.split() == ["one", "two"]
@@ -174,7 +176,7 @@ def test_a_group_goes_on_where_it_stopped(run_ottla: RunOttla, at: At, topic: st
 @pytest.mark.parametrize(
     "options", [("--partition", "0"), ("--from", "3")], ids=["partition", "offset"]
 )
-def test_what_a_group_decides_itself_cannot_be_asked_for(
+def test_options_that_a_group_determines_are_rejected(
     run_ottla: RunOttla, at: At, topic: str, options: tuple[str, ...]
 ) -> None:
     refused = run_ottla("consume", topic, "--group", "readers", *options, *at)
@@ -182,7 +184,7 @@ def test_what_a_group_decides_itself_cannot_be_asked_for(
     assert options[0] in refused.stderr
 
 
-def test_a_consumer_starts_where_it_is_told(run_ottla: RunOttla, at: At, topic: str) -> None:
+def test_consumer_starts_at_the_given_start_point(run_ottla: RunOttla, at: At, topic: str) -> None:
     lines = "".join(
         json.dumps({"value": f"{number}", "timestamp": 1_000 * number}) + "\n"
         for number in range(5)
@@ -204,7 +206,7 @@ def test_a_consumer_starts_where_it_is_told(run_ottla: RunOttla, at: At, topic: 
     assert f"{topic}-0 ends at 5" in beyond.stderr
 
 
-def test_a_following_consumer_prints_what_comes_until_ctrl_c(
+def test_following_consumer_prints_new_records_until_ctrl_c(
     run_ottla: RunOttla, at: At, topic: str
 ) -> None:
     run_ottla("produce", topic, *at, stdin="first\n")
@@ -224,10 +226,10 @@ def test_a_following_consumer_prints_what_comes_until_ctrl_c(
         assert consumer.stderr.read().startswith("received 2 records, ")
 
 
-def test_a_producer_that_waits_for_input_can_be_stopped(
+def test_ctrl_c_stops_a_producer_that_waits_for_input(
     run_ottla: RunOttla, at: At, topic: str
 ) -> None:
-    """With Ctrl-C alone: nobody has to type another line, or to close the pipe."""
+    """Ctrl-C alone suffices, without another line of input or the end of the pipe."""
     run_ottla("topics", "create", topic, *at)
     with subprocess.Popen(
         [sys.executable, "-m", "ottla.cli", "produce", topic, *at],
@@ -245,7 +247,7 @@ def test_a_producer_that_waits_for_input_can_be_stopped(
         assert producer.stderr.read() == b""
 
 
-def test_a_reader_that_has_enough_ends_the_consumer_quietly(
+def test_closed_pipe_ends_the_consumer_silently(
     run_ottla: RunOttla, at: At, topic: str, tmp_path: Path
 ) -> None:
     line = "x" * 99
@@ -270,19 +272,22 @@ def test_a_reader_that_has_enough_ends_the_consumer_quietly(
         pytest.param(("topics", "delete", "nowhere"), 1, "nowhere", id="nothing to delete"),
         pytest.param(("topics", "create", "a/b"), 1, "a/b", id="illegal name"),
         pytest.param(("topics", "create", "a", "-c", "x=1"), 1, "x", id="unknown config"),
-        pytest.param(("topics", "create", "a", "-c", "x"), 2, "no KEY=VALUE", id="no value"),
+        pytest.param(("topics", "create", "a", "-c", "x"), 2, "KEY=VALUE", id="no value"),
         pytest.param(("topics", "alter", "a"), 2, "nothing to change", id="no change"),
         pytest.param(("configs", "alter", "topic", "a"), 2, "nothing to change", id="no config"),
         pytest.param(("consume", "nowhere"), 1, "nowhere", id="nothing to read"),
         pytest.param(("consume", "a", "--from", "x"), 2, "--from", id="no start"),
-        pytest.param(("consume", "a", "--from", "9" * 20), 2, "beyond", id="no such offset"),
+        pytest.param(("consume", "a", "--from", "9" * 20), 2, "exceeds", id="no such offset"),
         pytest.param(("consume", NOT_UTF_8), 2, "text in UTF-8", id="name to read"),
         pytest.param(("topics", "create", NOT_UTF_8), 2, "text in UTF-8", id="name to create"),
         pytest.param(("groups", "describe", NOT_UTF_8), 2, "text in UTF-8", id="name of a group"),
         pytest.param(("consume", "a", "-f", "template"), 2, "--template", id="no template"),
         pytest.param(("produce", "a", "missing.txt"), 2, "missing.txt", id="no such file"),
         pytest.param(
-            ("produce", "a", "--json-lines", "--key-separator", ":"), 2, "exclude", id="both forms"
+            ("produce", "a", "--json-lines", "--key-separator", ":"),
+            2,
+            "exclusive",
+            id="both forms",
         ),
         pytest.param(("produce", "a", "--key-separator", ""), 2, "is empty", id="no separator"),
         pytest.param(("configs", "describe", "broker", "x"), 1, "no broker x", id="no broker id"),
@@ -293,7 +298,7 @@ def test_a_reader_that_has_enough_ends_the_consumer_quietly(
         ),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_sentence(
+def test_failed_command_prints_one_sentence(
     run_ottla: RunOttla, at: At, arguments: tuple[str, ...], exit_code: int, sentence: str
 ) -> None:
     ended = run_ottla(*arguments, *at)
@@ -304,24 +309,20 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
         assert ended.stderr.count("\n") == 1
 
 
-def test_a_partition_that_does_not_exist_is_refused(
-    run_ottla: RunOttla, at: At, topic: str
-) -> None:
+def test_consume_rejects_an_unknown_partition(run_ottla: RunOttla, at: At, topic: str) -> None:
     run_ottla("topics", "create", topic, *at)
     ended = run_ottla("consume", topic, "--partition", "7", "--no-follow", *at)
     assert ended.returncode == 1
     assert f"{topic}-7 does not exist" in ended.stderr
 
 
-def test_a_line_that_cannot_be_read_is_named_by_its_number(
-    run_ottla: RunOttla, at: At, topic: str
-) -> None:
+def test_malformed_line_is_reported_by_number(run_ottla: RunOttla, at: At, topic: str) -> None:
     ended = run_ottla("produce", topic, "--json-lines", *at, stdin='{"value": "a"}\nnoise\n')
     assert ended.returncode == 1
-    assert ended.stderr.startswith("ottla: line 2: it is no JSON")
+    assert ended.stderr.startswith("ottla: line 2: not valid JSON")
 
 
-def test_a_line_without_end_is_named_by_its_number(
+def test_oversized_line_is_reported_by_number(
     run_ottla: RunOttla, at: At, topic: str, tmp_path: Path
 ) -> None:
     endless = tmp_path / "endless"
@@ -330,10 +331,10 @@ def test_a_line_without_end_is_named_by_its_number(
         file.truncate(MAX_LINE_BYTES + 2 * CHUNK_BYTES)
     ended = run_ottla("produce", topic, str(endless), *at)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("ottla: line 2: it is longer than")
+    assert ended.stderr.startswith("ottla: line 2: longer than")
 
 
-def test_a_record_that_is_too_large_is_said_in_one_sentence(
+def test_oversized_record_is_reported_in_one_sentence(
     run_ottla: RunOttla, at: At, topic: str
 ) -> None:
     ended = run_ottla("produce", topic, *at, stdin="x" * 2_000_000)
@@ -342,7 +343,7 @@ def test_a_record_that_is_too_large_is_said_in_one_sentence(
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_broker_that_is_not_there_is_said_in_one_sentence(run_ottla: RunOttla) -> None:
+def test_unreachable_broker_is_reported_in_one_sentence(run_ottla: RunOttla) -> None:
     ended = run_ottla("topics", "list", "--bootstrap", "127.0.0.1:1")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("ottla: ")
@@ -351,26 +352,28 @@ def test_a_broker_that_is_not_there_is_said_in_one_sentence(run_ottla: RunOttla)
 
 
 @pytest.mark.parametrize("bootstrap", ["localhost:port", "localhost:99999", ":9092", ""])
-def test_an_address_that_is_none_is_wrong_usage(run_ottla: RunOttla, bootstrap: str) -> None:
+def test_malformed_address_is_wrong_usage(run_ottla: RunOttla, bootstrap: str) -> None:
     ended = run_ottla("topics", "list", "--bootstrap", bootstrap)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "host:port" in ended.stderr
 
 
-def test_programs_are_told_what_was_changed(run_ottla: RunOttla, at: At, topic: str) -> None:
-    def told(*arguments: str) -> object:
+def test_json_output_names_the_changed_resources(run_ottla: RunOttla, at: At, topic: str) -> None:
+    def output(*arguments: str) -> object:
         return json.loads(run_ottla(*arguments, "--json", *at).stdout)
 
-    assert told("topics", "create", topic) == {"created": [topic]}
-    assert told("topics", "alter", topic, "-p", "2") == {"changed": [topic]}
+    assert output("topics", "create", topic) == {"created": [topic]}
+    assert output("topics", "alter", topic, "-p", "2") == {"changed": [topic]}
     setting = ("configs", "alter", "topic", topic, "-c", "retention.ms=1000")
-    assert told(*setting) == {"changed": [f"topic {topic}"]}
+    assert output(*setting) == {"changed": [f"topic {topic}"]}
     run_ottla("produce", topic, *at, stdin="a\n")
-    assert told("consume", topic, "--no-follow")["value"] == "a"  # type: ignore[index]
-    assert told("topics", "delete", topic) == {"deleted": [topic]}
+    assert output("consume", topic, "--no-follow")["value"] == "a"  # type: ignore[index]
+    assert output("topics", "delete", topic) == {"deleted": [topic]}
 
 
-def test_deleting_groups_says_how_far_it_came(run_ottla: RunOttla, at: At, topic: str) -> None:
+def test_failed_group_deletion_names_the_groups_deleted_before(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
     run_ottla("topics", "create", topic, *at)
     run_ottla("consume", topic, "--no-follow", "--group", topic, *at)
     ended = run_ottla("groups", "delete", topic, "nobody", *at)
@@ -378,7 +381,7 @@ def test_deleting_groups_says_how_far_it_came(run_ottla: RunOttla, at: At, topic
     assert "group nobody: There is no such group (GROUP_ID_NOT_FOUND)." in ended.stderr
 
 
-def test_the_files_of_a_broker_are_found_healthy_while_it_runs_and_afterwards(
+def test_files_of_a_broker_verify_clean_while_it_runs_and_afterwards(
     run_ottla: RunOttla, broker_process: BrokerProcess
 ) -> None:
     at = ("--bootstrap", broker_process.bootstrap)
@@ -394,7 +397,7 @@ def test_the_files_of_a_broker_are_found_healthy_while_it_runs_and_afterwards(
     assert run_ottla("logs", "verify", "--deep", broker_process.data_dir).returncode == 0
 
 
-def test_the_cluster_says_how_partitions_are_spread(
+def test_cluster_describe_counts_partitions_per_broker(
     run_ottla: RunOttla, at: At, topic: str
 ) -> None:
     run_ottla("topics", "create", topic, "-p", "2", *at)
@@ -406,7 +409,7 @@ def test_the_cluster_says_how_partitions_are_spread(
     assert head.split()[-3:] == ["leaders", "replicas", "lagging"]
 
 
-def test_partitions_in_good_health_are_left_out(run_ottla: RunOttla, at: At, topic: str) -> None:
+def test_filters_omit_healthy_partitions(run_ottla: RunOttla, at: At, topic: str) -> None:
     run_ottla("topics", "create", topic, *at)
     for option in ("--under-replicated", "--unavailable"):
         narrowed = run_ottla("topics", "describe", topic, option, "--json", *at)
@@ -426,7 +429,7 @@ def test_partitions_in_good_health_are_left_out(run_ottla: RunOttla, at: At, top
         ("elect", "orders:x"),
     ],
 )
-def test_moves_and_elections_that_make_no_sense(
+def test_contradictory_moves_and_elections_are_wrong_usage(
     run_ottla: RunOttla, at: At, arguments: tuple[str, ...]
 ) -> None:
     ended = run_ottla("cluster", *arguments, *at)
@@ -434,7 +437,9 @@ def test_moves_and_elections_that_make_no_sense(
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_replicas_of_a_new_topic_are_said_once(run_ottla: RunOttla, at: At, topic: str) -> None:
+def test_replicas_option_is_validated_and_excludes_other_counts(
+    run_ottla: RunOttla, at: At, topic: str
+) -> None:
     assert run_ottla("topics", "create", topic, "--replicas", "0=x", *at).returncode == 2
     both = run_ottla("topics", "create", topic, "--replicas", "0=1", "-p", "2", *at)
     assert both.returncode == 2

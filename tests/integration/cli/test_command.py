@@ -1,4 +1,4 @@
-"""The command itself: help, versions, speed of its start, and the broker that it runs."""
+"""The `ottla` command itself: help, version, start-up time, and the daemons that it runs."""
 
 import importlib.metadata
 import json
@@ -22,7 +22,7 @@ HELP_LIMIT_S = 0.3
 
 
 def command_paths() -> list[tuple[str, ...]]:
-    """Return every command with its group, as it is typed."""
+    """Return the words of every command, its group included."""
     app = make_app()
     paths: list[tuple[str, ...]] = [
         (command.name,) for command in app.registered_commands if command.name
@@ -40,23 +40,21 @@ def command_paths() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("path", command_paths(), ids=" ".join)
-def test_every_command_explains_itself_with_an_example(
-    run_ottla: RunOttla, path: tuple[str, ...]
-) -> None:
-    told = run_ottla(*path, "--help")
-    assert told.returncode == 0
-    assert re.search(r"Examples?:\n +(\S.*)?ottla " + " ".join(path), told.stdout), told.stdout
+def test_help_of_every_command_has_an_example(run_ottla: RunOttla, path: tuple[str, ...]) -> None:
+    shown = run_ottla(*path, "--help")
+    assert shown.returncode == 0
+    assert re.search(r"Examples?:\n +(\S.*)?ottla " + " ".join(path), shown.stdout), shown.stdout
 
 
 @pytest.mark.parametrize("group", ["", "topics", "groups", "cluster", "logs", "coordinator"])
-def test_lists_of_commands_cut_no_sentence(run_ottla: RunOttla, group: str) -> None:
-    told = run_ottla(*group.split(), "--help").stdout
-    _, _, listed = told.partition("Commands:")
+def test_command_lists_truncate_no_sentence(run_ottla: RunOttla, group: str) -> None:
+    shown = run_ottla(*group.split(), "--help").stdout
+    _, _, listed = shown.partition("Commands:")
     assert listed
     assert "..." not in listed
 
 
-def test_all_commands_of_the_contract_are_there() -> None:
+def test_all_promised_commands_exist() -> None:
     assert set(command_paths()) >= {
         ("broker",), ("coordinator",), ("coordinator", "export-zookeeper"),
         ("produce",), ("consume",), ("version",),
@@ -66,14 +64,14 @@ def test_all_commands_of_the_contract_are_there() -> None:
     }  # fmt: skip
 
 
-def test_help_comes_at_once() -> None:
-    """In seconds of the processor: the clock on the wall belongs to the whole machine."""
+def test_help_is_fast() -> None:
+    """Measures CPU time, because wall-clock time depends on the load of the machine."""
     assert min(cpu_seconds_of_help() for _ in range(3)) < HELP_LIMIT_S
 
 
 def cpu_seconds_of_help() -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # Without what measures the coverage of child processes.
+    # Leaves out the variables that turn on coverage in child processes.
     plain = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
     command = [sys.executable, "-m", "ottla.cli", "--help"]
     subprocess.run(command, env=plain, stdout=subprocess.DEVNULL, check=True, timeout=TIMEOUT_S)
@@ -81,7 +79,7 @@ def cpu_seconds_of_help() -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def test_a_tree_that_is_not_installed_has_no_version(
+def test_source_tree_without_installation_has_no_version(
     run_ottla: RunOttla, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def not_installed(name: str) -> str:
@@ -91,7 +89,7 @@ def test_a_tree_that_is_not_installed_has_no_version(
     assert run_ottla("version").stdout.startswith("ottla from source, ")
 
 
-def test_the_version_is_told_for_people_and_programs(run_ottla: RunOttla) -> None:
+def test_version_is_printed_as_text_and_as_json(run_ottla: RunOttla) -> None:
     assert re.match(r"ottla (\d+\.\d+|from source)", run_ottla("version").stdout)
     assert set(json.loads(run_ottla("version", "--json").stdout)) == {
         "ottla", "python", "implementation",
@@ -108,9 +106,7 @@ def test_wrong_usage_ends_with_exit_code_2(run_ottla: RunOttla, arguments: tuple
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_broker_command_runs_until_it_is_told_to_stop(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_broker_command_runs_until_a_stop_signal(tmp_path: Path, number: signal.Signals) -> None:
     with subprocess.Popen(
         [
             *(sys.executable, "-m", "ottla.cli", "broker"),
@@ -132,8 +128,8 @@ def test_the_broker_command_runs_until_it_is_told_to_stop(
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_the_coordinator_command_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    # A folder of that name where the user stands must not be taken for ours.
+def test_coordinator_command_runs_until_a_stop_signal(tmp_path: Path) -> None:
+    # A folder of the same name in the working directory must not shadow our package.
     (tmp_path / "coordination").mkdir()
     (tmp_path / "coordination" / "__main__.py").write_text("raise SystemExit('not ours')")
     arguments = ("coordinator", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data"))
@@ -151,7 +147,7 @@ def test_the_coordinator_command_runs_until_it_is_told_to_stop(tmp_path: Path) -
         assert coordinator.wait(TIMEOUT_S) == 0
 
 
-def test_a_broker_with_a_wrong_key_says_what_is_wrong(
+def test_broker_with_an_invalid_value_names_the_key(
     run_ottla_process: RunOttla, tmp_path: Path
 ) -> None:
     properties = tmp_path / "server.properties"
@@ -162,7 +158,7 @@ def test_a_broker_with_a_wrong_key_says_what_is_wrong(
     assert "Traceback" not in ended.stderr
 
 
-def test_the_application_can_be_made_for_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_application_uses_rich_markup_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     app = make_app()
     assert isinstance(app, typer.Typer)

@@ -1,12 +1,12 @@
-"""Ctrl-C while a command is still being loaded ends it with 130, and without a stack trace."""
+"""Ctrl-C while a command is still loading ends it with exit code 130 and no stack trace."""
 
 import subprocess
 import sys
 
 import pytest
 
-# Presses Ctrl-C where a module is looked for. In code that is made from text, as dataclasses make
-# theirs: Python keeps in mind that an interrupt came out of such code.
+# Sends SIGINT when a given module is imported, from within code generated from text, as in a
+# dataclass: Python remembers an interrupt that hit such code.
 PROGRAM = """
 import os, signal, sys
 from ottla.cli.__main__ import main
@@ -24,14 +24,14 @@ INTERRUPTED = "ottla: the audit was interrupted; nothing is proved\n"
 
 
 @pytest.mark.parametrize(
-    ("module", "told"),
+    ("module", "message"),
     [
-        pytest.param("typer", "", id="before there is a command"),
-        pytest.param("ottla.cli.commands.version", "", id="among the commands"),
+        pytest.param("typer", "", id="before the commands load"),
+        pytest.param("ottla.cli.commands.version", "", id="while the commands load"),
         pytest.param("analytics.run", INTERRUPTED, id="in a command"),
     ],
 )
-def test_an_early_interrupt_is_no_stack_trace(module: str, told: str) -> None:
+def test_early_interrupt_prints_no_stack_trace(module: str, message: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "audit", "integrity", module],
         capture_output=True,
@@ -39,4 +39,4 @@ def test_an_early_interrupt_is_no_stack_trace(module: str, told: str) -> None:
         check=False,
         timeout=60,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", told)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", message)

@@ -19,7 +19,7 @@ At = tuple[str, str]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with topic `orders`, RECORDS records in each partition."""
+    """A broker with the topics `orders` and `small`, with `RECORDS` records in each."""
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"), OVERRIDES)
     try:
         broker.wait_for_event(READY_EVENT)
@@ -46,7 +46,7 @@ def commit(broker: BrokerProcess, group: str, **offsets: int) -> None:
     consumer.close()
 
 
-def test_groups_are_listed(run_ottla: RunOttla, broker: BrokerProcess, at: At) -> None:
+def test_list_prints_all_groups(run_ottla: RunOttla, broker: BrokerProcess, at: At) -> None:
     commit(broker, "listed", orders=1)
     rows = [line.split() for line in run_ottla("groups", "list", *at).stdout.splitlines()]
     assert rows[0] == ["group", "state", "type"]
@@ -55,7 +55,7 @@ def test_groups_are_listed(run_ottla: RunOttla, broker: BrokerProcess, at: At) -
     assert {"group_id": "listed", "protocol_type": "", "state": "Empty"} in listed
 
 
-def test_a_group_is_described_with_its_lag(
+def test_describe_prints_the_lag_of_a_group(
     run_ottla: RunOttla, broker: BrokerProcess, at: At
 ) -> None:
     commit(broker, "lagging", orders=4, small=10)
@@ -70,7 +70,7 @@ def test_a_group_is_described_with_its_lag(
     assert [part["lag"] for part in report["partitions"]] == [6, 0]
 
 
-def test_a_groups_members_are_shown_and_protect_it(
+def test_group_with_members_is_described_and_cannot_be_reset_or_deleted(
     run_ottla: RunOttla, broker: BrokerProcess, at: At
 ) -> None:
     consumer = confluent_kafka.Consumer(
@@ -100,7 +100,7 @@ def test_a_groups_members_are_shown_and_protect_it(
     ("where", "offset"),
     [("beginning", 0), ("end", 10), ("7", 7), ("99", 10), ("2020-01-01T00:00:00Z", 0)],
 )
-def test_offsets_are_reset(
+def test_reset_offsets_commits_the_start_point(
     run_ottla: RunOttla, broker: BrokerProcess, at: At, where: str, offset: int
 ) -> None:
     commit(broker, "reset", orders=3)
@@ -117,7 +117,7 @@ def committed(run_ottla: RunOttla, at: At, group: str) -> int:
     return int(report["partitions"][0]["committed_offset"])
 
 
-def test_a_new_group_is_set_to_topics_by_name(run_ottla: RunOttla, at: At) -> None:
+def test_reset_of_a_new_group_needs_topics(run_ottla: RunOttla, at: At) -> None:
     refused = run_ottla("groups", "reset-offsets", "fresh", "--to", "end", *at)
     assert (refused.returncode, "--topic" in refused.stderr) == (1, True)
     done = run_ottla("groups", "reset-offsets", "fresh", "--to", "end", "-t", "orders", *at)
@@ -129,7 +129,7 @@ def test_a_new_group_is_set_to_topics_by_name(run_ottla: RunOttla, at: At) -> No
     assert usage.returncode == 2
 
 
-def test_groups_are_deleted(run_ottla: RunOttla, broker: BrokerProcess, at: At) -> None:
+def test_delete_removes_a_group(run_ottla: RunOttla, broker: BrokerProcess, at: At) -> None:
     commit(broker, "doomed", orders=1)
     assert run_ottla("groups", "delete", "doomed", *at) == (0, "deleted doomed\n", "")
     refused = run_ottla("groups", "delete", "doomed", *at)

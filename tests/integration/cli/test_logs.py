@@ -1,4 +1,4 @@
-"""`ottla logs` on files: what it prints, what it finds, how it ends."""
+"""`ottla logs` on files: its output, findings and exit codes."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def newest_ms(batch: int) -> int:
 
 
 def write_segment(directory: Path, number: int) -> None:
-    """Write segment `number` with both indexes; epochs change with the segment."""
+    """Write segment `number` with both indexes; its number is also its leader epoch."""
     base_offset = number * RECORDS_PER_SEGMENT
     first = number * BATCHES_PER_SEGMENT
     batches = [
@@ -91,7 +91,7 @@ def verify(directory: Path) -> list[Damage]:
     return damages(verify_directory(directory, with_records=True))
 
 
-def test_a_healthy_directory_is_found_healthy(run_ottla: RunOttla, log_directory: Path) -> None:
+def test_healthy_directory_verifies_clean(run_ottla: RunOttla, log_directory: Path) -> None:
     verified = run_ottla("logs", "verify", log_directory)
     assert verified.stderr == ""
     assert verified.returncode == 0
@@ -102,7 +102,7 @@ def test_a_healthy_directory_is_found_healthy(run_ottla: RunOttla, log_directory
     assert row.split() == ["orders-0", "3", "12", "36", "0..35", "0"]
 
 
-def test_a_single_partition_can_be_verified(log_directory: Path) -> None:
+def test_single_partition_can_be_verified(log_directory: Path) -> None:
     [result] = verify_directory(log_directory / "orders-0", with_records=False)
     assert (result.findings, result.segment_count) == ([], SEGMENT_COUNT)
 
@@ -123,7 +123,7 @@ def test_every_file_of_a_healthy_partition_can_be_dumped(
     assert {item["finding_count"] for item in items if item["type"] == "summary"} == {0}
 
 
-def test_a_finding_is_printed_with_its_place_and_ends_with_exit_code_3(
+def test_finding_is_printed_with_its_position_and_sets_exit_code_3(
     run_ottla: RunOttla, log_directory: Path
 ) -> None:
     path = segment(log_directory, 1)
@@ -148,23 +148,23 @@ def test_a_finding_is_printed_with_its_place_and_ends_with_exit_code_3(
     assert json.loads(verified.stdout)[0]["findings"] == [finding]
 
 
-def test_the_summary_leaves_out_batches(run_ottla: RunOttla, log_directory: Path) -> None:
+def test_summary_omits_batches(run_ottla: RunOttla, log_directory: Path) -> None:
     dumped = run_ottla("logs", "dump", "--summary", segment(log_directory, 0))
     first, last = dumped.stdout.splitlines()
     assert first.endswith(f"segment, {segment(log_directory, 0).stat().st_size} B")
     assert last.startswith("  = 4 batches, 12 records, offsets 0..11, newest ")
 
 
-def test_other_files_are_left_out_with_a_word(run_ottla: RunOttla, log_directory: Path) -> None:
+def test_unknown_files_are_skipped_with_a_message(run_ottla: RunOttla, log_directory: Path) -> None:
     other = log_directory / "orders-0" / "00000000000000000012.other"
     other.write_bytes(b"")
     dumped = run_ottla("logs", "dump", "--summary", other, segment(log_directory, 0))
     assert dumped.returncode == 0
-    assert dumped.stderr.startswith(f"ottla: {other}: left out")
+    assert dumped.stderr.startswith(f"ottla: {other}: skipped")
     assert "4 batches" in dumped.stdout
 
 
-def test_a_damaged_producer_snapshot_is_found(run_ottla: RunOttla, log_directory: Path) -> None:
+def test_damaged_producer_snapshot_is_reported(run_ottla: RunOttla, log_directory: Path) -> None:
     snapshot = log_directory / "orders-0" / "00000000000000000012.snapshot"
     snapshot.write_bytes(bytes.fromhex("000148674bc800000000"))
     dumped = run_ottla("logs", "dump", "--summary", snapshot)
@@ -174,18 +174,18 @@ def test_a_damaged_producer_snapshot_is_found(run_ottla: RunOttla, log_directory
     assert verified.returncode == 3
 
 
-def test_a_file_that_does_not_exist_is_wrong_usage(run_ottla: RunOttla, tmp_path: Path) -> None:
+def test_missing_path_is_wrong_usage(run_ottla: RunOttla, tmp_path: Path) -> None:
     for command in ("dump", "verify"):
         run = run_ottla("logs", command, tmp_path / "nowhere")
         assert run.returncode == 2
         assert "does not exist" in run.stderr
 
 
-def test_segments_that_overlap_are_named(log_directory: Path) -> None:
+def test_overlapping_segments_are_reported(log_directory: Path) -> None:
     batch = build_batch(30, timestamp_ms=newest_ms(7) - RECORDS_PER_BATCH, leader_epoch=1)
     with segment(log_directory, 1).open("ab") as file:
         file.write(batch)
-    # It leaves a hole before it, too, and is of an epoch that had ended.
+    # The batch also leaves a hole before it, and its epoch had already ended.
     assert verify(log_directory) == [
         Damage.OVERLAPPING_OFFSETS,
         Damage.MISSING_OFFSETS,
@@ -193,7 +193,7 @@ def test_segments_that_overlap_are_named(log_directory: Path) -> None:
     ]
 
 
-def test_a_torn_tail_is_a_finding_unless_it_is_the_end_of_the_log(log_directory: Path) -> None:
+def test_torn_tail_is_a_finding_except_at_the_end_of_the_log(log_directory: Path) -> None:
     with segment(log_directory, 2).open("ab") as file:
         file.write(build_batch(LOG_END_OFFSET)[:-5])
     [result] = verify_directory(log_directory, with_records=False)
@@ -204,7 +204,7 @@ def test_a_torn_tail_is_a_finding_unless_it_is_the_end_of_the_log(log_directory:
     assert verify(log_directory) == [Damage.ZERO_TAIL]
 
 
-def test_the_torn_end_of_a_crashed_log_is_told_without_alarm(
+def test_torn_tail_of_a_crashed_log_is_printed_as_a_note(
     run_ottla: RunOttla, log_directory: Path
 ) -> None:
     with segment(log_directory, 2).open("ab") as file:
@@ -214,46 +214,46 @@ def test_the_torn_end_of_a_crashed_log_is_told_without_alarm(
     assert verified.stdout.startswith(f"  {segment(log_directory, 2)}: torn_tail at ")
 
 
-def test_a_directory_with_a_name_of_its_own_can_be_verified(log_directory: Path) -> None:
+def test_partition_directory_with_any_name_can_be_verified(log_directory: Path) -> None:
     copy = (log_directory / "orders-0").rename(log_directory / "copy of orders")
     [result] = verify_directory(copy, with_records=True)
     assert (result.findings, result.name) == ([], "copy of orders")
 
 
-def test_a_tail_below_the_recovery_point_is_a_finding(log_directory: Path) -> None:
+def test_torn_tail_below_the_recovery_point_is_a_finding(log_directory: Path) -> None:
     path = segment(log_directory, 2)
     path.write_bytes(path.read_bytes()[:-5])
     found = verify(log_directory)
     assert Damage.TORN_TAIL in found
-    # The checkpoints and the time index speak of the records that are gone.
+    # The checkpoints and the time index refer to the lost records.
     assert found.count(Damage.WRONG_CHECKPOINT) == 2
     assert Damage.WRONG_OFFSET in found
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_missing_index_is_named(log_directory: Path, suffix: str) -> None:
+def test_missing_index_is_reported(log_directory: Path, suffix: str) -> None:
     segment(log_directory, 1, suffix).unlink()
     assert verify(log_directory) == [Damage.MISSING_FILE]
 
 
-def test_the_time_index_of_the_last_segment_may_be_unfinished(log_directory: Path) -> None:
+def test_time_index_of_the_active_segment_may_be_incomplete(log_directory: Path) -> None:
     segment(log_directory, 2, ".timeindex").write_bytes(bytes(120))
     assert verify(log_directory) == []
     segment(log_directory, 1, ".timeindex").write_bytes(bytes(120))
     assert verify(log_directory) == [Damage.MISSING_LAST_ENTRY]
 
 
-def test_an_index_of_another_segment_is_named(log_directory: Path) -> None:
+def test_index_of_another_segment_is_reported(log_directory: Path) -> None:
     wrong = segment(log_directory, 0, ".index").read_bytes()[:-8] + struct.pack(">ii", 9, 7)
     segment(log_directory, 1, ".index").write_bytes(wrong)
     assert verify(log_directory) == [Damage.NOT_INCREASING, Damage.NO_BATCH_AT_POSITION]
 
 
-def test_an_epoch_that_the_checkpoint_contradicts_is_named(log_directory: Path) -> None:
+def test_epoch_that_contradicts_the_checkpoint_is_reported(log_directory: Path) -> None:
     path = log_directory / "orders-0" / "leader-epoch-checkpoint"
     path.write_text("0\n2\n0 0\n2 12\n")
     assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
-    # The log start has moved to offset 24: what lies before is not the checkpoint's business.
+    # The log start offset has moved to 24: the checkpoint need not cover earlier batches.
     path.write_text("0\n1\n2 24\n")
     assert verify(log_directory) == []
 
@@ -266,44 +266,46 @@ def test_an_epoch_that_the_checkpoint_contradicts_is_named(log_directory: Path) 
         ("log-start-offset-checkpoint", LOG_END_OFFSET + 1),
     ],
 )
-def test_a_checkpoint_behind_the_end_is_named(log_directory: Path, name: str, offset: int) -> None:
+def test_checkpoint_beyond_the_log_end_is_reported(
+    log_directory: Path, name: str, offset: int
+) -> None:
     checkpoint(log_directory, name, offset)
     assert set(verify(log_directory)) == {Damage.WRONG_CHECKPOINT}
 
 
-def test_a_high_watermark_before_the_log_start_is_named(log_directory: Path) -> None:
+def test_high_watermark_before_the_log_start_is_reported(log_directory: Path) -> None:
     checkpoint(log_directory, "log-start-offset-checkpoint", 20)
     checkpoint(log_directory, "replication-offset-checkpoint", 10)
     assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
 
 
-def test_a_checkpoint_that_cannot_be_read_is_named_once(log_directory: Path) -> None:
+def test_unreadable_checkpoint_is_reported_once(log_directory: Path) -> None:
     (log_directory / "replication-offset-checkpoint").write_text("noise")
     assert verify(log_directory) == [Damage.BAD_VERSION]
 
 
-def test_partitions_that_are_being_deleted_are_not_verified(log_directory: Path) -> None:
+def test_partitions_pending_deletion_are_not_verified(log_directory: Path) -> None:
     (log_directory / "orders-0").rename(log_directory / f"orders-0.{'0' * 32}-delete")
     for path in log_directory.glob("*-checkpoint"):
         path.write_text("0\n0\n")
     assert verify_directory(log_directory, with_records=False) == []
 
 
-def test_a_checkpoint_of_a_partition_that_is_not_there_is_named(log_directory: Path) -> None:
+def test_checkpoint_of_a_missing_partition_is_reported(log_directory: Path) -> None:
     for name in ("recovery-point", "log-start", "cleaner"):
         path = log_directory / f"{name}-offset-checkpoint"
         before = path.read_text() if path.exists() else None
         path.write_text("0\n1\ngone 3 7\n")
         assert verify(log_directory) == [Damage.MISSING_DIRECTORY], name
         path.unlink() if before is None else path.write_text(before)
-    # High watermarks are written now and then: what was just deleted may be in there.
+    # High watermarks are written periodically: the file may still list a deleted partition.
     (log_directory / "replication-offset-checkpoint").write_text("0\n1\ngone 3 7\n")
     results = verify_directory(log_directory, with_records=False)
     assert damages(results) == []
     assert [note.damage for each in results for note in each.notes] == [Damage.MISSING_DIRECTORY]
 
 
-def test_a_cleaner_point_behind_the_active_segment_is_named(log_directory: Path) -> None:
+def test_cleaner_point_in_the_active_segment_is_reported(log_directory: Path) -> None:
     active = (SEGMENT_COUNT - 1) * RECORDS_PER_SEGMENT
     checkpoint(log_directory, "cleaner-offset-checkpoint", active)
     assert verify(log_directory) == []
@@ -312,7 +314,7 @@ def test_a_cleaner_point_behind_the_active_segment_is_named(log_directory: Path)
 
 
 def drop_first_batch(log_directory: Path, number: int) -> None:
-    """Make a segment as if its first batch had never been written."""
+    """Write a segment that lacks its first batch, without indexes."""
     write_segment(log_directory / "orders-0", number)
     path = segment(log_directory, number)
     size = len(build_batch(0))
@@ -321,7 +323,7 @@ def drop_first_batch(log_directory: Path, number: int) -> None:
         path.with_suffix(suffix).unlink()
 
 
-def test_missing_offsets_are_named_unless_a_cleaner_has_been_there(log_directory: Path) -> None:
+def test_missing_offsets_are_reported_above_the_cleaner_point(log_directory: Path) -> None:
     drop_first_batch(log_directory, 1)
     no_indexes = [Damage.MISSING_FILE] * 2
     assert verify(log_directory) == [*no_indexes, Damage.MISSING_OFFSETS]
@@ -331,18 +333,18 @@ def test_missing_offsets_are_named_unless_a_cleaner_has_been_there(log_directory
     assert verify(log_directory) == no_indexes
 
 
-def test_an_epoch_that_begins_within_a_batch_is_named(log_directory: Path) -> None:
+def test_epoch_that_begins_within_a_batch_is_reported(log_directory: Path) -> None:
     path = log_directory / "orders-0" / "leader-epoch-checkpoint"
     path.write_text("0\n3\n0 0\n1 11\n2 24\n")
     assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
     path.write_text("0\n3\n0 0\n1 13\n2 24\n")
     assert verify(log_directory) == [Damage.WRONG_CHECKPOINT]
-    # The log starts within a batch: what its first part was written under does not matter.
+    # The log starts within a batch: the epoch of the batch's first part does not matter.
     path.write_text("0\n2\n1 13\n2 24\n")
     assert verify(log_directory) == []
 
 
-def test_an_index_of_an_old_follower_passes_unless_it_must_not(
+def test_old_index_shape_is_reported_with_strict_indexes_only(
     run_ottla: RunOttla, log_directory: Path
 ) -> None:
     path = segment(log_directory, 0, ".index")
@@ -370,9 +372,9 @@ def compare(*directories: Path) -> list[Damage]:
     return damages(verify_directories(directories))
 
 
-def test_equal_replicas_are_found_equal(log_directory: Path, second: Path) -> None:
+def test_equal_replicas_have_no_findings(log_directory: Path, second: Path) -> None:
     assert compare(log_directory, second) == []
-    # One is behind, and not all is committed.
+    # One replica lags, with a lower high watermark.
     segment(second, 2).unlink()
     for suffix in (".index", ".timeindex"):
         segment(second, 2, suffix).unlink()
@@ -382,14 +384,14 @@ def test_equal_replicas_are_found_equal(log_directory: Path, second: Path) -> No
 
 
 def replace_batch(directory: Path, number: int, timestamp_ms: int) -> None:
-    """Write another batch, consistent in itself, in place of the first one of a segment."""
+    """Replace the first batch of a segment with another valid batch."""
     path = segment(directory, number)
     base_offset = number * RECORDS_PER_SEGMENT
     other = build_batch(base_offset, timestamp_ms=timestamp_ms, leader_epoch=number)
     path.write_bytes(bytes(other) + path.read_bytes()[len(other) :])
 
 
-def test_rows_of_several_log_directories_name_their_directory(
+def test_rows_for_several_log_directories_name_the_directory(
     run_ottla: RunOttla, log_directory: Path, second: Path
 ) -> None:
     rows = run_ottla("logs", "verify", str(log_directory), str(second)).stdout.splitlines()[1:]
@@ -397,7 +399,7 @@ def test_rows_of_several_log_directories_name_their_directory(
     assert {str(log_directory), str(second)} == {str(Path(name).parent) for name in named}
 
 
-def test_replicas_that_differ_are_named_up_to_what_is_committed(
+def test_replicas_that_differ_below_the_high_watermarks_are_reported(
     log_directory: Path, second: Path
 ) -> None:
     replace_batch(second, 1, timestamp_ms=FIRST_TIMESTAMP_MS + 1)
@@ -408,7 +410,7 @@ def test_replicas_that_differ_are_named_up_to_what_is_committed(
     assert compare(log_directory, second) == []
 
 
-def test_checking_nothing_is_no_success(run_ottla: RunOttla, tmp_path: Path) -> None:
+def test_command_that_checks_nothing_fails(run_ottla: RunOttla, tmp_path: Path) -> None:
     (empty := tmp_path / "empty").mkdir()
     verified = run_ottla("logs", "verify", empty)
     assert (verified.returncode, verified.stdout) == (1, "")
@@ -419,7 +421,7 @@ def test_checking_nothing_is_no_success(run_ottla: RunOttla, tmp_path: Path) -> 
     assert "none of these files" in dumped.stderr
 
 
-def test_replicas_may_be_cleaned_differently(log_directory: Path, second: Path) -> None:
+def test_cleaned_parts_of_replicas_may_differ(log_directory: Path, second: Path) -> None:
     drop_first_batch(second, 1)
     no_indexes = [Damage.MISSING_FILE] * 2
     assert compare(log_directory, second) == [
@@ -453,15 +455,15 @@ def test_log_that_is_first_cleaned_while_it_is_verified_is_verified_again(
     assert verify(log_directory) == [Damage.MISSING_FILE] * 2
 
 
-def test_a_replica_that_lacks_committed_batches_is_named(log_directory: Path, second: Path) -> None:
+def test_replica_without_committed_batches_is_reported(log_directory: Path, second: Path) -> None:
     path = segment(second, 2)
     path.write_bytes(path.read_bytes()[: -len(build_batch(0))])
     assert Damage.REPLICAS_DIFFER in compare(log_directory, second)
     assert Damage.REPLICAS_DIFFER in compare(second, log_directory)
 
 
-def test_damage_within_records_is_found_by_looking_deep(log_directory: Path) -> None:
-    """A batch whose checksum is right, but whose records are none."""
+def test_invalid_records_are_reported_with_deep_only(log_directory: Path) -> None:
+    """The checksum of the batch is correct, but its records are malformed."""
     path = segment(log_directory, 2)
     data = bytearray(path.read_bytes())
     size = len(build_batch(0))

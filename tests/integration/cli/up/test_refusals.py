@@ -1,4 +1,4 @@
-"""`ottla up` that cannot start: one sentence says why, and nothing is left running."""
+"""`ottla up` that cannot start prints one sentence and leaves no process running."""
 
 import fcntl
 import socket
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.integration.cli.conftest import RunOttla
 
 
-def test_a_port_in_use(run_ottla: RunOttla, tmp_path: Path) -> None:
+def test_port_in_use_is_reported(run_ottla: RunOttla, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -20,7 +20,7 @@ def test_a_port_in_use(run_ottla: RunOttla, tmp_path: Path) -> None:
     )
 
 
-def test_a_directory_in_use(run_ottla: RunOttla, tmp_path: Path) -> None:
+def test_directory_in_use_is_reported(run_ottla: RunOttla, tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         ended = run_ottla("up", "--dir", tmp_path)
@@ -28,14 +28,14 @@ def test_a_directory_in_use(run_ottla: RunOttla, tmp_path: Path) -> None:
     assert ended.stderr.startswith(f"ottla: another `ottla up` runs on {tmp_path}: stop it")
 
 
-def test_a_directory_that_is_none(run_ottla: RunOttla, tmp_path: Path) -> None:
+def test_file_in_place_of_the_directory_is_reported(run_ottla: RunOttla, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ended = run_ottla("up", "--dir", tmp_path / "file")
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"ottla: cannot use {tmp_path / 'file'}: File exists")
 
 
-def test_settings_that_cannot_be_used(run_ottla: RunOttla, tmp_path: Path) -> None:
+def test_unusable_settings_are_wrong_usage(run_ottla: RunOttla, tmp_path: Path) -> None:
     for override in ("broker.id=1", "nonsense"):
         ended = run_ottla("up", "--dir", tmp_path, "--override", override)
         assert ended.returncode == 2
@@ -43,7 +43,9 @@ def test_settings_that_cannot_be_used(run_ottla: RunOttla, tmp_path: Path) -> No
     assert (too_high.returncode, "choose a lower --port" in too_high.stderr) == (2, True)
 
 
-def test_what_a_broker_refuses_is_told(run_ottla_process: RunOttla, tmp_path: Path) -> None:
+def test_configuration_error_of_a_broker_is_reported(
+    run_ottla_process: RunOttla, tmp_path: Path
+) -> None:
     ended = run_ottla_process(
         "up", "--dir", tmp_path, "--port", "0", "--brokers", "1", "--override", "num.partitions=x"
     )

@@ -1,4 +1,4 @@
-"""A cluster under `ottla up`: ready, a broker that dies, the end; and nobody who is left over."""
+"""A cluster under `ottla up`: start, death of a broker, orderly stop without leftover processes."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ TIMEOUT_S = 60
 
 
 class Up:
-    """`ottla up --json` as a process of its own; its events are read as they come."""
+    """`ottla up --json` as a process of its own; a thread collects its events."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
@@ -57,7 +57,7 @@ class Up:
         return [int(path.read_text()) for path in sorted(self.directory.glob("*/pid"))]
 
     def end(self, number: signal.Signals) -> int:
-        """Send a signal, and return the exit code."""
+        """Send a signal and return the exit code."""
         self.process.send_signal(number)
         code = self.process.wait(TIMEOUT_S)
         self._reader.join(TIMEOUT_S)
@@ -86,7 +86,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_the_end_of_the_terminal_stops_all_in_order(started: list[Up], tmp_path: Path) -> None:
+def test_sighup_stops_all_processes_in_order(started: list[Up], tmp_path: Path) -> None:
     up = start(started, tmp_path)
     assert up.end(signal.SIGHUP) == 0
     stopped = [
@@ -95,7 +95,7 @@ def test_the_end_of_the_terminal_stops_all_in_order(started: list[Up], tmp_path:
     assert stopped == [("broker-1", 0), ("broker-2", 0), ("coordinator", 0)]
 
 
-async def test_a_broker_that_dies_comes_back_and_all_stop_in_order(
+async def test_dead_broker_is_restarted_and_all_processes_stop_in_order(
     started: list[Up], tmp_path: Path
 ) -> None:
     up = start(started, tmp_path)
@@ -124,13 +124,13 @@ async def test_a_broker_that_dies_comes_back_and_all_stop_in_order(
 
 
 async def _described(admin: ottla.Admin, name: str) -> TopicDescription:
-    """Return a topic that was just created, once the broker that is asked has heard of it."""
+    """Return a topic that was just created, once the metadata of the broker contain it."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while True:
         try:
             return (await admin.describe_topics([name]))[name]
         except UnknownTopicError:
-            assert time.monotonic() < deadline_s, f"{name} is never known"
+            assert time.monotonic() < deadline_s, f"the broker does not know topic {name}"
         await asyncio.sleep(POLL_INTERVAL_S)
 
 
@@ -138,11 +138,11 @@ async def _wait_for_brokers(bootstrap: str, count: int) -> None:
     async with ottla.Admin(bootstrap) as admin:
         deadline_s = time.monotonic() + TIMEOUT_S
         while len((await admin.describe_cluster()).brokers) < count:
-            assert time.monotonic() < deadline_s, f"there are never {count} brokers"
+            assert time.monotonic() < deadline_s, f"fewer than {count} brokers are alive"
             await asyncio.sleep(POLL_INTERVAL_S)
 
 
-def test_without_restart_the_dead_stay_dead(started: list[Up], tmp_path: Path) -> None:
+def test_no_restart_leaves_a_dead_broker_down(started: list[Up], tmp_path: Path) -> None:
     up = start(started, tmp_path, "--no-restart")
     os.kill(up.pid("broker-2"), signal.SIGKILL)
     assert up.wait_for("died")["restart_s"] is None
@@ -150,19 +150,19 @@ def test_without_restart_the_dead_stay_dead(started: list[Up], tmp_path: Path) -
     assert up.end(signal.SIGINT) == 0
 
 
-def test_a_coordinator_that_is_there_is_used(started: list[Up], tmp_path: Path) -> None:
+def test_existing_coordinator_is_used(started: list[Up], tmp_path: Path) -> None:
     coordinator = Coordinator(tmp_path / "elsewhere")
     try:
         override = f"zookeeper.connect={coordinator.address}/a/chroot"
         up = start(started, tmp_path / "data", "--override", override)
         assert up.events[0]["coordinator"] == f"{coordinator.address}/a/chroot"
-        assert len(up.pids()) == 2, "brokers alone"
+        assert len(up.pids()) == 2, "only the brokers are child processes"
         assert up.end(signal.SIGTERM) == 0
     finally:
         coordinator.kill()
 
 
-def test_nobody_outlives_a_supervisor_that_is_killed(started: list[Up], tmp_path: Path) -> None:
+def test_children_die_with_a_killed_supervisor(started: list[Up], tmp_path: Path) -> None:
     up = start(started, tmp_path)
     pids = up.pids()
     assert all(map(is_running, pids))
@@ -170,7 +170,7 @@ def test_nobody_outlives_a_supervisor_that_is_killed(started: list[Up], tmp_path
     wait_until(lambda: not any(map(is_running, pids)))
 
 
-def test_a_line_says_that_all_are_ready(tmp_path: Path) -> None:
+def test_ready_line_is_printed_to_standard_output(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ottla.cli", "up", "--brokers", "1", "--port", "0"]
     with subprocess.Popen(
         [*command, "--dir", str(tmp_path)],

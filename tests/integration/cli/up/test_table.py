@@ -1,4 +1,4 @@
-"""What a person sees who runs `ottla up` on a terminal."""
+"""The live table of `ottla up` on a terminal."""
 
 import os
 import re
@@ -18,7 +18,7 @@ SIZE = {"COLUMNS": "80", "LINES": "40", "TERM": "xterm"}
 
 
 class Terminal:
-    """`ottla up` in a terminal of its own; `text` is what it has written so far."""
+    """`ottla up` in a pseudo-terminal; `text` is its output so far."""
 
     def __init__(self, directory: Path) -> None:
         self.text = ""
@@ -42,11 +42,11 @@ class Terminal:
                 while data := stream.read(65_536):
                     self.text += CONTROL_SEQUENCE.sub("", data.decode("utf-8", "replace"))
             except OSError:
-                # So ends a terminal whose programs are gone.
+                # A pseudo-terminal ends with this error once its programs have exited.
                 return
 
     def end(self, number: signal.Signals) -> int:
-        """Send a signal, and return the exit code."""
+        """Send a signal and return the exit code."""
         os.kill(self.pid, number)
         _pid, status = os.waitpid(self.pid, 0)
         self._reader.join(TIMEOUT_S)
@@ -62,7 +62,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
         terminal.end(signal.SIGKILL)
 
 
-def test_a_table_shows_the_brokers_and_renews_itself(terminal: Terminal) -> None:
+def test_table_shows_the_brokers_and_refreshes_itself(terminal: Terminal) -> None:
     wait_until(lambda: "0 partitions" in terminal.text, TIMEOUT_S)
     assert terminal.text.startswith("ready 127.0.0.1:")
     wait_until(lambda: terminal.text.count("controller") >= 2, TIMEOUT_S)

@@ -30,7 +30,7 @@ NOW = Observation(
 )
 
 
-def test_each_broker_is_a_row() -> None:
+def test_table_has_a_row_per_broker() -> None:
     first, second = broker_rows(MEMBERS, NOW, BEFORE)
     assert dict(zip(COLUMNS, first, strict=True)) == {
         "broker": 1,
@@ -47,24 +47,24 @@ def test_each_broker_is_a_row() -> None:
     assert second[3:8] == ["controller", 1, 2, 1, 0]
 
 
-def test_a_first_look_has_no_rates() -> None:
+def test_first_observation_has_no_rates() -> None:
     assert [row[7:9] for row in broker_rows(MEMBERS, NOW, None)] == [[0, 0], [0, 0]]
 
 
-def test_a_broker_that_is_down_or_absent_says_so() -> None:
+def test_role_shows_brokers_that_are_down_or_absent() -> None:
     down = Member(1, "broker-1", "h:1", None, is_registered=False)
     absent = Member(2, "broker-2", "h:2", 42, is_registered=False)
     rows = broker_rows([down, absent], NOW, BEFORE)
     assert [row[2:4] for row in rows] == [["", "down"], ["42", "absent"]]
 
 
-def test_the_summary_counts_what_needs_attention() -> None:
+def test_summary_counts_lagging_and_leaderless_partitions() -> None:
     assert summary(NOW, BEFORE) == (
         "1 topics, 2 partitions, 1 under-replicated, 0 without a leader, 100 records/s"
     )
 
 
-def test_without_an_answer_there_is_no_picture() -> None:
+def test_observation_without_metadata_has_no_counts() -> None:
     silent = Observation(12.0, None, {}, {})
-    assert summary(silent, BEFORE) == "no broker answers"
+    assert summary(silent, BEFORE) == "no broker responds"
     assert broker_rows(MEMBERS, silent, BEFORE)[0][3:8] == ["", 0, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""Which processes a cluster has, and with what each is started."""
+"""Processes of a cluster and their arguments: `ottla.cli.up.plan`."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def settings_of(child: Child) -> dict[str, str]:
     return dict(pair.split("=", 1) for pair in pairs)
 
 
-def test_each_broker_has_a_number_a_port_and_a_directory_of_its_own() -> None:
+def test_each_broker_has_its_own_id_port_and_directory() -> None:
     made = plan([9092, 9093])
     assert [(each.name, each.directory, each.broker_id) for each in made.brokers] == [
         ("broker-1", HERE / "broker-1", 1),
@@ -34,14 +34,14 @@ def test_each_broker_has_a_number_a_port_and_a_directory_of_its_own() -> None:
     )
 
 
-def test_the_coordinator_starts_first_and_every_broker_knows_it() -> None:
+def test_coordinator_starts_first_and_brokers_get_its_address() -> None:
     made = plan([9092])
     assert [each.name for each in made.children] == ["coordinator", "broker-1"]
     assert made.children[0].arguments[:3] == ("coordinator", "--listen", "127.0.0.1:2181")
     assert settings_of(made.brokers[0])["zookeeper.connect"] == "127.0.0.1:2181"
 
 
-def test_a_coordinator_elsewhere_is_used_and_none_is_started() -> None:
+def test_plan_with_an_existing_coordinator_starts_none() -> None:
     made = plan([9092], zookeeper_connect="zoo:2181/kafka")
     assert made.coordinator is None
     assert [each.name for each in made.children] == ["broker-1"]
@@ -51,7 +51,7 @@ def test_a_coordinator_elsewhere_is_used_and_none_is_started() -> None:
 @pytest.mark.parametrize(
     ("brokers", "replicas", "least"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)]
 )
-def test_new_topics_are_replicated_as_far_as_there_are_brokers(
+def test_default_replication_factor_depends_on_the_number_of_brokers(
     brokers: int, replicas: int, least: int
 ) -> None:
     found = settings_of(plan([9092 + each for each in range(brokers)]).brokers[0])
@@ -59,16 +59,16 @@ def test_new_topics_are_replicated_as_far_as_there_are_brokers(
     assert found["min.insync.replicas"] == str(least)
 
 
-def test_overrides_win_over_the_defaults() -> None:
+def test_overrides_take_precedence_over_the_defaults() -> None:
     found = settings_of(plan([9092], default_replication_factor="1", num_partitions="6").brokers[0])
     assert (found["default.replication.factor"], found["num.partitions"]) == ("1", "6")
 
 
-def test_what_differs_from_broker_to_broker_cannot_be_overridden() -> None:
+def test_per_broker_keys_cannot_be_overridden() -> None:
     with pytest.raises(ValueError, match=r"broker\.id differs from broker to broker"):
         plan([9092], broker_id="7")
 
 
-def test_ports_end_somewhere() -> None:
+def test_ports_beyond_the_maximum_are_rejected() -> None:
     with pytest.raises(ValueError, match="choose a lower --port"):
         plan([65_535, 65_536])

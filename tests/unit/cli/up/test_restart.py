@@ -1,34 +1,34 @@
-"""When the dead are started again, and when the living count as hung."""
+"""Restart delays and detection of hung children: `ottla.cli.up.restart`."""
 
 from ottla.cli.up.restart import (
     FIRST_DELAY_S,
-    GOOD_LIFE_S,
     HUNG_AFTER_S,
     MAX_DELAY_S,
+    STABLE_AFTER_S,
     Absence,
     RestartDelay,
 )
 
 
-def test_short_lives_make_longer_pauses_up_to_a_limit() -> None:
+def test_delay_doubles_after_short_runs_up_to_the_maximum() -> None:
     delay = RestartDelay()
     delays = []
-    for life in range(8):
-        delay.on_start(float(life))
-        delays.append(delay.on_death(life + 0.1))
+    for start_s in range(8):
+        delay.on_start(float(start_s))
+        delays.append(delay.on_death(start_s + 0.1))
     assert delays[:3] == [FIRST_DELAY_S, 2 * FIRST_DELAY_S, 4 * FIRST_DELAY_S]
     assert delays[-1] == MAX_DELAY_S
 
 
-def test_a_good_life_makes_up_for_the_past() -> None:
+def test_stable_run_resets_the_delay() -> None:
     delay = RestartDelay()
     delay.on_start(0.0)
     delay.on_death(1.0)
     delay.on_start(2.0)
-    assert delay.on_death(2.0 + GOOD_LIFE_S) == FIRST_DELAY_S
+    assert delay.on_death(2.0 + STABLE_AFTER_S) == FIRST_DELAY_S
 
 
-def test_who_is_not_seen_for_long_hangs() -> None:
+def test_child_not_seen_for_long_counts_as_hung() -> None:
     absence = Absence()
     absence.on_seen("broker-1", 0.0)
     absence.on_seen("broker-2", 5.0)
@@ -36,14 +36,14 @@ def test_who_is_not_seen_for_long_hangs() -> None:
     assert absence.hung(HUNG_AFTER_S) == ["broker-1"]
 
 
-def test_who_was_never_seen_may_still_be_starting() -> None:
+def test_child_not_seen_since_its_start_does_not_count_as_hung() -> None:
     absence = Absence()
     absence.on_seen("broker-1", 0.0)
     absence.on_death("broker-1", is_listed=False)
     assert absence.hung(10 * HUNG_AFTER_S) == []
 
 
-def test_the_registration_of_a_dead_child_says_nothing_of_its_next_start() -> None:
+def test_registration_of_a_dead_child_does_not_count_for_its_next_incarnation() -> None:
     absence = Absence()
     absence.on_death("broker-1", is_listed=True)
     absence.on_seen("broker-1", 0.0)
@@ -53,9 +53,9 @@ def test_the_registration_of_a_dead_child_says_nothing_of_its_next_start() -> No
     assert absence.hung(1.0 + HUNG_AFTER_S) == ["broker-1"]
 
 
-def test_without_a_coordinator_only_the_coordinator_is_absent() -> None:
+def test_only_the_coordinator_counts_as_hung_while_it_is_unreachable() -> None:
     absence = Absence()
     absence.on_seen("coordinator", 0.0)
     absence.on_seen("broker-1", 0.0)
-    absence.forgive_all_but("coordinator", HUNG_AFTER_S)
+    absence.excuse_all_but("coordinator", HUNG_AFTER_S)
     assert absence.hung(HUNG_AFTER_S) == ["coordinator"]

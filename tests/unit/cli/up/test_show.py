@@ -13,7 +13,7 @@ from ottla.cli.up.show import LiveTable
 from ottla.cli.up.supervisor import Supervisor
 
 
-def test_the_table_fits_eighty_columns() -> None:
+def test_table_fits_eighty_columns() -> None:
     plan = make_plan(
         Path("/data"), broker_ports=range(31_998, 32_001), coordinator_port=31_997, overrides={}
     )

@@ -1,1 +1,1 @@
-"""From sockets to handlers and back: acceptor, processor, request channel, router."""
+"""The path between sockets and handlers: acceptor, processor, request channel, router."""

@@ -1,4 +1,4 @@
-"""One listener: binds its address and gives each connection its processor (edge)."""
+"""One listener: binds its address and creates a processor for each connection (edge)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from broker.network.processor import ConnectionOwner, Processor
 from storage.config_key import INT_MAX
 
 TLS_HANDSHAKE_TIMEOUT_S: Final = 10.0
-# How long a client may take to agree to the end of TLS: less than a broker takes to stop.
+# Time for a client to confirm the end of TLS: shorter than the stop of a broker.
 TLS_SHUTDOWN_TIMEOUT_S: Final = 1.0
 CLOSE_TIMEOUT_S: Final = 1.0
-# By these a client is noticed that vanished without a word; where connections.max.idle.ms sets a
-# limit it also bounds how long they, and what was sent, may stay without an acknowledgement.
+# These probes detect clients that vanished silently. If connections.max.idle.ms sets a limit, it
+# also bounds the time that probes and sent data may stay unacknowledged.
 KEEPALIVE_IDLE_S: Final = 60
 KEEPALIVE_INTERVAL_S: Final = 15
 KEEPALIVE_PROBES: Final = 4
@@ -47,7 +47,7 @@ class Acceptor:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Bind and accept from now on.
+        """Bind the address and accept connections.
 
         Raises:
             OSError: the address cannot be bound.
@@ -67,27 +67,27 @@ class Acceptor:
         except OSError as error:
             reason = os.strerror(error.errno).lower() if error.errno else str(error)
             raise OSError(f"cannot listen on {host}:{port}: {reason}") from error
-        # Before listening: the window that clients are offered follows from the buffer.
+        # Must precede listening: the receive buffer determines the window offered to clients.
         for listening in server.sockets:
             self._set_options(listening)
         await server.start_serving()
 
     @property
     def bound_address(self) -> tuple[str, int]:
-        """Host and port, the port being the one that the system chose for port 0."""
+        """Host and port; port 0 is replaced by the port that the system chose."""
         assert self._server is not None, "start comes first"
         host, port = self._server.sockets[0].getsockname()[:2]
         return str(host), int(port)
 
     def stop(self) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         if self._server is not None:
             self._server.close()
 
     async def wait_closed(self) -> None:
-        """Return when the listening socket is closed, and connections that never got a processor.
+        """Wait until the listening socket and connections without a processor are closed.
 
-        Those still shake hands for TLS; they are not waited for beyond a limit.
+        Connections in a TLS handshake have no processor yet; the wait for them has a timeout.
         """
         if self._server is not None:
             with contextlib.suppress(TimeoutError):
@@ -99,7 +99,7 @@ class Acceptor:
         )
 
     def _set_options(self, listening: socket.socket) -> None:
-        """Set what accepted connections inherit."""
+        """Set the socket options that accepted connections inherit."""
         limits = self._network.limits
         for option, size_bytes in (
             (socket.SO_SNDBUF, limits.socket_send_buffer_bytes),
@@ -114,6 +114,6 @@ class Acceptor:
             ("TCP_KEEPCNT", KEEPALIVE_PROBES),
             ("TCP_USER_TIMEOUT", min(limits.connections_max_idle_ms or 0, INT_MAX)),
         ):
-            # Not every system has all of them.
+            # Some systems lack some of these options.
             if (number := getattr(socket, name, None)) is not None:
                 listening.setsockopt(socket.IPPROTO_TCP, number, value)

@@ -1,6 +1,6 @@
-"""What clients are told to connect to (decision, but for the name of this machine).
+"""Chooses the endpoints that a broker advertises (decision, except for the machine's name).
 
-An empty host stands for this machine, port 0 for the port that the system has chosen.
+An empty host denotes this machine, port 0 the port that the system has chosen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def advertise(
     bound_ports: Mapping[str, int],
     host_name: Callable[[], str],
 ) -> dict[str, Endpoint]:
-    """Return where clients of each listener find this broker."""
+    """Return the endpoint of this broker for the clients of each listener."""
     return {
         listener.name: Endpoint(
             listener.host or host_name(), listener.port or bound_ports[listener.name]
@@ -29,7 +29,7 @@ def advertise(
 
 
 def machine_name() -> str:
-    """Return the name of this machine, "localhost" if nobody could resolve it."""
+    """Return the name of this machine; "localhost" if the name cannot be resolved."""
     name = socket.gethostname()
     try:
         socket.getaddrinfo(name, None)

@@ -1,13 +1,13 @@
-"""The memory that requests are received in, shared by all connections of one loop (decision).
+"""The receive memory shared by all connections of one loop (decision).
 
-Small frames land in arenas: a connection reads where the previous one stopped, and when no
-request waits any more (`recycle`) all arenas are empty again. So many connections share one hot
-buffer, and an idle one holds none. Large frames get a buffer of their own, which goes back when
-their handler has returned.
+Small frames are read into arenas: each connection reads behind the bytes of the previous one. Once
+no request waits, `recycle` empties all arenas. Thus many connections share one hot buffer, and an
+idle connection holds none. A large frame gets its own buffer, which returns to the pool after its
+handler.
 
-Invariant: bytes that were handed out as a frame are not written again before `recycle`. It rests
-on asyncio's contract that `get_buffer`, the read and `buffer_updated` follow each other without
-another connection's in between.
+Invariant: bytes handed out as a frame are not overwritten before `recycle`. This depends on
+asyncio's contract: between a connection's `get_buffer`, its read and its `buffer_updated`, no other
+connection reads.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Final
 from broker.network.limits import KIB, MIB
 
 ARENA_BYTES: Final = 256 * KIB
-# An arena with less room than this is left for the next one: short reads cost a call each.
+# An arena with less room than this is full: each short read would cost a call.
 ARENA_MIN_READ_BYTES: Final = 64 * KIB
 MAX_ARENAS: Final = 16
-# With all arenas taken, reads of this size keep every connection going, though slowly.
+# When all arenas are full, reads of this size keep every connection going, slowly.
 OVERFLOW_READ_BYTES: Final = 4 * KIB
-# Large buffers that are kept for the next large frame, by their size rounded up.
+# Limits of the large buffers kept for reuse; their sizes are powers of two.
 MAX_POOLED_BUFFER_BYTES: Final = 4 * MIB
 MAX_POOLED_BYTES: Final = 16 * MIB
 
 
 class Arena:
-    """A buffer that is filled from its start; below `position` lie frames that wait."""
+    """A buffer filled from its start; the bytes below `position` belong to waiting frames."""
 
     __slots__ = ("position", "size_bytes", "view")
 
@@ -40,7 +40,7 @@ class Arena:
 
     @property
     def free_bytes(self) -> int:
-        """Room after `position`."""
+        """Bytes after `position`."""
         return self.size_bytes - self.position
 
 
@@ -56,11 +56,11 @@ class BufferPool:
 
     @property
     def arena_count(self) -> int:
-        """Arenas that exist; never more than `MAX_ARENAS`."""
+        """Number of arenas, `MAX_ARENAS` at most."""
         return 1 + len(self._full) + len(self._spare)
 
     def arena(self, prefix_bytes: int) -> Arena:
-        """Return an arena with room for `prefix_bytes` and a read after them."""
+        """Return an arena with room for `prefix_bytes` followed by a read."""
         wanted_bytes = prefix_bytes + ARENA_MIN_READ_BYTES
         arena = self._arena
         if arena.size_bytes - arena.position >= wanted_bytes:
@@ -72,7 +72,7 @@ class BufferPool:
         return self._arena
 
     def recycle(self) -> None:
-        """Empty all arenas: no frame in them is needed any more."""
+        """Empty all arenas; no frame in them may be used after this."""
         self._arena.position = 0
         if self._full:
             for arena in self._full:
@@ -83,8 +83,8 @@ class BufferPool:
     def take_buffer(self, size_bytes: int) -> memoryview:
         """Return a buffer of at least `size_bytes`; give it back with `return_buffer`.
 
-        Its pages are the system's until they are written, so that a client who only promises
-        a large frame costs address space, not memory.
+        The system allocates its pages on the first write: a client that only announces a large
+        frame costs address space, not memory.
         """
         rounded_bytes = 1 << (size_bytes - 1).bit_length()
         free = self._buffers.get(rounded_bytes)
@@ -96,7 +96,7 @@ class BufferPool:
         return memoryview(mmap.mmap(-1, size_bytes))
 
     def return_buffer(self, buffer: memoryview) -> None:
-        """Take back a buffer that nobody reads any more."""
+        """Take back a buffer that is not in use any more."""
         size_bytes = len(buffer)
         if size_bytes > MAX_POOLED_BUFFER_BYTES:
             return

@@ -1,4 +1,4 @@
-"""How many connections there may be, in all and from one address (decision)."""
+"""Limits the number of connections, in total and per address (decision)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.network.limits import NetworkLimits
 
 
 class ConnectionQuota:
-    """Counts connections; says which is one too many."""
+    """Counts connections, and refuses those above the limits."""
 
     def __init__(self, limits: NetworkLimits) -> None:
         self._limits = limits
@@ -16,13 +16,13 @@ class ConnectionQuota:
         self.total = 0
 
     def set_limits(self, limits: NetworkLimits) -> None:
-        """Count by `limits` from now on; connections that are too many for them stay."""
+        """Apply `limits` to new connections; open connections stay, even above the limits."""
         self._limits = limits
 
     def try_add(self, host: str, *, is_exempt: bool = False) -> str | None:
-        """Count a connection from `host`; or return why there must be none.
+        """Count a connection from `host`, or return the reason to refuse it.
 
-        One that `is_exempt` is counted, and never one too many.
+        An exempt connection is counted, but never refused.
         """
         if not is_exempt and (refusal := self._refusal(host)) is not None:
             return refusal
@@ -41,10 +41,10 @@ class ConnectionQuota:
         return None
 
     def remove(self, host: str) -> None:
-        """Count one connection from `host` less."""
+        """Remove one connection from `host` from the count."""
         self.total -= 1
         self._by_host[host] -= 1
         assert self._by_host[host] >= 0, f"no connection from {host} was counted"
         if not self._by_host[host]:
-            # An address that has left must not stay in memory.
+            # An address without connections must not stay in memory.
             del self._by_host[host]

@@ -1,8 +1,8 @@
-"""The rest of a file region on its way to a client (edge).
+"""The unsent part of a file region (edge).
 
-Keeps the file open until the last byte has left, and never gives more than was promised, nor
-less: a file that ends before the region does is an error. It also tells whether the next bytes
-are in memory, because reading them from the disk would hold up the whole loop.
+It keeps the file open until the last byte is sent, and yields exactly the promised bytes: a file
+that ends before the region does is an error. It also reports whether the next bytes are in memory,
+because a read from the disk would block the whole loop.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Final
 from broker.network.limits import KIB, MIB
 from broker.network.response import Region
 
-# How far ahead it is asked, and read, what is not in memory.
+# Size of the window that is probed, and read ahead if it is not in memory.
 WINDOW_BYTES: Final = 2 * MIB
 WARM_UP_READ_BYTES: Final = 256 * KIB
-# The system reads ahead at least so much: behind the first byte the rest is there as well.
+# The system's minimum read-ahead: if the first byte is in memory, the following ones are too.
 ONE_PROBE_BYTES: Final = 64 * KIB
 
-# Linux tells without waiting; elsewhere all is taken to be in memory.
+# Linux answers such a probe without waiting. Elsewhere all bytes count as in memory.
 _NO_WAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
 
 
 class TruncatedRegionError(Exception):
-    """The file ends before the region does: what was promised cannot be sent."""
+    """The file ends before the region does: the promised bytes cannot be sent."""
 
 
 class FileRange:
-    """What is left of one region."""
+    """The unsent part of one region."""
 
     __slots__ = ("_end", "_file", "_position", "_warm_end", "size_bytes")
 
@@ -36,20 +36,20 @@ class FileRange:
         self._file = region.file
         self._position = region.position
         self._end = region.position + region.size_bytes
-        # Up to here nobody need ask again whether it is in memory.
+        # Bytes below this position need no further probe.
         self._warm_end = region.position
         self.size_bytes = region.size_bytes
 
     @property
     def bytes_left(self) -> int:
-        """What was not sent or read yet."""
+        """Number of bytes not yet sent or read."""
         return self._end - self._position
 
     def is_cold(self) -> bool:
-        """Whether the next bytes would have to be read from the disk, as far as can be told.
+        """Whether the next bytes are probably not in memory.
 
-        Of each window the first and the last byte are looked at; a page between them that is
-        missing costs one wait.
+        This probes the first and the last byte of each window; a missing page between them costs
+        one blocking read.
         """
         if self._position < self._warm_end or not self.bytes_left:
             return False
@@ -63,7 +63,7 @@ class FileRange:
         return False
 
     def warm_up(self) -> None:
-        """Read the next window from the disk, so that it is in memory. Blocks: not in the loop."""
+        """Read the next window into the page cache. This blocks: never call it in the loop."""
         position, self._warm_end = self._position, self._window_end
         while position < self._warm_end:
             count = min(WARM_UP_READ_BYTES, self._warm_end - position)
@@ -71,7 +71,7 @@ class FileRange:
             position += count
 
     def read(self, limit_bytes: int) -> bytes:
-        """Return the next bytes, at most `limit_bytes`; at the end, none.
+        """Return the next bytes, at most `limit_bytes`; none at the end.
 
         Raises:
             TruncatedRegionError: the file is too short.
@@ -83,14 +83,14 @@ class FileRange:
         return data
 
     def send(self, socket_descriptor: int, limit_bytes: int) -> int:
-        """Send the next bytes without a copy, at most `limit_bytes`; return how many were taken.
+        """Send the next bytes without a copy, at most `limit_bytes`; return the number sent.
 
-        Goes on, as the system takes only some hundred KiB at a time, until the socket is full or
-        the next bytes may have to be read from the disk.
+        The system accepts only some hundred KiB per call, so this repeats the call until the
+        socket is full or the next bytes may have to be read from the disk.
 
         Raises:
             TruncatedRegionError: the file is too short.
-            BlockingIOError: the socket takes none now.
+            BlockingIOError: the socket is full.
             OSError: the connection is lost, or the file cannot be read.
         """
         sent_bytes, file_descriptor = 0, self._file.fileno()
@@ -109,7 +109,7 @@ class FileRange:
 
     @property
     def _known_end(self) -> int:
-        """Where it was asked what is in memory, no further than the answer holds."""
+        """End of the bytes that may be sent without a further probe."""
         return self._warm_end if self._position < self._warm_end else self._end
 
     @property
@@ -124,7 +124,7 @@ class FileRange:
         except BlockingIOError:
             return True
         except OSError:
-            # A file system that cannot tell, or trouble that the read itself will report.
+            # The file system does not support the probe, or the read itself will fail as well.
             return False
         return False
 
@@ -132,6 +132,6 @@ class FileRange:
         if wanted and not count:
             raise TruncatedRegionError(
                 f"the file ends at {self._position}, {self.bytes_left} of "
-                f"{self.size_bytes} bytes that were promised are missing"
+                f"{self.size_bytes} promised bytes are missing"
             )
         self._position += count

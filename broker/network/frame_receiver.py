@@ -1,10 +1,10 @@
-"""From bytes as they arrive to whole frames, for one connection (decision).
+"""Splits the input of one connection into whole frames (decision).
 
-A frame is a size (int32) and as many bytes. Frames are parsed where they were read. What is left
-over when a read ends inside a frame is kept: copied out of the arena if the frame is small,
-assembled in a buffer of its own if it is large. Invariants: every frame is returned once, whole,
-in order, wherever the reads were cut; a frame is charged for what has arrived of it, twice as much
-at most, not for what it announces.
+A frame is its size (int32) followed by that number of bytes. Frames are parsed in place. If a read
+ends inside a frame, the receiver keeps the partial frame: a small one is copied out of the arena, a
+large one is assembled in its own buffer. Invariants: every frame is returned once, whole and in
+order, wherever the reads end; a frame is charged for at most twice the bytes that have arrived, not
+for its announced size.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kafkawire.frames_scanner import split_frames
 
 SIZE: Final = Struct(">i")
 SIZE_BYTES: Final = SIZE.size
-# The size, and the API key that the request header begins with.
+# The size, and the API key at the start of the request header.
 SIZE_AND_KEY: Final = Struct(">ih")
 SIZE_AND_KEY_BYTES: Final = SIZE_AND_KEY.size
-# A larger frame that has not arrived whole is assembled in a buffer of its own; below it, moving
-# the part that is there costs less than reading up to the end of each frame separately.
+# A larger frame that has not arrived whole is assembled in its own buffer. For a smaller frame it
+# is cheaper to move the received part than to read up to the end of each frame separately.
 LARGE_FRAME_BYTES: Final = 64 * KIB
 
-# The first grant of a large frame, unless more of it has arrived. Later grants double it.
+# The first grant of a large frame, unless more bytes have arrived. Later grants double it.
 FIRST_GRANT_BYTES: Final = 64 * KIB
 
 _EMPTY: Final = memoryview(b"")
@@ -41,7 +41,7 @@ _peek_size_and_key = SIZE_AND_KEY.unpack_from
 
 
 class Assembly:
-    """A large frame, its size included, of which the first bytes are there."""
+    """A large frame, including its size field, that has arrived in part."""
 
     __slots__ = ("buffer", "filled_bytes", "reservation", "whole_bytes")
 
@@ -54,12 +54,12 @@ class Assembly:
 
     @property
     def free(self) -> memoryview:
-        """Where the next bytes go, as many as memory was granted for."""
+        """Space for the next bytes, as far as memory has been granted."""
         return self.buffer[self.filled_bytes : self.reservation.size_bytes]
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is missing."""
+        """Whether the whole frame has arrived."""
         return self.filled_bytes == self.whole_bytes
 
 
@@ -98,7 +98,7 @@ class FrameReceiver:
         self._max_frame_bytes = limits.socket_request_max_bytes
         self._max_client_bytes = limits.client_request_max_bytes
         self._is_control_plane = is_control_plane
-        # Input that is not parsed: view[start:end], in an arena or in a copy of our own.
+        # Unparsed input: view[start:end], in an arena or in a private copy.
         self._view = _EMPTY
         self._start = 0
         self._end = 0
@@ -106,29 +106,29 @@ class FrameReceiver:
         self._offered: Arena | None = None
         self._kept_bytes = 0
         self._assembly: Assembly | None = None
-        # Of the next frame, if that is a large one.
+        # Reservation of the next frame, if that is a large one.
         self._reservation: Reservation | None = None
-        # The reservation must grow to this size before anything else is read; 0 if it need not.
+        # Size to which the reservation must grow before the next read; 0 if it need not grow.
         self.wanted_bytes = 0
-        # Why nothing that follows can be understood or kept; empty as long as all is well.
+        # Reason why later input cannot be parsed or kept; empty if there is none.
         self.failure = ""
-        # Gives back the buffer of the one frame that was returned last, if it has its own.
+        # Gives back the buffer of the last returned frame, if that frame has its own.
         self.release_frame: Callable[[], None] | None = None
 
     @property
     def holds_memory(self) -> bool:
-        """Whether a part of a frame has arrived, or frames that were not taken."""
+        """Whether there is a partial frame, or frames that were not taken."""
         return self._assembly is not None or self._start < self._end
 
     @property
     def assembled_bytes(self) -> int:
-        """How much has arrived of the large frame that is not whole yet; 0 without one."""
+        """Number of bytes received of an incomplete large frame; 0 without one."""
         assembly = self._assembly
         return 0 if assembly is None or assembly.is_whole else assembly.filled_bytes
 
     @property
     def next_api_key(self) -> int | None:
-        """The API of the frame that comes next; None as long as its first bytes are missing."""
+        """API key of the next frame; None until its first bytes have arrived."""
         assembly = self._assembly
         if assembly is not None:
             return int(_peek_size_and_key(assembly.buffer)[1])
@@ -137,12 +137,12 @@ class FrameReceiver:
         return int(_peek_size_and_key(self._view, self._start)[1])
 
     def wait_for_memory(self, waiter: Callable[[], None]) -> None:
-        """Have `waiter` called when `take` can have the memory that it wants."""
-        assert self._reservation is not None, "only a large frame wants memory"
+        """Have `waiter` called once the memory that `take` needs is available."""
+        assert self._reservation is not None, "only a large frame needs memory"
         self._memory.wait(waiter, self._reservation, self.wanted_bytes)
 
     def get_buffer(self) -> memoryview:
-        """Return where to read to; never empty. Nothing changes until `receive`."""
+        """Return the buffer for the next read, never empty. No state changes until `receive`."""
         if self._assembly is not None:
             return self._assembly.free
         rest_bytes = self._end - self._start
@@ -154,7 +154,7 @@ class FrameReceiver:
         return arena.view[begin:] if begin else arena.view
 
     def receive(self, byte_count: int, limit: int) -> list[memoryview]:
-        """Take what was read to the last result of `get_buffer`; then as `take`."""
+        """Accept `byte_count` bytes read into the last `get_buffer`; then proceed like `take`."""
         assembly = self._assembly
         if assembly is not None:
             assembly.filled_bytes += byte_count
@@ -170,12 +170,13 @@ class FrameReceiver:
         return self.take(limit)
 
     def take(self, limit: int) -> list[memoryview]:
-        """Return the next whole frames, without their sizes, `limit` at most.
+        """Return the next whole frames, `limit` at most, without their size fields.
 
         They are valid until the pool is recycled or, if `release_frame` is set, until that is
-        called. What is left is kept, so that others may use the arena. Afterwards `failure` tells
-        whether the input has become useless, and `wanted_bytes` whether the next frame needs
-        memory that is not there: then a later call tries again.
+        called. A partial frame is kept outside the arena, which other connections may use.
+        Afterwards a non-empty `failure` means that the input is useless, and a positive
+        `wanted_bytes` that the next frame needs memory that is not available: call this again
+        later.
         """
         self.release_frame = None
         if self._assembly is not None:
@@ -184,7 +185,7 @@ class FrameReceiver:
         frames, start = split_frames(self._view, self._start, end, limit, self._max_frame_bytes)
         self._start = start
         if start == end and self._arena is not None:
-            # The common case, without a call: all is parsed, nothing was kept.
+            # The common case, without a call: all input is parsed, nothing is kept.
             self._arena.position = start
             self._arena = None
         else:
@@ -194,7 +195,7 @@ class FrameReceiver:
         return frames
 
     def close(self) -> None:
-        """Forget everything, and give back all memory; frames handed out stay valid."""
+        """Drop all input and give back all memory; frames handed out stay valid."""
         self._drop_rest()
         assembly, self._assembly = self._assembly, None
         self._reservation = None
@@ -202,7 +203,7 @@ class FrameReceiver:
             self._give_back(assembly)
 
     def _check_size(self) -> None:
-        """Note a failure if the next frame's size is none that may be."""
+        """Set `failure` if the size of the next frame is not allowed."""
         (size_bytes,) = _peek_size(self._view, self._start)
         if not 0 <= size_bytes <= self._max_frame_bytes:
             self.failure = f"frame of {size_bytes} bytes; at most {self._max_frame_bytes}"
@@ -215,7 +216,7 @@ class FrameReceiver:
                 )
 
     def _settle(self, rest_bytes: int) -> None:
-        """Leave the arena to others, behind the frames handed out, and keep the rest."""
+        """Release the arena behind the frames handed out, and keep the partial frame."""
         arena, self._arena = self._arena, None
         if arena is not None:
             arena.position = self._start
@@ -246,7 +247,7 @@ class FrameReceiver:
         self._kept_bytes = 0
 
     def _try_assemble(self, rest_bytes: int) -> bool:
-        """Move the head of a large frame to a buffer of its own, if it is one and there is one."""
+        """Move the head of a large frame to its own buffer; return False if it must stay."""
         if rest_bytes < SIZE_AND_KEY_BYTES:
             return False
         size_bytes, key = _peek_size_and_key(self._view, self._start)
@@ -271,7 +272,7 @@ class FrameReceiver:
         return True
 
     def _is_granted(self, reservation: Reservation, filled_bytes: int) -> bool:
-        """Let a frame of which so much has arrived have memory for as much again."""
+        """Reserve twice `filled_bytes`, the received part of a frame; False without memory."""
         wanted_bytes = min(reservation.frame_bytes, max(2 * filled_bytes, FIRST_GRANT_BYTES))
         is_granted = self._memory.try_grow(reservation, wanted_bytes)
         self.wanted_bytes = 0 if is_granted else wanted_bytes

@@ -1,7 +1,7 @@
-"""How much the network layer takes from its clients (decision).
+"""Limits of connections, requests and receive memory (decision).
 
-Fields are Kafka's keys with dots as underscores, except those that say otherwise; None is no
-limit of that kind.
+Fields are Kafka's keys with dots as underscores, unless a comment says otherwise; None means no
+limit.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from storage.config_key import INT_MAX
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-# What half-received and waiting requests may hold when queued.max.request.bytes sets no limit.
+# Memory for incomplete and waiting requests when queued.max.request.bytes sets no limit.
 DEFAULT_RECEIVE_MEMORY_BYTES: Final = 256 * MIB
-# Requests of the controller: they must not wait behind those of clients.
+# Requests of the controller: they must not wait behind requests of clients.
 CONTROL_PLANE_APIS: Final = frozenset(
     {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 )
-# Requests that may be as large as `socket.request.max.bytes` allows: they hold records, or name
-# all partitions of a broker.
+# Requests limited only by `socket.request.max.bytes`: they hold records, or name all partitions of
+# a broker.
 BROKER_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.ALTER_PARTITION}
 LARGE_REQUEST_APIS: Final = BROKER_APIS | {ApiKey.PRODUCE}
-# Any other request; with names of 40 bytes this is room for 100,000 of them.
+# Limit of all other requests: room for 100,000 names of 40 bytes.
 MAX_CLIENT_REQUEST_BYTES: Final = 4 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkLimits:
-    """The limits of connections, requests and the memory that they hold."""
+    """Limits of connections, requests and their memory."""
 
     queued_max_requests: int = 500
     queued_max_request_bytes: int | None = None
@@ -45,7 +45,7 @@ class NetworkLimits:
     max_connections_per_ip: int | None = None
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     connections_max_idle_ms: int | None = 600_000
-    # Ours: Kafka handles one request of a connection at a time.
+    # Not a key of Kafka, which handles one request of a connection at a time.
     max_in_flight_requests_per_connection: int = 100
 
     def __post_init__(self) -> None:
@@ -63,12 +63,12 @@ class NetworkLimits:
 
     @property
     def client_request_max_bytes(self) -> int:
-        """Largest request of an API that is not among `LARGE_REQUEST_APIS`."""
+        """Maximum size of requests of APIs outside `LARGE_REQUEST_APIS`."""
         return min(self.socket_request_max_bytes, MAX_CLIENT_REQUEST_BYTES)
 
     @property
     def receive_memory_bytes(self) -> int:
-        """What requests that are not complete, or wait for their turn, may hold in all."""
+        """Total memory for incomplete and waiting requests."""
         if self.queued_max_request_bytes is not None:
             return self.queued_max_request_bytes
         return max(DEFAULT_RECEIVE_MEMORY_BYTES, self.socket_request_max_bytes)
@@ -80,7 +80,7 @@ class NetworkLimits:
 
 
 def network_limits_of(config: BrokerConfig) -> NetworkLimits:
-    """Return what the network layer is told; Kafka's "no limit" is None here."""
+    """Return the network limits in `config`; Kafka's values for "no limit" become None."""
     return NetworkLimits(
         queued_max_requests=config.queued_max_requests,
         queued_max_request_bytes=_positive(config.queued_max_request_bytes),

@@ -1,4 +1,4 @@
-"""Listeners: the text form of `listeners`, `advertised.listeners` and their map (decision)."""
+"""Parser of `listeners`, `advertised.listeners` and their protocol map (decision)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATTERN: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One address with a name. An empty host is every interface, port 0 is a port to choose."""
+    """A named address. An empty host means every interface, port 0 a port chosen by the system."""
 
     name: str
     host: str
@@ -36,16 +36,16 @@ def parse_listeners(key: str, text: str, *, distinct_ports: bool) -> tuple[Liste
     """Return the listeners in `text`, "NAME://HOST:PORT,...".
 
     Raises:
-        ConfigError: not of that form, or two listeners share a name or, with
+        ConfigError: the text is malformed, or two listeners share a name or, with
             `distinct_ports`, a port on one address family.
     """
     listeners = tuple(_parse_one(key, item.strip()) for item in text.split(",") if item.strip())
     if not listeners:
         raise ConfigError(key, text, "must name at least one listener")
     if len({listener.name for listener in listeners}) < len(listeners):
-        raise ConfigError(key, text, "must give each listener another name")
+        raise ConfigError(key, text, "must give each listener a distinct name")
     if distinct_ports and _has_port_clash(listeners):
-        raise ConfigError(key, text, "must give each listener another port")
+        raise ConfigError(key, text, "must give each listener a distinct port")
     return listeners
 
 
@@ -53,7 +53,7 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
     """Return the security protocol of each listener name in `text`, "NAME:PROTOCOL,...".
 
     Raises:
-        ConfigError: not of that form, or a protocol that does not exist.
+        ConfigError: the text is malformed, or a protocol does not exist.
     """
     protocols = parse_map(key, text)
     for protocol in protocols.values():
@@ -64,10 +64,10 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
 
 
 def parse_map(key: str, text: str) -> dict[str, str]:
-    """Return the pairs in `text`, "NAME:VALUE,..."; the value follows the last colon.
+    """Return the pairs in `text`, "NAME:VALUE,..."; the value starts after the last colon.
 
     Raises:
-        ConfigError: an item without a colon.
+        ConfigError: an item has no colon.
     """
     pairs = {}
     for item in (item.strip() for item in text.split(",")):
@@ -80,10 +80,10 @@ def parse_map(key: str, text: str) -> dict[str, str]:
 
 
 def check_served(key: str, listeners: Sequence[Listener], protocols: Mapping[str, str]) -> None:
-    """Refuse listeners whose protocol is unknown or not served.
+    """Refuse listeners with an unknown or unserved protocol.
 
     Raises:
-        ConfigError: the first such listener.
+        ConfigError: for the first such listener.
     """
     for listener in listeners:
         protocol = protocols.get(listener.name)
@@ -92,7 +92,7 @@ def check_served(key: str, listeners: Sequence[Listener], protocols: Mapping[str
             raise ConfigError(key, listener, rule)
         if protocol != SERVED_PROTOCOL:
             raise ConfigError(
-                key, listener, f"must map to {SERVED_PROTOCOL}, others are not served"
+                key, listener, f"must map to {SERVED_PROTOCOL}, other protocols are not served"
             )
 
 
@@ -107,7 +107,7 @@ def _parse_one(key: str, text: str) -> Listener:
 
 
 def _has_port_clash(listeners: Sequence[Listener]) -> bool:
-    """Whether two listeners want the same port; one IPv4 and one IPv6 address may share it."""
+    """Whether two listeners use one port; an IPv4 and an IPv6 address may share it."""
     families = defaultdict(list)
     for listener in listeners:
         if listener.port:
@@ -116,7 +116,7 @@ def _has_port_clash(listeners: Sequence[Listener]) -> bool:
 
 
 def _address_family(host: str) -> int:
-    """Return 4 or 6 for an address, 0 for a name."""
+    """Return 4 or 6 for an address, 0 for a host name."""
     try:
         return ipaddress.ip_address(host).version
     except ValueError:

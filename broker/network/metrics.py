@@ -1,7 +1,7 @@
-"""What the network layer counts (decision).
+"""Metrics of the network layer (decision).
 
-Plain numbers that only ever grow, besides the gauges that say so. Counting costs an addition or
-two; whoever reports them reads the attributes.
+All are plain counters that only grow, except for the attributes marked as gauges. Counting costs an
+addition or two; the reporting side reads the attributes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from itertools import accumulate
 from typing import Final
 
 MICROSECONDS: Final = 1_000_000
-# Bucket n counts durations of 2^(n-1) to 2^n - 1 microseconds: room for all that there are.
+# Bucket n counts durations of 2^(n-1) to 2^n - 1 microseconds, enough for any duration.
 DURATION_BUCKETS: Final = 64
-# Those that are told apart outside: from 64 us, as long as a produce request takes, to 67 s.
-TOLD_BUCKETS: Final = range(6, 27)
+# Buckets that are exported: from 64 us, the duration of a produce request, to 67 s.
+EXPORTED_BUCKETS: Final = range(6, 27)
 
 
 @dataclass(slots=True)
 class RequestMetrics:
-    """The requests of one API: from the last byte read to the response handed to the socket."""
+    """Requests of one API, timed from the last byte read to the write of the response."""
 
     request_count: int = 0
     duration_sum_s: float = 0.0
@@ -33,9 +33,9 @@ class RequestMetrics:
         self.duration_buckets[int(duration_s * MICROSECONDS).bit_length()] += 1
 
     def durations(self) -> list[tuple[float, int]]:
-        """Return bounds in seconds, rising, and how many requests took less than each."""
+        """Return increasing bounds in seconds, each with the number of requests below it."""
         below = list(accumulate(self.duration_buckets))
-        return [((1 << bucket) / MICROSECONDS, below[bucket]) for bucket in TOLD_BUCKETS]
+        return [((1 << bucket) / MICROSECONDS, below[bucket]) for bucket in EXPORTED_BUCKETS]
 
 
 class NetworkMetrics:
@@ -60,15 +60,15 @@ class NetworkMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
         self.sendfile_bytes = 0
-        # Windows of files that a thread read from the disk before they were sent.
+        # File windows that a thread read from the disk before they were sent.
         self.cold_reads = 0
         self.connections_accepted = 0
         self.connections_refused = 0
-        # Closed by the broker: bad input, idleness, a failure of a handler.
+        # Connections closed by the broker: bad input, idleness, failure of a handler.
         self.connections_dropped = 0
         self.handler_failures = 0
         self.read_pauses = 0
-        # Gauges: what there is now.
+        # Gauges.
         self.connections_open = 0
         self.queue_length = 0
         # By API key.

@@ -1,4 +1,4 @@
-"""What the connections of one broker share (composition)."""
+"""The objects shared by all connections of one broker (composition)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.network.response_sender import ReadAhead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """One of each for all listeners."""
+    """Objects shared by all listeners and connections."""
 
     channel: RequestChannel
     pool: BufferPool

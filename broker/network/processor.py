@@ -1,11 +1,12 @@
 """One connection: requests in, responses out (edge).
 
-Frames are parsed where they were read and submitted to the request channel, several at a time;
-responses leave in request order, all that are complete in one write per turn of the loop.
-Invariants: at most `max_in_flight_requests_per_connection` are not answered; nothing more is read
-while that many are, or large ones, while the channel or the receive memory is full, or while the
-client does not read its responses; after `connection_lost` nothing of the connection is held, and
-those who still work on an answer that can be abandoned have been told.
+The processor parses frames in place and submits them to the request channel, several at a time. It
+sends responses in request order; one write per turn of the loop holds all complete ones.
+
+Invariants: at most `max_in_flight_requests_per_connection` requests are in flight. The processor
+does not read while this limit or that of large requests is reached, while the channel or the
+receive memory is full, or while the client does not read its responses. After `connection_lost` it
+holds nothing, and pending replies are cancelled.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from broker.network.response_sender import ResponseSender
 from kafkawire.errors import DecodeError
 from kafkawire.frames_scanner import decode_request_header
 
-# Beyond so many requests in flight no more are read while they are larger than this together: what
-# they are decoded to, and their answers, take some times as much until they can be sent.
+# With more than `MAX_LARGE_IN_FLIGHT` requests in flight, the processor stops reading while their
+# total size exceeds `MAX_IN_FLIGHT_BYTES`: decoded requests and unsent responses take several times
+# as much memory.
 MAX_LARGE_IN_FLIGHT: Final = 8
 MAX_IN_FLIGHT_BYTES: Final = 4 * MIB
-# While others wait for memory, a large request must grow by so much in so long a time, and half of
-# a small one be over after the other.
+# While other connections wait for memory, a large request must grow by `MIN_PROGRESS_BYTES` within
+# `MAX_STALL_S`, and a small one must be complete within `MAX_KEPT_S`.
 MIN_PROGRESS_BYTES: Final = 16 * KIB
 MAX_STALL_S: Final = 2.0
 MAX_KEPT_S: Final = 30.0
@@ -44,13 +46,13 @@ log = structlog.get_logger(__name__)
 
 
 class ConnectionOwner(Protocol):
-    """Who keeps the list of connections."""
+    """The keeper of the list of connections."""
 
     def on_opened(self, connection: Processor) -> str | None:
-        """Take the connection into the list; or return why it must not be there."""
+        """Add the connection to the list, or return the reason to refuse it."""
 
     def on_closed(self, connection: Processor) -> None:
-        """Take it off the list."""
+        """Remove the connection from the list."""
 
 
 class Processor(asyncio.BufferedProtocol):
@@ -116,17 +118,17 @@ class Processor(asyncio.BufferedProtocol):
         self._is_in_line = False
         self._is_muted = False
         self._is_noted = False
-        # Of the large request that arrives: how much of it was there, and when.
+        # Progress of an arriving large request: its size at the last check, and the time of it.
         self._progress_bytes = 0
         self._progress_at_s = -1.0
         self._transport: asyncio.Transport
         self._sender: ResponseSender
         self._wake = partial(self._channel.mark_ready, self)
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, unless there are too many connections."""
+        """Start serving the connection, unless the owner refuses it."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
@@ -146,11 +148,11 @@ class Processor(asyncio.BufferedProtocol):
         self._sender.start()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return where to read to."""
+        """Return the buffer for the next read."""
         return self._receiver.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Submit what was read."""
+        """Submit the requests read."""
         self._metrics.bytes_in += nbytes
         if self._channel.is_open:
             room = self._room()
@@ -160,39 +162,39 @@ class Processor(asyncio.BufferedProtocol):
             self._submit_early()
 
     def pause_writing(self) -> None:
-        """Hold back responses: the socket is full."""
+        """Hold back responses, because the socket is full."""
         self._sender.on_full()
 
     def resume_writing(self) -> None:
-        """Go on with the responses."""
+        """Resume sending responses."""
         self._sender.on_drained()
         self._channel.mark_ready(self)
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Give everything back, and tell those who work on answers."""
+        """Give back all memory and cancel pending replies."""
         if not self._is_open:
             return
         self._is_open = False
         self._is_finishing = True
         self._metrics.connections_open -= 1
-        self._network.memory.stop_waiting(self._go_on_reading)
+        self._network.memory.stop_waiting(self._resume_reading)
         self._receiver.close()
         self._sender.close()
         self._channel.forget(self)
         self._channel.attempt(self, self._abandon_in_flight)
         self._owner.on_closed(self)
 
-    # What the request channel calls.
+    # Called by the request channel.
 
     def on_pending(self, reply: Reply) -> None:
-        """Send a reply once it is complete; or give it up if nobody is there to take it."""
+        """Send a reply once it is complete; cancel it if the connection is closed."""
         if self._is_open:
             reply.on_done(self._wake)
         else:
             reply.cancel()
 
     def send_ready(self) -> None:
-        """Send what is complete, as much as the socket takes, and go on reading if that helps."""
+        """Send complete responses, as far as the socket takes them, and resume reading."""
         if not self._is_open:
             return
         try:
@@ -208,30 +210,30 @@ class Processor(asyncio.BufferedProtocol):
             self._after_send()
 
     def on_room(self) -> None:
-        """Go on submitting: the channel has room again."""
+        """Resume submitting: the channel has room again."""
         self._is_in_line = False
-        self._go_on_reading()
+        self._resume_reading()
 
     def drop(self, reason: str, *, is_expected: bool = False) -> None:
-        """Close at once; what was not sent is lost."""
+        """Close at once; unsent responses are lost."""
         if self._is_open:
             self._note_dropped(reason, is_expected=is_expected)
             self._is_finishing = True
             self._transport.abort()
 
-    # What handlers call.
+    # Called by handlers.
 
     def mute(self, delay_s: float) -> None:
-        """Read no further request for so long; what was read is answered."""
+        """Stop reading for `delay_s`. Requests already read are still answered."""
         if self._is_open and not self._is_muted:
             self._is_muted = True
             self._set_reading()
             self._channel.loop.call_later(delay_s, self._unmute)
 
-    # What the socket server calls.
+    # Called by the socket server.
 
     def finish(self) -> None:
-        """Read no more, answer what was read, then close."""
+        """Stop reading, answer the requests already read, then close."""
         self._is_finishing = True
         if self._is_open:
             self._set_reading()
@@ -239,30 +241,31 @@ class Processor(asyncio.BufferedProtocol):
 
     @property
     def obstacle(self) -> str:
-        """What it waits for before it can end, in words."""
+        """A description of the event that the connection waits for before it can close."""
         if self._in_flight.is_owed:
-            return f"an answer to {self._in_flight[0].header.api_key.name}"
+            return f"a response to {self._in_flight[0].header.api_key.name}"
         return "its client to read"
 
     def abort(self) -> None:
-        """Close at once, for the broker stops."""
+        """Close at once, because the broker stops."""
         self._is_finishing = True
         self._transport.abort()
 
     def drop_if_idle(self, max_idle_s: float) -> None:
-        """Close if no whole request and no response has passed for so long.
+        """Close if no whole request arrived and no response left within `max_idle_s`.
 
-        Half a request is no sign of life, nor is a request that waits: its client may be gone
-        (as Kafka's Selector closes connections).
+        Neither part of a request nor a waiting request counts as activity, as the client may be
+        gone. Source: Kafka's Selector.
         """
         idle_s = self._clock() - self.last_active_s
         if idle_s > max_idle_s and not self._is_muted:
             self.drop(f"idle for {idle_s:.3f} s", is_expected=True)
 
     def drop_if_stalled(self, since_s: float) -> None:
-        """Close if a request that holds memory does not arrive; called while others wait for it.
+        """Close if an incomplete request holds memory without progress.
 
-        They do so since `since_s`. A client that waits for us is not slow.
+        Called while other connections wait for memory, which they have done since `since_s`. A
+        client that waits for the broker is not slow.
         """
         now_s, receiver = self._clock(), self._receiver
         arrived_bytes = receiver.assembled_bytes
@@ -270,7 +273,7 @@ class Processor(asyncio.BufferedProtocol):
             self._progress_at_s = -1.0
         elif not arrived_bytes:
             if now_s - max(self.last_active_s, since_s) > MAX_KEPT_S:
-                self.drop(f"half a request for {MAX_KEPT_S} s while memory is short")
+                self.drop(f"incomplete request for {MAX_KEPT_S} s while memory is short")
         elif (
             self._progress_at_s < since_s
             or not 0 <= arrived_bytes - self._progress_bytes < MIN_PROGRESS_BYTES
@@ -281,14 +284,14 @@ class Processor(asyncio.BufferedProtocol):
 
     @property
     def _waits_for_us(self) -> bool:
-        """Whether reading is paused for a reason that is not the client's."""
+        """Whether reading is paused for a reason on the broker's side."""
         is_full = self._channel.free_count <= 0
         return bool(self._receiver.wanted_bytes) or self._is_muted or is_full or self._is_early
 
     # Input.
 
     def _submit(self, frames: list[memoryview], room: int) -> None:
-        """Submit the requests in `frames`, and stop reading if that used up the `room`."""
+        """Submit the requests in `frames`; stop reading if they used up the `room`."""
         receiver = self._receiver
         if frames:
             now_s = self.last_active_s = self._clock()
@@ -312,9 +315,9 @@ class Processor(asyncio.BufferedProtocol):
             self._set_reading()
 
     def _submit_early(self) -> None:
-        """Submit what may be handled already, up to the first request that may not.
+        """Submit early requests, up to the first one that must wait until the channel is open.
 
-        What is not submitted lies outside the arenas, which others go on using.
+        Requests that wait are kept outside the arenas, which other connections use meanwhile.
         """
         while self._receiver.next_api_key in EARLY_APIS:
             room = self._room()
@@ -326,14 +329,14 @@ class Processor(asyncio.BufferedProtocol):
 
     @property
     def _is_early(self) -> bool:
-        """Whether the next request has to wait until the channel is open."""
+        """Whether the next request must wait until the channel is open."""
         if self._channel.is_open:
             return False
         api_key = self._receiver.next_api_key
         return api_key is not None and api_key not in EARLY_APIS
 
     def _room(self) -> int:
-        """Requests that may be submitted now; none while the client does not read."""
+        """Return the number of requests that may be submitted; 0 while the client does not read."""
         if self._is_finishing or self._is_muted or self._sender.is_blocked or self.blocking_reply:
             return 0
         own = self._max_in_flight - len(self._in_flight)
@@ -343,17 +346,17 @@ class Processor(asyncio.BufferedProtocol):
 
     @property
     def _is_large(self) -> bool:
-        """Whether the requests in flight are, together."""
+        """Whether the total size of the requests in flight is large."""
         return sum([each.size_bytes for each in self._in_flight]) > MAX_IN_FLIGHT_BYTES
 
     def _refuse_input(self, reason: str) -> None:
-        """Close after the replies to what came before; nothing that follows is looked at."""
+        """Close after the responses to earlier requests; ignore all later input."""
         self._note_dropped(reason)
         self._receiver.close()
         self.finish()
 
     def _set_reading(self) -> None:
-        """Pause or resume reading, and see to it that somebody calls when that may change."""
+        """Pause or resume reading, and register for the event that may change this decision."""
         wanted_bytes, is_early = self._receiver.wanted_bytes, self._is_early
         may_read = self._room() > 0 and not wanted_bytes and not is_early
         if may_read and self._is_paused:
@@ -363,7 +366,7 @@ class Processor(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         self._is_paused = not may_read
         if wanted_bytes:
-            self._receiver.wait_for_memory(self._go_on_reading)
+            self._receiver.wait_for_memory(self._resume_reading)
         if is_early and not self._is_in_line:
             self._is_in_line = True
             self._channel.wait_for_opening(self)
@@ -373,12 +376,12 @@ class Processor(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._is_muted = False
-        self._go_on_reading()
+        self._resume_reading()
 
-    def _go_on_reading(self) -> None:
+    def _resume_reading(self) -> None:
         if not self._is_open or not self._is_paused or self._is_finishing:
             return
-        self._network.memory.stop_waiting(self._go_on_reading)
+        self._network.memory.stop_waiting(self._resume_reading)
         if self._channel.is_open:
             room = self._room()
             self._submit(self._receiver.take(room), room)
@@ -388,22 +391,22 @@ class Processor(asyncio.BufferedProtocol):
     # Output.
 
     def _send_done(self) -> None:
-        """Send the next batch of what is complete."""
+        """Send the next batch of complete responses."""
         now_s = self.last_active_s = self._clock()
         batch = ResponseBatch(self._in_flight, self._metrics, now_s)
         if batch.close_reason is not None:
-            self._stop_answering(batch.close_reason)
+            self._stop_responding(batch.close_reason)
         if batch.has_regions:
             self._sender.send(batch.parts)
         elif batch.parts:
-            # The common case; the transport holds nothing back.
+            # The common case: the transport holds no unsent bytes.
             self._metrics.bytes_out += batch.size_bytes
             self._transport.write(b"".join(batch.parts))  # type: ignore[arg-type]
         if batch.is_full:
             self._channel.mark_ready(self)
 
-    def _stop_answering(self, reason: str) -> None:
-        """Close once the replies so far have left; the later ones are not wanted any more."""
+    def _stop_responding(self, reason: str) -> None:
+        """Close once the earlier responses are sent; cancel all later replies."""
         self._note_dropped(reason)
         self._is_finishing = True
         self._set_reading()
@@ -415,10 +418,10 @@ class Processor(asyncio.BufferedProtocol):
                 self._channel.mark_ready(self)
         elif self._is_finishing and not self._in_flight:
             self._transport.close()
-        self._go_on_reading()
+        self._resume_reading()
 
     def _abandon_in_flight(self) -> None:
-        """Tell those who still work on an answer that nobody waits for it."""
+        """Cancel the replies to all requests in flight."""
         while self._in_flight:
             reply = self._in_flight.popleft().reply
             if reply is not NOT_HANDLED:

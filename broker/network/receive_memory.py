@@ -1,10 +1,12 @@
-"""Accounting of the bytes that half-received and waiting requests hold (decision).
+"""Accounting of the memory held by incomplete and waiting requests (decision).
 
-Two budgets of the same size. A large frame reserves what has arrived of it, in steps, whatever
-size it announces. Small frames may use more of the budget than large ones, and those of the control
-plane all of it, so that no large frame keeps them out. The oldest reservation always may grow, so
-that two frames never wait for each other. What has been read already and cannot be handled yet is
-kept; beyond that budget its connection must be closed.
+There are two budgets of the same size. The first is for reservations: a large frame reserves memory
+in steps as its bytes arrive, regardless of its announced size. Small frames may use a larger share
+of this budget than large ones, and frames of the control plane all of it, so that no large frame
+keeps them out. The oldest reservation may always grow, so that two frames never wait for each
+other. The second budget is for kept bytes, which were read but cannot be handled yet. A connection
+that exceeds it must be closed.
+
 Invariant: `reserved_bytes` exceeds the limit by one frame at most, `kept_bytes` never.
 """
 
@@ -15,62 +17,62 @@ from typing import Final
 
 from broker.network.limits import MIB
 
-# Frames up to this size, as almost all are, find memory where larger ones have to wait.
+# Frames up to this size, almost all, get memory while larger ones have to wait.
 SMALL_FRAME_BYTES: Final = 1 * MIB
-# Shares of the budget for all frames and for small ones. The rest is for the control plane.
+# Shares of the budget for large and for small frames; the remainder is for the control plane.
 LARGE_FRAMES_SHARE: Final = 0.5
 SMALL_FRAMES_SHARE: Final = 0.75
 
 
 class ReceiveMemoryExhaustedError(Exception):
-    """The bytes that a connection has sent cannot be kept: close it."""
+    """The input of a connection cannot be kept: close the connection."""
 
 
 class Reservation:
-    """The memory of one large frame, from its first bytes until its handler has returned."""
+    """The memory of one large frame, from its first bytes to the return of its handler."""
 
     __slots__ = ("ceiling_bytes", "frame_bytes", "size_bytes")
 
     def __init__(self, frame_bytes: int, ceiling_bytes: int) -> None:
         self.frame_bytes = frame_bytes
-        # It may grow as long as all reservations together stay below this.
+        # It may grow while the total of all reservations stays within this limit.
         self.ceiling_bytes = ceiling_bytes
         self.size_bytes = 0
 
 
 class ReceiveMemory:
-    """The budgets of all connections of a broker, and who waits for the first one."""
+    """Both budgets of all connections of a broker, and the waiters for reservations."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.reserved_bytes = 0
         self.kept_bytes = 0
-        # In the order of their beginnings.
+        # Oldest first.
         self._reservations: dict[Reservation, None] = {}
         self._waiters: dict[Callable[[], None], tuple[Reservation, int]] = {}
         self._on_wakeable: Callable[[], None] | None = None
 
     @property
     def is_contended(self) -> bool:
-        """Whether somebody waits, or what is kept leaves too little room for others."""
+        """Whether a frame waits for memory, or kept bytes fill more than half of their budget."""
         return bool(self._waiters) or self.kept_bytes > self.limit_bytes // 2
 
     def call_when_wakeable(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when `wake` may have something to do.
+        """Have `callback` called when `wake` may find a waiter to call.
 
-        It must not call `wake` itself: it runs inside the one who gives memory back.
+        The callback must not call `wake` itself: it runs inside `release`.
         """
         self._on_wakeable = callback
 
     def reservation(self, frame_bytes: int, *, is_control_plane: bool) -> Reservation:
-        """Return the reservation of a frame of that size, which holds nothing yet."""
+        """Return a reservation, still empty, for a frame of `frame_bytes`."""
         share = SMALL_FRAMES_SHARE if frame_bytes <= SMALL_FRAME_BYTES else LARGE_FRAMES_SHARE
         return Reservation(
             frame_bytes, self.limit_bytes if is_control_plane else int(self.limit_bytes * share)
         )
 
     def try_grow(self, reservation: Reservation, size_bytes: int) -> bool:
-        """Let a reservation hold `size_bytes`, if they fit."""
+        """Grow a reservation to `size_bytes`; return False if they do not fit."""
         if not self._fits(reservation, size_bytes):
             return False
         self._reservations[reservation] = None
@@ -79,41 +81,41 @@ class ReceiveMemory:
         return True
 
     def release(self, reservation: Reservation) -> None:
-        """Give back what was reserved."""
+        """Give back the memory of a reservation."""
         del self._reservations[reservation]
         self.reserved_bytes -= reservation.size_bytes
         if self._waiters and self._on_wakeable is not None:
             self._on_wakeable()
 
     def keep(self, size_bytes: int) -> None:
-        """Take `size_bytes` for what has been read already.
+        """Charge `size_bytes` of kept input.
 
         Raises:
-            ReceiveMemoryExhaustedError: they do not fit; nothing is taken.
+            ReceiveMemoryExhaustedError: they do not fit; nothing is charged.
         """
         if self.kept_bytes + size_bytes > self.limit_bytes:
             raise ReceiveMemoryExhaustedError(
-                f"{size_bytes} bytes on top of {self.kept_bytes} exceed {self.limit_bytes}"
+                f"{size_bytes} bytes in addition to {self.kept_bytes} exceed {self.limit_bytes}"
             )
         self.kept_bytes += size_bytes
 
     def drop(self, size_bytes: int) -> None:
-        """Give back what was kept."""
+        """Release `size_bytes` of kept input."""
         self.kept_bytes -= size_bytes
         assert self.kept_bytes >= 0, "more was given back than kept"
 
     def wait(self, waiter: Callable[[], None], reservation: Reservation, size_bytes: int) -> None:
-        """Have `wake` call `waiter`, once, when its reservation can grow to `size_bytes`."""
+        """Let `wake` call `waiter` once, when the reservation can grow to `size_bytes`."""
         self._waiters[waiter] = (reservation, size_bytes)
 
     def stop_waiting(self, waiter: Callable[[], None]) -> None:
-        """Forget `waiter`, if it waits."""
+        """Remove `waiter`, if it waits."""
         self._waiters.pop(waiter, None)
 
     def wake(self) -> None:
-        """Call those who can have what they wait for, small frames first.
+        """Call the waiters whose reservations can grow, small frames first.
 
-        Each is expected to take at once what it waited for.
+        Each waiter is expected to take its memory at once.
         """
         waiting = sorted(self._waiters.items(), key=lambda each: each[1][0].frame_bytes)
         for waiter, (reservation, size_bytes) in waiting:

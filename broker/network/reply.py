@@ -1,9 +1,9 @@
-"""The one answer to a request (decision).
+"""The reply to a request, complete or pending (decision).
 
-A handler returns a `Reply`, complete or not. Invariants: it is completed or cancelled once and
-never both; completing one only marks its connection, whose output leaves later in the loop's
-turn, so nobody's I/O runs, and no error of another's connection rises, in the stack of the
-completer; a cancelled one may still be completed, into the void.
+Each handler returns a `Reply`. Invariants: a reply is completed once or cancelled once, never both.
+Completion only marks the connection, which sends its output later in the loop's turn; so no I/O and
+no error of a connection occurs in the call stack of the completing code. Completing a cancelled
+reply has no effect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 
 class ReplyState(enum.Enum):
-    """How far an answer is."""
+    """State of a reply."""
 
     PENDING = "pending"
     MESSAGE = "message"
@@ -34,17 +34,17 @@ EncodedMessage: TypeAlias = bytes
 
 
 class Reply:
-    """What is sent back, now or later; see the module's invariants."""
+    """The response to a request, now or later; see the module's invariants."""
 
     __slots__ = ("_on_cancel", "_on_done", "close_reason", "is_done", "message", "state")
 
     def __init__(self, message: object | None = None) -> None:
-        """Make a reply that holds `message`, or waits for it.
+        """Make a reply with `message`, or a pending one without it.
 
         A message is a response of kafkawire, or an `EncodedMessage`.
         """
         self.message = message
-        # Whether it can leave: it has a message, or is known to need none.
+        # Whether the connection can act on it: it has a message, or is known to need none.
         self.is_done = message is not None
         self.state = _MESSAGE if self.is_done else _PENDING
         self.close_reason = ""
@@ -53,14 +53,14 @@ class Reply:
 
     @classmethod
     def none(cls) -> Reply:
-        """Return the reply that sends nothing (acks=0) and keeps its place in the order."""
+        """Return a reply that sends nothing (acks=0), but keeps its place in the queue."""
         reply = cls()
         reply.is_done, reply.state = True, ReplyState.NO_RESPONSE
         return reply
 
     @classmethod
     def close(cls, reason: str) -> Reply:
-        """Return the reply that closes the connection, after the replies before it have left."""
+        """Return a reply that closes the connection after the earlier responses are sent."""
         reply = cls()
         reply.is_done, reply.state = True, ReplyState.CLOSE
         reply.close_reason = reason
@@ -68,31 +68,31 @@ class Reply:
 
     @property
     def cancelled(self) -> bool:
-        """Whether its connection was lost before it was complete."""
+        """Whether the connection was lost before the reply was complete."""
         return self.state is _CANCELLED
 
     def complete(self, message: object) -> None:
-        """Answer with `message`. Nothing happens if the reply was cancelled.
+        """Respond with `message`. A cancelled reply stays as it is.
 
         Raises:
-            AssertionError: it was complete already: a bug of the caller.
+            AssertionError: the reply was complete already: a bug of the caller.
         """
         if self._finish(_MESSAGE):
             self.message = message
             self._announce()
 
     def complete_by_closing(self, reason: str) -> None:
-        """Answer by closing the connection, after the replies before this one have left.
+        """Close the connection after the earlier responses are sent.
 
         Raises:
-            AssertionError: it was complete already: a bug of the caller.
+            AssertionError: the reply was complete already: a bug of the caller.
         """
         if self._finish(ReplyState.CLOSE):
             self.close_reason = reason
             self._announce()
 
     def follow(self, other: Reply) -> None:
-        """Become what `other` is, now or when it is complete; to cancel this one cancels it."""
+        """Take the result of `other`, now or on its completion; cancelling this cancels `other`."""
         if other.is_done:
             self._become(other)
         else:
@@ -100,9 +100,9 @@ class Reply:
             self.on_cancel(other.cancel)
 
     def cancel(self) -> None:
-        """Tell those who work on the answer that nobody waits for it; once, if not complete.
+        """Run the callbacks of `on_cancel`, because the connection is lost; once, while pending.
 
-        Every callback runs, also when another one raises; then the error rises from here.
+        Every callback runs, even if another one raises; the error is raised afterwards.
         """
         if self.state is not _PENDING:
             return
@@ -114,9 +114,9 @@ class Reply:
                 stack.callback(callback)
 
     def on_cancel(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called when the connection is lost first; at once if it is already.
+        """Call `callback` if the connection is lost before completion; at once if it is lost.
 
-        It must only forget: no I/O, no answer to others.
+        The callback must only drop state: no I/O, no completion of other replies.
         """
         if self.state is _CANCELLED:
             callback()
@@ -124,9 +124,9 @@ class Reply:
             self._on_cancel = [*(self._on_cancel or ()), callback]
 
     def on_done(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when a pending reply is complete. One only: its connection."""
-        assert self.state is _PENDING, "the reply is not to come"
-        assert self._on_done is None, "one connection waits for a reply"
+        """Call `callback` when a pending reply completes. Only its connection may do this."""
+        assert self.state is _PENDING, "the reply is not pending"
+        assert self._on_done is None, "only one connection may wait for a reply"
         self._on_done = callback
 
     def _become(self, other: Reply) -> None:
@@ -137,7 +137,9 @@ class Reply:
     def _finish(self, state: ReplyState) -> bool:
         if self.state is _CANCELLED:
             return False
-        assert self.state is _PENDING, f"a reply completes once; this one is {self.state.value}"
+        assert self.state is _PENDING, (
+            f"a reply completes once, but its state is {self.state.value}"
+        )
         self.is_done, self.state = True, state
         self._on_cancel = None
         return True

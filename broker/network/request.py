@@ -1,4 +1,4 @@
-"""One request on its way through the broker, and the connection that it came by (decision)."""
+"""One request and its connection, as seen by handlers and the request channel (decision)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Final, Protocol
 from broker.network.reply import Reply
 from kafkawire.headers import RequestHeader
 
-# Whom a connection speaks for that has not said, and proved, for whom.
+# User name of a connection without authentication.
 ANONYMOUS: Final = "ANONYMOUS"
-# The reply of a request that no handler has seen.
+# Reply of a request that no handler has seen.
 NOT_HANDLED: Final = Reply()
 NO_BODY: Final = memoryview(b"")
 
 
 class Connection(Protocol):
-    """The connection that a request came by, as handlers see it."""
+    """The connection of a request, as seen by handlers."""
 
     @property
     def listener_name(self) -> str:
-        """Name of the listener that accepted it."""
+        """Name of the listener that accepted the connection."""
 
     @property
     def client_host(self) -> str:
@@ -28,44 +28,44 @@ class Connection(Protocol):
 
     @property
     def user_name(self) -> str:
-        """Whom the client speaks for."""
+        """User that the client acts for."""
 
     @property
     def number(self) -> int:
-        """How many connections had been accepted with it: a later one has a larger number."""
+        """Sequence number of the connection; later connections have larger numbers."""
 
     def mute(self, delay_s: float) -> None:
-        """Read no further request for so long; what was read is answered."""
+        """Stop reading for `delay_s`. Requests already read are still answered."""
 
 
 class ServedConnection(Connection, Protocol):
-    """What the channel needs from a connection."""
+    """A connection, as seen by the request channel."""
 
     is_control_plane: bool
     long_requests: list[Request]
-    """Requests that wait because they, or one before them, are long. Only the channel uses this."""
+    """Requests that wait because they, or one before them, are long; used only by the channel."""
     blocking_reply: Reply | None
-    """What must be answered before the next long request; only the channel sets it."""
+    """Reply that must complete before the next long request; set only by the channel."""
     is_ready: bool
-    """Whether it waits for its turn to send: set and cleared by the channel only."""
+    """Whether the connection waits for its turn to send; set and cleared only by the channel."""
 
     def on_pending(self, reply: Reply) -> None:
         """Wait for a reply that its handler could not complete at once."""
 
     def send_ready(self) -> None:
-        """Send what is complete, in request order."""
+        """Send the complete responses, in request order."""
 
     def on_room(self) -> None:
-        """Go on submitting: it was refused before."""
+        """Resume submitting, which the channel had refused."""
 
     def drop(self, reason: str) -> None:
-        """Close at once, for something went wrong."""
+        """Close at once because of an error."""
 
 
 class Request:
     """One request of one connection.
 
-    `body` is a writable view into the receive buffer, after the header: valid only until the
+    `body` is a writable view of the receive buffer behind the header. It is valid only until the
     handler returns.
     """
 
@@ -82,17 +82,17 @@ class Request:
         self.connection = connection
         self.header = header
         self.body = body
-        # Also when the body is gone.
+        # Stays valid after the body is given back.
         self.size_bytes = len(body)
         self.received_at_s = received_at_s
-        # Of the network layer: its reply, and who gets the buffer back.
+        # For the network layer only: the reply, and the callback that takes the buffer back.
         self.reply = NOT_HANDLED
         self.release = release
 
     def give_back(self) -> None:
-        """Return the buffer of the body, which is not read any more.
+        """Return the buffer of the body, which must not be read any more.
 
-        A request that waits for its answer must not hold more than is charged.
+        A request that waits for its response must not hold more memory than it is charged for.
         """
         if self.release is not None:
             self.body = NO_BODY
@@ -100,10 +100,10 @@ class Request:
 
     @property
     def listener_name(self) -> str:
-        """Name of the listener that it came by."""
+        """Name of the listener that accepted its connection."""
         return self.connection.listener_name
 
     @property
     def client_host(self) -> str:
-        """Address of the client that sent it."""
+        """Address of the client."""
         return self.connection.client_host

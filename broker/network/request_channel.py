@@ -1,13 +1,17 @@
 """The queue between the connections and the handlers, and the pump that empties it (edge).
 
-Connections submit whole requests; the pump hands a batch of them to the router in each turn of
-the loop: control-plane requests first, then the short ones, then the long ones, of each connection
-in turn, as far as time allows. Then it lets every connection that has something to send write
-once. Invariants: requests of one connection are handled in their order, but for those of the
-control plane; at most `queued_max_requests` wait, besides those of the control plane, which their
-connections bound; a connection whose long request waits for its answer has no other long request
-handled before that answer, unless they produce records; a handler that fails costs its own
-connection only; no connection's output runs inside a handler.
+Connections submit whole requests. In each turn of the loop the pump hands a batch to the router:
+first the control-plane requests, then the short ones, then as many long ones as time allows, round
+robin over the connections. Then each connection with complete responses writes once.
+
+Invariants:
+- Requests of one connection are handled in order, except control-plane requests.
+- At most `queued_max_requests` wait. Control-plane requests do not count; their connections bound
+  them.
+- While a long request waits for its response, no other long request of its connection is handled,
+  unless the request produces records.
+- A handler that fails closes only its own connection.
+- No connection sends inside a handler.
 """
 
 from __future__ import annotations
@@ -27,16 +31,16 @@ from kafkawire.apis import ApiKey
 
 __all__ = ["Request", "RequestChannel", "ServedConnection"]
 
-# What is answered before the broker is ready: the controller, and the handshake before that.
+# APIs served before the broker is ready: the controller's, and the handshake before them.
 EARLY_APIS: Final = CONTROL_PLANE_APIS | {ApiKey.API_VERSIONS}
-# Request bytes handled, and response bytes sent, in one turn of the loop: some milliseconds' work,
-# so that timers and sockets get their turn.
+# Request bytes handled, and response bytes sent, in one turn of the loop: a few milliseconds of
+# work, so that timers and sockets get their turn.
 BATCH_BYTES: Final = 8 * MIB
 SEND_BYTES: Final = 32 * MIB
-# A request of more bytes is long: all short ones go before it, so that they wait for one long
-# request at most, however many there are, and a long one for one of each other connection. For so
-# long a turn goes on to a next long one.
+# A larger request is long. Short requests take precedence over long ones, so that a short request
+# waits for at most one long request, and a long one for at most one of each other connection.
 LONG_REQUEST_BYTES: Final = 4 * KIB
+# A turn starts no further long request after this time.
 LONG_REQUESTS_S: Final = 0.01
 
 log = structlog.get_logger(__name__)
@@ -55,19 +59,19 @@ class RequestChannel:
         *,
         is_open: bool = True,
     ) -> None:
-        """Let `handle` answer all requests; `clock` gives seconds, the loop's unless given.
+        """Call `handle` for each request. `clock` returns seconds; the default is the loop's time.
 
-        Unless it `is_open`, only `EARLY_APIS` may be submitted until `open` is called.
+        With `is_open=False`, only `EARLY_APIS` may be submitted until `open` is called.
         """
         self.metrics = metrics or NetworkMetrics()
         self.loop = loop
         self.clock = clock or loop.time
         self._handle = handle
         self._max_count = limits.queued_max_requests
-        # How many requests may be submitted before the limit is reached.
+        # Number of requests that may still be submitted.
         self.free_count = self._max_count
         self._requests: deque[Request] = deque()
-        # Connections that have long requests.
+        # Connections with long requests.
         self._long_line: deque[ServedConnection] = deque()
         self._control_requests: deque[Request] = deque()
         self._ready: deque[ServedConnection] = deque()
@@ -76,20 +80,20 @@ class RequestChannel:
         self._is_scheduled = False
         self.is_open = is_open
         self._early: list[ServedConnection] = []
-        # Of the turn that runs: who fails if it does, and what is left of its share.
+        # State of the current turn: the connection that an error would close, and its remaining limits.
         self._current: ServedConnection | None = None
         self._batch_bytes_left = 0
         self._had_long = False
 
     def open(self) -> None:
-        """Take all requests from now on, first those of the connections that wait for that."""
+        """Accept all requests, first from the connections that called `wait_for_opening`."""
         self.is_open = True
         self._waiting.extend(self._early)
         self._early.clear()
         self.submit(())
 
     def wait_for_opening(self, connection: ServedConnection) -> None:
-        """Call `connection.on_room`, once, when all requests may be submitted."""
+        """Call `connection.on_room` once, when all requests may be submitted."""
         self._early.append(connection)
 
     @property
@@ -98,18 +102,18 @@ class RequestChannel:
         return not self._requests and not self._control_requests and not self._long_line
 
     def submit(self, requests: Iterable[Request]) -> None:
-        """Queue requests; their buffers stay untouched until their handlers have returned."""
+        """Queue requests; their buffers must stay untouched until their handlers have returned."""
         queue, is_open = self._requests, self.is_open
         for request in requests:
             api_key = request.header.api_key
-            assert is_open or api_key in EARLY_APIS, "its bytes must wait outside the arenas"
+            assert is_open or api_key in EARLY_APIS, "the request must wait outside the arenas"
             connection = request.connection
             if api_key in CONTROL_PLANE_APIS or connection.is_control_plane:
                 self._control_requests.append(request)
                 continue
             self.free_count -= 1
             if connection.long_requests:
-                # A request behind a long one stays behind it.
+                # A request must not overtake a long one of its connection.
                 connection.long_requests.append(request)
             elif len(request.body) > LONG_REQUEST_BYTES:
                 connection.long_requests.append(request)
@@ -133,10 +137,10 @@ class RequestChannel:
                 self.loop.call_soon(self._pump)
 
     def forget(self, connection: ServedConnection) -> None:
-        """Drop the long requests of a closed connection that have not begun.
+        """Drop the queued long requests of a closed connection, unless they hold records.
 
-        Records that were received are appended all the same: a producer with acks=0 closes its
-        connection without waiting for an answer.
+        Received records are still appended: a producer with acks=0 closes its connection without
+        waiting for a response.
         """
         kept = [each for each in connection.long_requests if _is_produce(each)]
         dropped = [each for each in connection.long_requests if not _is_produce(each)]
@@ -149,24 +153,27 @@ class RequestChannel:
             self._unblock(connection)
 
     def wait_for_room(self, connection: ServedConnection) -> None:
-        """Call `connection.on_room`, once, when there is room again; first come, first served."""
+        """Call `connection.on_room` once, when there is room again; first come, first served."""
         self._waiting.append(connection)
 
     def on_empty(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called after each batch that leaves no request waiting."""
+        """Call `callback` after each batch that leaves the queue empty."""
         self._on_empty.append(callback)
 
     def attempt(self, connection: ServedConnection, step: Callable[[], None]) -> None:
-        """Run `step` for `connection`; if it fails, which is a bug, only that one is closed.
+        """Run `step` for `connection`; an error in it, which is a bug, closes only `connection`.
 
-        A step that fails is run again, to go on behind what it failed at.
+        A failed step runs again and continues with the item after the failed one.
         """
         outer, self._current = self._current, connection
         self._run(step)
         self._current = outer
 
     def _run(self, step: Callable[[], None]) -> None:
-        """Run a step to its end. It takes each item off its queue before it works on it."""
+        """Run a step until it ends without an error.
+
+        The step must take each item off its queue before it handles the item.
+        """
         while True:
             try:
                 step()
@@ -180,11 +187,11 @@ class RequestChannel:
         assert connection is not None
         self.metrics.handler_failures += 1
         log.exception("connection.failed", client_host=connection.client_host)
-        connection.drop("a step of the broker failed")
+        connection.drop("internal error of the broker")
 
     def _pump(self) -> None:
-        """Handle a batch, then let each connection that became ready send once."""
-        # Marked as scheduled until the end, so that what handlers complete is sent below.
+        """Handle a batch, then let each ready connection send once."""
+        # The flag stays set until the end: replies that handlers complete are sent in this turn.
         self._batch_bytes_left = BATCH_BYTES
         self._had_long = False
         self._run(self._do_turn)
@@ -207,7 +214,7 @@ class RequestChannel:
     def _send_batch(self) -> None:
         metrics, ready = self.metrics, self._ready
         end_bytes = metrics.bytes_out + SEND_BYTES
-        # Those that become ready again meanwhile come in the next turn.
+        # Connections that become ready again meanwhile send in the next turn.
         for _ in range(len(ready)):
             self._current = connection = ready.popleft()
             connection.is_ready = False
@@ -230,13 +237,13 @@ class RequestChannel:
             self._handle_long()
 
     def _handle_long(self) -> None:
-        """Handle one long request, and more while this turn has time."""
+        """Handle one long request, and more until this turn has used up its time."""
         line, clock = self._long_line, self.clock
         end_s = clock() + LONG_REQUESTS_S
         while line:
             connection = line.popleft()
             if not connection.long_requests:
-                # It was closed meanwhile.
+                # The connection was closed meanwhile.
                 continue
             request = connection.long_requests.pop(0)
             self.free_count += 1
@@ -253,15 +260,15 @@ class RequestChannel:
     def _block(self, connection: ServedConnection, reply: Reply) -> None:
         """Handle no further long request of `connection` until `reply` is complete.
 
-        A request that waits is decoded to some hundred times its size in objects. Thousands of them
-        would make each run of the garbage collector stop the loop for a second. Meanwhile they do
-        not count: others may fill the queue.
+        The objects of a decoded request take some hundred times its size. With thousands of waiting
+        requests, each run of the garbage collector would stop the loop for a second. Blocked
+        requests do not count against the limit of the queue.
         """
         connection.blocking_reply = reply
         self.free_count += len(connection.long_requests)
         for request in connection.long_requests:
             if request.release is None:
-                # The arena is used again by others meanwhile.
+                # Other connections reuse the arena meanwhile.
                 request.body = memoryview(bytearray(request.body))
 
     def _unblock(self, connection: ServedConnection) -> None:
@@ -286,9 +293,9 @@ class RequestChannel:
 
 
 def _is_blocking(request: Request) -> bool:
-    """Whether a long request that was handled keeps the next one of its connection waiting.
+    """Whether a handled long request blocks the next one of its connection.
 
-    Produce does not: its records are on disk, and what waits is small.
+    A produce request does not: its records are on disk, and the waiting operation is small.
     """
     reply = request.reply
     if reply is NOT_HANDLED or reply.is_done or reply.cancelled:

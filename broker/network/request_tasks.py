@@ -1,7 +1,7 @@
-"""Requests whose answer takes more than one turn of the loop (edge): a task for each.
+"""Runs requests that take more than one turn of the loop, each in a task (edge).
 
-They run side by side; what guards them from each other is the version of the node that each of
-them writes. Invariant: after `stop()` no task runs, and every reply is complete.
+Tasks run concurrently; the versions of the coordinator's nodes guard their writes against lost
+updates. Invariant: after `stop()` no task runs, and every reply is complete.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from broker.network.reply import Reply
 
 Work = Callable[[], Coroutine[Any, Any, object]]
 T = TypeVar("T")
-# Elements of a request that a task works on before others have their turn: some milliseconds.
+# Elements of a request that a task handles before it yields: a few milliseconds of work.
 ITEMS_PER_TURN: Final = 1_000
 
 log = structlog.get_logger(__name__)
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield each of `items`, and let others have their turn between them now and then."""
+    """Yield each of `items`; yield to the loop after every `ITEMS_PER_TURN` of them."""
     for number, item in enumerate(items, 1):
         yield item
         if not number % ITEMS_PER_TURN:
             await asyncio.sleep(0)
 
 
-class CloseConnection(Exception):  # noqa: N818 - what to do, not what is wrong
-    """Raised by work that has no answer: its connection is closed for the reason given."""
+class CloseConnection(Exception):  # noqa: N818 - an instruction, not an error
+    """Raised by work without a response: closes the connection for the given reason."""
 
 
 class RequestTasks:
-    """Runs work; each piece returns the message that answers its request, or a `Reply` to be."""
+    """Runs work in tasks; each returns the response to its request, or a pending `Reply`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._running: set[asyncio.Task[object]] = set()
 
     def run(self, work: Work) -> Reply:
-        """Return the reply that `work` will complete."""
+        """Start `work`; return the reply that it will complete."""
         reply = Reply()
         self._start(work, reply)
         return reply
 
     def begin(self, work: Work) -> None:
-        """Run work that answers nobody."""
+        """Start work without a response."""
         self._start(work, Reply())
 
     async def stop(self) -> None:
-        """Cancel what runs, and wait until it has cleaned up."""
+        """Cancel all tasks and wait for their cleanup."""
         for task in self._running:
             task.cancel()
         if self._running:
@@ -66,12 +66,12 @@ class RequestTasks:
     def _on_done(self, done: asyncio.Task[object], reply: Reply) -> None:
         self._running.discard(done)
         if done.cancelled():
-            reply.complete_by_closing("the broker stops")
+            reply.complete_by_closing("the broker is stopping")
         elif isinstance(error := done.exception(), CloseConnection):
             reply.complete_by_closing(str(error))
         elif error is not None:
             log.error("request.failed", exc_info=error)
-            reply.complete_by_closing("a step of the broker failed")
+            reply.complete_by_closing("internal error of the broker")
         elif isinstance(result := done.result(), Reply):
             reply.follow(result)
         else:

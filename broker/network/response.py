@@ -1,4 +1,4 @@
-"""From a reply to the bytes and file regions that leave (decision)."""
+"""Encodes a reply to bytes and file regions (decision)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kafkawire.messages.fetch import FetchResponse
 
 
 class OpenFile(Protocol):
-    """A file that can be read as long as it is referenced, also when it is deleted meanwhile."""
+    """A file that stays readable while it is referenced, even if it is deleted meanwhile."""
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """File descriptor."""
 
 
 class Region(Protocol):
@@ -23,32 +23,32 @@ class Region(Protocol):
 
     @property
     def file(self) -> OpenFile:
-        """Where the bytes are."""
+        """File that holds the bytes."""
 
     @property
     def position(self) -> int:
-        """First byte."""
+        """Position of the first byte."""
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes, as promised to the client."""
+        """Number of bytes promised to the client."""
 
 
 Data = bytes | bytearray | memoryview
 Part = Data | Region
-# As a tuple: isinstance() takes five times as long with a union.
+# A tuple, because isinstance() takes five times as long with a union.
 DATA_TYPES: Final = (bytes, bytearray, memoryview)
 
 
-def encode_answer(header: RequestHeader, message: object) -> list[Part]:
-    """Return the response to the request with `header`: one frame, its size included.
+def encode_reply(header: RequestHeader, message: object) -> list[Part]:
+    """Return the response to the request with `header`: one frame, including its size field.
 
     Raises:
-        EncodeError: the message does not fit the version of the request: a bug of its handler.
+        EncodeError: the message does not fit the request's version: a bug of the handler.
     """
     if isinstance(message, EncodedMessage):
         return [frame_response(header, message)]
-    # What a message holds as records is whatever its handler put there: bytes or a file region.
+    # The records of a message are bytes or a file region, as chosen by its handler.
     if isinstance(message, FetchResponse):
         parts = encode_fetched(header, message)
     else:
@@ -59,7 +59,7 @@ def encode_answer(header: RequestHeader, message: object) -> list[Part]:
 
 
 def bytes_in_memory(parts: list[Part]) -> int:
-    """Return the size of those parts that are not regions of files."""
+    """Return the total size of the parts that are not file regions."""
     size_bytes = 0
     for part in parts:
         if isinstance(part, DATA_TYPES):

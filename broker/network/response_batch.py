@@ -1,4 +1,4 @@
-"""The responses of one connection that leave together (decision)."""
+"""The responses that one connection sends together (decision)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Final
 from broker.network.limits import KIB
 from broker.network.metrics import NetworkMetrics
 from broker.network.reply import ReplyState
-from broker.network.response import Part, bytes_in_memory, encode_answer
+from broker.network.response import Part, bytes_in_memory, encode_reply
 from broker.network.response_queue import ResponseQueue
 
-# What is encoded at a time; the rest waits as messages, so that a client that reads slowly costs
-# no more memory than this, save for one message that is larger.
+# Limit of encoded bytes. Further replies stay unencoded, so that a slow client costs no more memory
+# than this, except for one larger message.
 BATCH_BYTES: Final = 256 * KIB
-# Found once: an enum looks its members up by Python code.
+# Bound once, because member lookup in an enum runs Python code.
 _MESSAGE: Final = ReplyState.MESSAGE
 
 
 class ResponseBatch:
-    """What is complete at the head of `in_flight`, taken off it and encoded."""
+    """The complete replies at the head of `in_flight`, removed from it and encoded."""
 
     __slots__ = ("close_reason", "has_regions", "parts", "size_bytes")
 
@@ -26,15 +26,15 @@ class ResponseBatch:
         self.parts: list[Part] = []
         # Without regions all parts are bytes.
         self.has_regions = False
-        # Of the parts in memory.
+        # Size of the parts in memory.
         self.size_bytes = 0
-        # Not None: the connection ends behind these responses.
+        # If not None, the connection must close after these responses.
         self.close_reason: str | None = None
         requests = metrics.requests
         while self.size_bytes < BATCH_BYTES and (request := in_flight.take_done()):
             header, reply = request.header, request.reply
             if reply.state is _MESSAGE:
-                self._add(encode_answer(header, reply.message))
+                self._add(encode_reply(header, reply.message))
             elif reply.state is ReplyState.CLOSE:
                 self.close_reason = reply.close_reason
                 break
@@ -42,13 +42,13 @@ class ResponseBatch:
 
     @property
     def is_full(self) -> bool:
-        """Whether more may be complete already."""
+        """Whether the limit was reached, so that more replies may be complete."""
         return self.size_bytes >= BATCH_BYTES
 
-    def _add(self, answer: list[Part]) -> None:
-        self.parts += answer
-        if len(answer) > 1:
+    def _add(self, response: list[Part]) -> None:
+        self.parts += response
+        if len(response) > 1:
             self.has_regions = True
-            self.size_bytes += bytes_in_memory(answer)
+            self.size_bytes += bytes_in_memory(response)
         else:
-            self.size_bytes += len(answer[0])  # type: ignore[arg-type]
+            self.size_bytes += len(response[0])  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""Requests of one connection that are not answered yet, in the order of their arrival (decision).
+"""Requests in flight on one connection, in order of arrival (decision).
 
-Invariant: responses leave in request order, whatever the order in which they become complete.
+Invariant: responses are sent in request order, regardless of the order of their completion.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from broker.network.request import Request
 
 
 class ResponseQueue(deque[Request]):
-    """What is in flight on one connection; the head is the next to be answered.
+    """Requests in flight on one connection; the head is the next to be answered.
 
-    A request takes its place by `append` when it is read, long before it has a reply.
+    A request is appended when it is read, long before it has a reply.
     """
 
     __slots__ = ()
@@ -24,5 +24,5 @@ class ResponseQueue(deque[Request]):
 
     @property
     def is_owed(self) -> bool:
-        """Whether the client waits for us: the head has no complete reply."""
+        """Whether the client waits for the broker: the reply of the head is pending."""
         return bool(self) and not self[0].reply.is_done

@@ -1,13 +1,13 @@
 """Writes responses to one transport: bytes coalesced, file regions without a copy (edge).
 
-Owns what is encoded and not yet handed to the system. Invariants: bytes leave in order; while
-the transport holds unsent bytes it is given no more, and of files at most a batch is read at a
-time, so a client that does not read costs one batch; a region's file stays open until its last
-byte has left; what is not in memory is read from the disk by a thread, never by the loop.
+Owns the encoded parts not yet handed to the system. Invariants: bytes are sent in order; a
+transport with unsent bytes gets no more, and files are read in batches, so that a client that does
+not read costs one batch; a region's file stays open until its last byte is sent; bytes that are not
+in memory are read from the disk by a thread, never by the loop.
 
-`os.sendfile` needs the transport's own socket, so it is used only where there is one, without
-TLS, and while the transport's buffer is empty (uvloop has no `loop.sendfile`). Elsewhere, and for
-small regions, the file is read and written.
+`os.sendfile` needs the transport's own socket (uvloop has no `loop.sendfile`). It is used without
+TLS, and while the transport's buffer is empty. In all other cases, and for small regions, the file
+is read and written.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from broker.network.limits import KIB, MIB
 from broker.network.metrics import NetworkMetrics
 from broker.network.response import DATA_TYPES, Data, Part
 
-# Below it one write of header and data costs less than a write and a sendfile (fetch benchmark).
+# For smaller regions, one write of header and data is cheaper than a write and a sendfile
+# (fetch benchmark).
 SENDFILE_MIN_BYTES: Final = 64 * KIB
 WRITE_BATCH_BYTES: Final = 256 * KIB
-# What is read and left to the transport when the socket is full, so that it wakes us when there is
-# room again: as little as the system reads at a time, for each byte of it is copied twice.
+# Bytes handed to the transport when the socket is full, so that it reports when there is room
+# again. The smallest read of the system, because each byte is copied twice.
 REMAINDER_BYTES: Final = 4 * KIB
-# What one connection sends in a turn of the loop, so that a fast reader does not keep others off.
+# Limit per connection and turn of the loop, so that a fast reader does not starve others.
 TURN_BYTES: Final = 4 * MIB
 
-# Runs a blocking function in a thread and then, in the loop and whatever came of it, a callback.
+# Runs a blocking function in a thread and then, even if it failed, a callback in the loop.
 ReadAhead = Callable[[Callable[[], None], Callable[[], None]], None]
 
 
@@ -58,41 +59,41 @@ class ResponseSender:
         read_ahead: ReadAhead,
         on_warm: Callable[[], None],
     ) -> None:
-        """Send to `transport`; `on_warm` is called when the disk has been read for us."""
+        """Send to `transport`; call `on_warm` after each read ahead."""
         self._transport = transport
         self._metrics = metrics
         self._read_ahead = read_ahead
         self._on_warm = on_warm
-        # What is left to give to the transport.
+        # Parts not yet given to the transport.
         self.parts: deque[Data | FileRange] = deque()
         self._socket_descriptor = _plain_socket_descriptor(transport)
-        # A simulated loop has no sockets, and no threads to leave the disk to.
+        # A simulated loop has no sockets, and no threads to read ahead.
         self._has_socket = transport.get_extra_info("socket") is not None
         self._is_full = False
         self._is_warming = False
-        # Whether to wait for either of them.
+        # Whether either of the two flags is set.
         self.is_blocked = False
 
     def start(self) -> None:
-        """Ask the transport to call `on_full` whenever the socket has not taken all.
+        """Ask the transport to call `on_full` whenever the socket has not taken all bytes.
 
-        It may do so at once: the end of a TLS handshake may be on its way.
+        This may happen at once: the last bytes of a TLS handshake may be unsent.
         """
-        # A plain transport is full when it holds more than its limit, one with TLS from it on.
+        # A plain transport is full above its limit, one with TLS at its limit.
         is_plain = self._transport.get_extra_info("sslcontext") is None
         self._transport.set_write_buffer_limits(high=0 if is_plain else 1, low=0)
 
     def on_full(self) -> None:
-        """Note that the transport holds unsent bytes (pause_writing)."""
+        """Record that the transport holds unsent bytes (pause_writing)."""
         self._is_full = self.is_blocked = True
 
     def on_drained(self) -> None:
-        """Note that the transport has sent everything (resume_writing)."""
+        """Record that the transport has sent all bytes (resume_writing)."""
         self._is_full = False
         self.is_blocked = self._is_warming
 
     def send(self, parts: Iterable[Part]) -> None:
-        """Send the parts of responses: what the socket takes now, the rest by `advance`.
+        """Send the parts of responses, as far as the socket takes them; `advance` continues.
 
         Raises:
             TruncatedRegionError: a file is shorter than promised; close the connection.
@@ -103,7 +104,7 @@ class ResponseSender:
         self.advance()
 
     def advance(self) -> None:
-        """Go on until all is sent, something must be waited for, or this turn's share is used up.
+        """Send until no parts are left, the socket or a file blocks, or the turn's limit is hit.
 
         Raises: as `send`.
         """
@@ -118,7 +119,7 @@ class ResponseSender:
                 bytes_left -= self._write_batch()
 
     def close(self) -> None:
-        """Forget what was not sent, and with it the files."""
+        """Drop the unsent parts and release their files."""
         self.parts.clear()
 
     def _is_sent_as_file(self, part: FileRange) -> bool:
@@ -128,7 +129,7 @@ class ResponseSender:
         return self._has_socket and part.is_cold()
 
     def _send_file(self, head: FileRange, limit_bytes: int) -> int:
-        """Send from a file; leave a piece to the transport if the socket is full."""
+        """Send from a file; hand a small piece to the transport if the socket is full."""
         try:
             count = head.send(self._socket_descriptor, limit_bytes)
             self._metrics.bytes_out += count
@@ -142,7 +143,7 @@ class ResponseSender:
         return count
 
     def _write_batch(self) -> int:
-        """Write whole parts, and of a file that is not sent as such as much as fits."""
+        """Write parts up to the batch limit, including files that are not sent by sendfile."""
         batch: list[Data] = []
         chunk: Data
         size_bytes = 0
@@ -179,7 +180,7 @@ class ResponseSender:
 
 
 def _plain_socket_descriptor(transport: asyncio.Transport) -> int:
-    """The socket's descriptor, or -1: there is none, or it carries TLS."""
+    """Return the socket's descriptor, or -1 if there is no socket or it carries TLS."""
     if transport.get_extra_info("sslcontext") is not None:
         return -1
     socket = transport.get_extra_info("socket")

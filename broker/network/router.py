@@ -1,9 +1,9 @@
-"""From a request to its handler (decision).
+"""Routes requests to their handlers (decision).
 
-Owns the table of what is served. Invariants: a handler sees only a message that was decoded, in
-a version that is advertised; whatever cannot be understood closes its connection, since nothing
-that follows on it can be trusted; ApiVersions alone is answered in any version, so that a newer
-client learns what it may use (KIP-511).
+Owns the table of served APIs. Invariants: a handler sees only decoded messages, in advertised
+versions; a request that cannot be decoded closes its connection, because later bytes cannot be
+trusted; only ApiVersions is answered in any version, so that a newer client learns the supported
+versions (KIP-511).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kafkawire.errors import DecodeError, ErrorCode, TrailingBytesError
 from kafkawire.schema import decode
 
 FALLBACK_VERSION: Final = 0
-# librdkafka (up to 2.16 at least) asks for the metadata of all topics with four bytes where one
-# stands for "no array", and Kafka ignores what follows a message.
+# librdkafka (2.16 at least) requests the metadata of all topics with four bytes where the protocol
+# has one for "no array", and Kafka ignores bytes after a message.
 APIS_WITH_SURPLUS: Final = frozenset({ApiKey.METADATA})
 MAX_SURPLUS_BYTES: Final = 8
-# Elements that all arrays of a request may have together: each costs its handler some
-# microseconds, in which the loop serves nobody else. What brokers tell each other names all
-# partitions of one of them, as does the fetch of a follower; a fetch costs less for each.
+# Limits of the total number of array elements in a request: each element costs its handler some
+# microseconds, in which the loop serves no other request. Requests between brokers, and a
+# follower's fetch, name all partitions of a broker; an element of a fetch costs less.
 MAX_ITEMS: Final = 10_000
 MAX_FETCH_ITEMS: Final = 20_000
 MAX_BROKER_ITEMS: Final = 1_000_000
 
-# Each handler takes its own message type; the table's key is what pairs the two.
+# Each handler takes its own message type; the table's key pairs the two.
 Handler = Callable[[Request, Any], Reply]
 Decoder = Callable[[memoryview, int, int], object]
 Served = Mapping[ApiKey, tuple[int, int]]
@@ -39,7 +39,7 @@ Served = Mapping[ApiKey, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where requests of one API go; both versions are inclusive."""
+    """Decoder, limits and handler of one API; both versions are inclusive."""
 
     min_version: int
     max_version: int
@@ -54,7 +54,7 @@ class Router:
     def __init__(self, makers: Mapping[ApiKey, Callable[[], Handler]]) -> None:
         """Serve the APIs in `makers`, in the versions that `kafkawire.apis` advertises.
 
-        A handler is made when its API is asked for first.
+        A handler is made at the first request of its API.
         """
         self._makers = {int(key): make for key, make in makers.items()}
         self._routes: dict[int, Route] = {}
@@ -107,20 +107,20 @@ class Router:
             )
         from broker.handlers.api_versions import describe_apis
 
-        # The client cannot read a newer layout than it asked for, but every one reads version 0.
+        # The client may not read any other version, but every client reads version 0.
         request.header = replace(header, api_version=FALLBACK_VERSION)
         return Reply(describe_apis(self.served, ErrorCode.UNSUPPORTED_VERSION))
 
 
 def max_items(key: ApiKey) -> int:
-    """Return how many elements a request of an API may have."""
+    """Return the maximum number of elements in a request of an API."""
     if key == ApiKey.FETCH:
         return MAX_FETCH_ITEMS
     return MAX_BROKER_ITEMS if key in BROKER_APIS else MAX_ITEMS
 
 
 def _decoder(key: ApiKey, message_type: type) -> Decoder:
-    """Return what reads the requests of an API; it may raise DecodeError."""
+    """Return the decoder of an API's requests; it may raise DecodeError."""
     if key == ApiKey.PRODUCE:
         from kafkawire.produce_scanner import decode_produce
 

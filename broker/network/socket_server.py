@@ -1,7 +1,7 @@
-"""All listeners of a broker and the connections to them (edge).
+"""All listeners of a broker and their connections (edge).
 
-Owns the shared receive memory, the connection quota and the idle clock. Invariant: after
-`close()` no connection, timer or buffer of it is left.
+Owns the shared receive memory, the connection quota and the idle timer. Invariant: after
+`close()` it holds no connection, timer or buffer.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from broker.network.processor import Processor
 from broker.network.receive_memory import ReceiveMemory
 from broker.network.request_channel import RequestChannel
 
-# How often idle connections are looked for: this share of the time that they may be idle.
+# The interval between checks for idle connections is this fraction of the idle timeout.
 IDLE_CHECK_DIVISOR: Final = 4
 MAX_IDLE_CHECK_INTERVAL_S: Final = 5.0
-# How often requests that hold memory and do not arrive are looked for, while others wait for it.
+# Interval between checks for incomplete requests that hold memory while other connections wait.
 STALL_CHECK_INTERVAL_S: Final = 0.5
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 class SocketServer:
     """Accepts connections on several listeners and feeds their requests to one channel.
 
-    Life: `start`, `stop_accepting`, `drain`, `close`; each may be left out, `close` is final.
+    Call order: `start`, `stop_accepting`, `drain`, `close`. Each is optional; `close` is final.
     """
 
     def __init__(
@@ -53,14 +53,15 @@ class SocketServer:
     ) -> None:
         """Prepare to listen.
 
-        `ssl_contexts` holds those of the listeners that speak TLS; `executor` reads files that
-        are not in memory, the loop's own one unless given.
+        `ssl_contexts` holds the TLS contexts by listener name. `executor` reads files that are not
+        in memory; the default is the loop's executor.
         """
         self._loop = channel.loop
         self._limits = limits
         self._channel = channel
         self._quota = ConnectionQuota(limits)
-        # Clients must not keep brokers out; where they share the listener nothing tells them apart.
+        # Clients must not keep brokers out. On a shared listener, brokers and clients are
+        # indistinguishable.
         self._exempt_listeners = (
             {control_plane_listener_name, inter_broker_listener_name}
             if len(listeners) > 1
@@ -91,25 +92,25 @@ class SocketServer:
 
     @property
     def bound_addresses(self) -> Mapping[str, tuple[str, int]]:
-        """Host and port that each listener, by its name, is bound to."""
+        """Bound host and port of each listener, by its name."""
         return {each.listener.name: each.bound_address for each in self._acceptors}
 
     @property
     def metrics(self) -> NetworkMetrics:
-        """What was counted so far."""
+        """Metrics of the network layer."""
         return self._channel.metrics
 
     @property
     def connection_count(self) -> int:
-        """Open connections."""
+        """Number of open connections."""
         return len(self._connections)
 
     def set_limits(self, limits: NetworkLimits) -> None:
-        """Let new connections be counted by `limits`; nothing else of them changes."""
+        """Apply the connection limits in `limits` to new connections; ignore all other limits."""
         self._quota.set_limits(limits)
 
     async def start(self) -> None:
-        """Bind every listener, or none.
+        """Bind all listeners, or none.
 
         Raises:
             OSError: an address cannot be bound.
@@ -125,15 +126,15 @@ class SocketServer:
         self._schedule_checks()
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets and take nobody more; open connections go on."""
+        """Close the listening sockets and refuse new connections; open ones continue."""
         self._is_accepting = False
         for acceptor in self._acceptors:
             acceptor.stop()
 
     async def drain(self, timeout_s: float) -> bool:
-        """Read no more requests and wait until those read are answered; False if time ran out.
+        """Stop reading and wait for the responses to all requests read; False after a timeout.
 
-        Whoever holds replies back (long polls) should complete them meanwhile.
+        The owner of delayed replies (long polls) should complete them meanwhile.
         """
         for connection in list(self._connections):
             connection.finish()
@@ -144,14 +145,14 @@ class SocketServer:
         return True
 
     def describe_open(self) -> list[str]:
-        """Return what each open connection waits for."""
+        """Return a description of the obstacle that keeps each connection open."""
         return sorted(
             f"{each.listener_name} {each.client_host}: {each.obstacle}"
             for each in self._connections
         )
 
     async def close(self) -> None:
-        """Close everything at once; replies that are not complete are cancelled."""
+        """Close all connections at once; pending replies are cancelled."""
         self.stop_accepting()
         for timer in (self._idle_timer, self._stall_timer):
             if timer is not None:
@@ -162,13 +163,13 @@ class SocketServer:
         for acceptor in self._acceptors:
             await acceptor.wait_closed()
 
-    # What connections call.
+    # Called by connections.
 
     def on_opened(self, connection: Processor) -> str | None:
-        """Take a connection into the list; or return why it must not be there."""
+        """Add a connection to the list, or return the reason to refuse it."""
         if not self._is_accepting:
-            # Accepted by the system just before: nobody would wait for its end.
-            return "the broker stops"
+            # The system accepted it just before the stop; `drain` would not wait for it.
+            return "the broker is stopping"
         is_exempt = connection.listener_name in self._exempt_listeners
         refusal = self._quota.try_add(connection.client_host, is_exempt=is_exempt)
         if refusal is None:
@@ -177,7 +178,7 @@ class SocketServer:
         return refusal
 
     def on_closed(self, connection: Processor) -> None:
-        """Take a connection off the list."""
+        """Remove a connection from the list."""
         del self._connections[connection]
         self._quota.remove(connection.client_host)
         if not self._connections:
@@ -201,7 +202,7 @@ class SocketServer:
     def _read_ahead(self, read: Callable[[], None], on_end: Callable[[], None]) -> None:
         def end(future: asyncio.Future[None]) -> None:
             if not future.cancelled():
-                # Taken, and left to the read that follows: it meets the same trouble.
+                # Retrieve and ignore the error: the following read will raise it again.
                 future.exception()
             on_end()
 
@@ -233,7 +234,7 @@ class SocketServer:
         return min(MAX_IDLE_CHECK_INTERVAL_S, max_idle_s / IDLE_CHECK_DIVISOR)
 
     def _check_idle(self) -> None:
-        """Drop those that are idle for too long."""
+        """Drop the connections that exceed the idle timeout."""
         max_idle_s = self._max_idle_s
         if max_idle_s is not None:
             for connection in list(self._connections):
@@ -241,7 +242,7 @@ class SocketServer:
         self._idle_timer = self._loop.call_later(self._idle_interval_s, self._check_idle)
 
     def _check_stalled(self) -> None:
-        """Drop those that hold memory that others wait for, and do not go on."""
+        """Drop stalled connections that hold memory while others wait for it."""
         if not self._network.memory.is_contended:
             self._contended_since_s = None
         else:

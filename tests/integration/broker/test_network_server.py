@@ -184,7 +184,7 @@ async def test_a_truncated_file_ends_the_connection_instead_of_the_response(
                 client.send((1, b""), (2, b""))
                 with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                     await client.receive()
-            assert "100000 of 200000 bytes that were promised are missing" in logs[0]["reason"]
+            assert "100000 of 200000 promised bytes are missing" in logs[0]["reason"]
 
 
 @on_every_loop
@@ -295,7 +295,7 @@ async def test_draining_gives_up_and_closing_cancels() -> None:
         served.server.stop_accepting()
         assert not await served.server.drain(timeout_s=0.05)
         [open_one] = served.server.describe_open()
-        assert open_one.endswith(f" {HOST}: an answer to PRODUCE")
+        assert open_one.endswith(f" {HOST}: a response to PRODUCE")
         await served.server.close()
         assert parking.replies[1].cancelled
         assert await client.is_closed_by_broker()

@@ -246,7 +246,7 @@ async def test_a_stop_waits_for_the_thread(broker: Broker) -> None:
     await asyncio.sleep(0)
     await broker.tasks.stop()
     assert released == ["released"]
-    assert reply.close_reason == "the broker stops"
+    assert reply.close_reason == "the broker is stopping"
 
 
 async def test_a_config_that_changes_meanwhile_is_applied(broker: Broker) -> None:

@@ -64,7 +64,7 @@ def test_a_file_that_became_shorter_is_an_error(file: BufferedReader) -> None:
         reading = FileRange(Region(file, 200, 100))
         sending = FileRange(Region(file, 200, 100))
         assert len(reading.read(1000)) == 56
-        message = "the file ends at 256, 44 of 100 bytes that were promised are missing"
+        message = "the file ends at 256, 44 of 100 promised bytes are missing"
         with pytest.raises(TruncatedRegionError, match=message):
             reading.read(1000)
         with pytest.raises(TruncatedRegionError, match=message):

@@ -322,7 +322,7 @@ def test_what_cannot_be_kept_is_a_failure() -> None:
     source = Input(limit_bytes=10)
     source.read(sized(b"good") + sized(b"x" * 100)[:50])
     assert source.bodies == [b"good"]
-    assert source.receiver.failure == "50 bytes on top of 0 exceed 10"
+    assert source.receiver.failure == "50 bytes in addition to 0 exceed 10"
     assert source.memory.kept_bytes == 0
 
 

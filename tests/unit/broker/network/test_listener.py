@@ -37,10 +37,10 @@ def test_the_text_of_a_listener_is_what_it_was_read_from() -> None:
         ("A://host:x", "NAME://HOST:PORT"),
         ("A://host:65536", "port within"),
         ("A://host:-1", "port within"),
-        ("A://:1,a://:2", "another name"),
-        ("A://:1,B://:1", "another port"),
-        ("A://10.0.0.1:1,B://10.0.0.2:1", "another port"),
-        ("A://10.0.0.1:1,B://[::1]:1,C://:1", "another port"),
+        ("A://:1,a://:2", "a distinct name"),
+        ("A://:1,B://:1", "a distinct port"),
+        ("A://10.0.0.1:1,B://10.0.0.2:1", "a distinct port"),
+        ("A://10.0.0.1:1,B://[::1]:1,C://:1", "a distinct port"),
     ],
 )
 def test_what_is_no_list_of_listeners_is_refused(text: str, rule: str) -> None:
@@ -80,7 +80,7 @@ def test_a_map_needs_colons() -> None:
 
 @pytest.mark.parametrize(
     ("protocols", "rule"),
-    [({}, "listener.security.protocol.map"), ({"A": "SSL"}, "others are not served")],
+    [({}, "listener.security.protocol.map"), ({"A": "SSL"}, "other protocols are not served")],
 )
 def test_only_plaintext_listeners_are_served(protocols: dict[str, str], rule: str) -> None:
     with pytest.raises(ConfigError, match=rule):

@@ -117,7 +117,7 @@ def test_a_waiter_that_stops_while_others_are_woken_is_not_woken() -> None:
 def test_what_was_read_is_kept_up_to_the_limit() -> None:
     memory = ReceiveMemory(100)
     memory.keep(100)
-    with pytest.raises(ReceiveMemoryExhaustedError, match="1 bytes on top of 100 exceed 100"):
+    with pytest.raises(ReceiveMemoryExhaustedError, match="1 bytes in addition to 100 exceed 100"):
         memory.keep(1)
     memory.drop(50)
     memory.keep(50)

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from broker.network.reply import EncodedMessage
-from broker.network.response import bytes_in_memory, encode_answer
+from broker.network.response import bytes_in_memory, encode_reply
 from kafkawire.apis import ApiKey
 from kafkawire.headers import RequestHeader, encode_response
 from kafkawire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -35,12 +35,12 @@ def test_a_cached_body_becomes_the_same_bytes_as_its_message(version: int) -> No
     message = MetadataResponse(controller_id=5)
     cached = EncodedMessage(encode(message, version))
     expected = encode_response(ApiKey.METADATA, version, 77, message)
-    assert b"".join(encode_answer(header(ApiKey.METADATA, version), message)) == expected  # type: ignore[arg-type]
-    assert encode_answer(header(ApiKey.METADATA, version), cached) == [expected]
+    assert b"".join(encode_reply(header(ApiKey.METADATA, version), message)) == expected  # type: ignore[arg-type]
+    assert encode_reply(header(ApiKey.METADATA, version), cached) == [expected]
 
 
 def test_api_versions_never_gets_a_flexible_header() -> None:
-    cached = encode_answer(header(ApiKey.API_VERSIONS, 3), EncodedMessage(b"body"))
+    cached = encode_reply(header(ApiKey.API_VERSIONS, 3), EncodedMessage(b"body"))
     assert cached == [struct.pack(">ii", 8, 77) + b"body"]
 
 
@@ -49,7 +49,7 @@ def test_regions_are_handed_through_and_counted_in_the_size() -> None:
     message = FetchResponse(
         responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=region)])]
     )
-    parts = encode_answer(header(ApiKey.FETCH, 11), message)
+    parts = encode_reply(header(ApiKey.FETCH, 11), message)
     assert [part for part in parts if part is region] == [region]
     in_memory = bytes_in_memory(parts)
     assert isinstance(parts[0], bytearray | bytes)

@@ -149,5 +149,5 @@ def test_what_was_accepted_just_before_the_end_is_refused() -> None:
     world = World()
     world.server.stop_accepting()
     late = FakeConnection()
-    assert world.server.on_opened(cast(Processor, late)) == "the broker stops"
+    assert world.server.on_opened(cast(Processor, late)) == "the broker is stopping"
     assert world.server.connection_count == 1

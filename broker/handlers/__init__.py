@@ -1,1 +1,1 @@
-"""What a broker answers: a file per family of APIs; `broker.handler_table` puts them together."""
+"""The request handlers, with a file per family of APIs; `broker.handler_table` assembles them."""

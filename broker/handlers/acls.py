@@ -1,8 +1,7 @@
-"""DescribeAcls, CreateAcls, DeleteAcls and DescribeUserScramCredentials, as a Kafka answers them
-that has neither an authorizer nor credentials (edge).
+"""DescribeAcls, CreateAcls, DeleteAcls and DescribeUserScramCredentials (edge).
 
-Tools ask for these in passing and go on when they hear that security is off. A closed connection
-ends them.
+Responds like a Kafka broker with neither an authorizer nor credentials. Tools request these APIs
+incidentally and continue when security is disabled, but a closed connection stops them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ NO_CREDENTIAL: Final = "The user has no SCRAM credential."
 
 
 def describe_acls(request: Request, message: DescribeAclsRequest) -> Reply:
-    """Answer that there are none to look for."""
+    """Respond that security is disabled."""
     del request, message
     response = DescribeAclsResponse(
         error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
@@ -60,7 +59,7 @@ def delete_acls(request: Request, message: DeleteAclsRequest) -> Reply:
 def describe_scram_credentials(
     request: Request, message: DescribeUserScramCredentialsRequest
 ) -> Reply:
-    """Answer that no user has any; a user that is asked for by name does not exist."""
+    """Respond that no user has credentials; each requested user is unknown."""
     del request
     names = dict.fromkeys(user.name for user in message.users or ())
     results = [

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: a broker takes a block of ids (edge); the controller alone gives one."""
+"""AllocateProducerIds: only the controller allocates blocks of producer ids (edge)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AllocateProducerIdsHandler:
         self._controller = controller
 
     def handle(self, request: Request, message: AllocateProducerIdsRequest) -> Reply:
-        """Answer with a block that nobody else has or will have."""
+        """Respond with a block of ids that no other broker has or will get."""
         del request
         return self._tasks.run(partial(self._ask, message))
 
@@ -38,5 +38,5 @@ class AllocateProducerIdsHandler:
             return AllocateProducerIdsResponse(
                 producer_id_start=result.first, producer_id_len=count
             )
-        assert isinstance(result, ErrorCode), "it is answered or refused"
+        assert isinstance(result, ErrorCode), "the controller allocates or refuses"
         return AllocateProducerIdsResponse(error_code=result)

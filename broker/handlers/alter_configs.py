@@ -1,6 +1,7 @@
 """AlterConfigs and IncrementalAlterConfigs of topics and brokers (edge).
 
-Any broker may write those of topics and those that all brokers share; its own a broker alone.
+Any broker may write the configs of topics and the shared ones of all brokers; only the broker
+itself may write its own.
 """
 
 from __future__ import annotations
@@ -59,14 +60,14 @@ class AlterConfigsHandler:
         self._broker_id = broker_id
 
     def handle(self, request: Request, message: AlterConfigsRequest) -> Reply:
-        """Answer AlterConfigs: what is not named falls back to its default."""
+        """Serve AlterConfigs: keys that are not named return to their defaults."""
         del request
         return self._tasks.run(partial(self._replace_all, message))
 
     def handle_incremental(
         self, request: Request, message: IncrementalAlterConfigsRequest
     ) -> Reply:
-        """Answer IncrementalAlterConfigs: what is not named stays."""
+        """Serve IncrementalAlterConfigs: keys that are not named stay as they are."""
         del request
         return self._tasks.run(partial(self._change_all, message))
 
@@ -116,7 +117,7 @@ class AlterConfigsHandler:
     async def _alter_all(
         self, wanted: Sequence[tuple[int, str, Change]], validate_only: bool
     ) -> list[tuple[int, str, ErrorCode, str | None]]:
-        """Return the code and the text for each resource."""
+        """Return the error code and message of each resource."""
         times = Counter((kind, name) for kind, name, _ in wanted)
         results = []
         async for kind, name, change in in_turns(wanted):
@@ -138,16 +139,16 @@ class AlterConfigsHandler:
         altered: list[str] = []
 
         def checked(configs: Configs) -> Configs:
-            changed_ones = change(configs, target)
-            target.check(changed_ones)
-            altered[:] = changed_keys(configs, changed_ones)
-            return changed_ones
+            result = change(configs, target)
+            target.check(result)
+            altered[:] = changed_keys(configs, result)
+            return result
 
         if validate_only:
             checked(await self._nodes.read(target.entity_path))
             return
         await self._nodes.change(target.entity_path, checked)
-        # Not the values: one may be a secret, or long.
+        # Never log the values: they may be secret, or long.
         log.info("config.altered", entity=target.entity_path, keys=altered)
 
 

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: have replicas of this broker lie in other log dirs of it (edge)."""
+"""AlterReplicaLogDirs: move replicas between the log dirs of this broker (edge)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class AlterReplicaLogDirsHandler:
-    """Begins moves; one bad partition does not fail the others."""
+    """Starts moves; one bad partition does not fail the others."""
 
     def __init__(self, logs: Logs, replicas: ReplicaManager, mover: LogMover) -> None:
         self._logs = logs
@@ -37,7 +37,7 @@ class AlterReplicaLogDirsHandler:
         self._mover = mover
 
     def handle(self, request: Request, message: AlterReplicaLogDirsRequest) -> Reply:
-        """Answer which moves have begun, or were not necessary."""
+        """Respond with NONE for moves that have started or are not necessary."""
         del request
         topics: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
         refused: Counter[str] = Counter()
@@ -70,15 +70,15 @@ class AlterReplicaLogDirsHandler:
 
     def _begin(self, path: str, partition: TopicPartition) -> None:
         if not can_be_copied(partition):
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the name of the topic is too long")
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
         directory = self._find(path)
         if self._replicas.is_offline(partition):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "its log dir is offline")
         if self._logs.get(partition) is None:
-            # It will be made there, if it is made.
+            # If the log is created later, it goes to this directory.
             self._logs.want_home(partition, directory)
         if self._logs.get(partition) is None or not self._replicas.holds(partition):
-            # Kafka answers this, for the sake of old clients, instead of NOT_LEADER_OR_FOLLOWER.
+            # Like Kafka, not NOT_LEADER_OR_FOLLOWER, for compatibility with old clients.
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE)
         self._mover.move(partition, directory)
 
@@ -89,7 +89,7 @@ class AlterReplicaLogDirsHandler:
                 return directory
         if wanted in {offline.absolute() for offline in self._logs.offline_paths}:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log dir {path} is offline")
-        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no log dir of this broker")
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not a log dir of this broker")
 
 
 def _wishes(message: AlterReplicaLogDirsRequest) -> Iterator[tuple[str, TopicPartition]]:

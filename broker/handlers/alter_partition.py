@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks for other in-sync sets (edge); the controller alone answers."""
+"""AlterPartition: a leader proposes in-sync sets, and the controller records them (edge)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class AlterPartitionHandler:
         self._controller = controller
 
     def handle(self, request: Request, message: AlterPartitionRequest) -> Reply:
-        """Answer with what is recorded now."""
+        """Respond with the recorded partition states."""
         return self._tasks.run(partial(self._ask, message, request.header.api_version))
 
     async def _ask(self, message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
         result = await self._controller.put(AlterPartitionRequested(message, version))
         if isinstance(result, AlterPartitionResponse):
             return result
-        assert isinstance(result, ErrorCode), "it is answered or refused"
+        assert isinstance(result, ErrorCode), "the controller responds or refuses"
         return AlterPartitionResponse(error_code=result)

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves, and the features of its cluster (decision)."""
+"""ApiVersions: the APIs served by this broker and the features of its cluster (decision)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsHandler:
-    """Tells a client which APIs it may use, and in which versions."""
+    """Lists the served APIs and their versions."""
 
     def __init__(
         self,
         served: Callable[[], Served],
         features: Callable[[], Features | None] = lambda: None,
     ) -> None:
-        """Both are asked at each request: they are complete, or change, later."""
+        """Call `served` and `features` at each request, because both may change later."""
         self._served = served
         self._features = features
 
     def handle(self, request: Request, message: ApiVersionsRequest) -> Reply:
-        """Answer with the table, or with INVALID_REQUEST for a client without a proper name."""
+        """Respond with the APIs, or with INVALID_REQUEST if the client's name is malformed."""
         if request.header.api_version >= FIRST_VERSION_WITH_SOFTWARE and not (
             _SOFTWARE.fullmatch(message.client_software_name)
             and _SOFTWARE.fullmatch(message.client_software_version)

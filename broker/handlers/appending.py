@@ -1,4 +1,4 @@
-"""A Produce request and what has become of its batches so far (decision)."""
+"""The progress of a Produce request through its batches (decision)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from storage.log import AppendInfo
 ACKS_ALL: Final = -1
 FIRST_VERSION_WITH_ZSTD: Final = 7
 ADMIN_CLIENT_ID: Final = "__admin_client"
-# Limit of all decompressed bytes of one request whose batches are validated in a thread.
+# Limit of the decompressed bytes of one request whose batches are validated in a thread.
 MAX_REQUEST_DECOMPRESSED_BYTES: Final = 2 << 30
 
 Pending = dict[TopicPartition, Offset]
@@ -28,7 +28,7 @@ IsCommitted = Callable[[tuple[str, int], Offset], bool]
 
 
 class Appending:
-    """Where the appending of a request's batches has come to."""
+    """Progress of a request whose batches are being appended."""
 
     __slots__ = (
         "accepted",
@@ -48,40 +48,40 @@ class Appending:
         self.request = request
         self.message = message
         self.accepted: list[TopicAccepted] = []
-        """Of each topic that was begun."""
+        """Appended batches of each topic that has been started."""
         self.refused: Refused = {}
-        """By the topic's place in the request: partitions, and why."""
+        """Refused partitions and their errors, by the topic's position in the request."""
         self.pending: Pending = {}
-        """The last offset of each partition for which acks=all waits."""
-        # Where the batch stands that comes next, if it has not ended.
+        """Last offset of each partition for which acks=all waits."""
+        # Position of the next batch, if the request is not done.
         self.topic_place = 0
         self.partition_place = 0
         self.is_large = False
-        """Whether to look at that batch takes longer than a turn of the loop."""
+        """Whether the validation of the next batch takes longer than a turn of the loop."""
         self.is_resumed = False
-        """Whether a turn has come to its end before the last batch."""
+        """Whether a turn of the loop has ended before the last batch."""
         self.is_spent = False
-        """Whether the request has expanded as far as it may: no batch is expanded any more."""
+        """Whether the request has used up its limit of decompressed bytes."""
         self.is_abandoned = False
-        """Whether nobody waits for an answer."""
+        """Whether the connection is gone."""
 
     def stop_at(self, topic_place: int, partition_place: int, is_large: bool) -> None:
-        """Note which batch comes next."""
+        """Record the position of the next batch."""
         self.topic_place, self.partition_place = topic_place, partition_place
         self.is_large, self.is_resumed = is_large, True
 
     def abandon(self) -> None:
-        """Append no further batch: the connection is gone."""
+        """Append no further batch, because the connection is gone."""
         self.is_abandoned = True
 
     @property
     def next_data(self) -> tuple[str, PartitionProduceData]:
-        """The batch that comes next, and its topic."""
+        """The next batch and its topic."""
         topic = self.message.topic_data[self.topic_place]
         return topic.name, topic.partition_data[self.partition_place]
 
     def accept(self, info: AppendInfo, is_committed: IsCommitted) -> None:
-        """Note that the next batch was appended, and go on behind it."""
+        """Record that the next batch was appended, and advance."""
         name, data = self.next_data
         base_offset, last_offset, time_ms, start_offset = info
         row = (data.index, base_offset, time_ms, start_offset)
@@ -91,13 +91,13 @@ class Appending:
         self._skip()
 
     def refuse(self, error: ApiError) -> None:
-        """Note that the next batch was refused, and go on behind it."""
+        """Record that the next batch was refused, and advance."""
         _, data = self.next_data
         self.refused.setdefault(self.topic_place, []).append((data.index, error))
         self._skip()
 
     def own_batches(self) -> int:
-        """Copy the batches that are left, which lie in a shared buffer; return their size."""
+        """Copy the remaining batches out of the shared buffer; return their size."""
         size_bytes = 0
         first = self.partition_place
         for topic in self.message.topic_data[self.topic_place :]:
@@ -115,7 +115,7 @@ class Appending:
 
 
 def expands_too_far() -> ApiError:
-    """Return why a batch is refused that would be expanded beyond the limit of its request."""
+    """Return the error of a batch above the request's limit of decompressed bytes."""
     text = f"the request expands beyond {MAX_REQUEST_DECOMPRESSED_BYTES} bytes"
     return ApiError(ErrorCode.MESSAGE_TOO_LARGE, text)
 
@@ -124,7 +124,7 @@ def batch_of(request: Request, topic: str, data: PartitionProduceData) -> memory
     """Return the batch of one partition.
 
     Raises:
-        ApiError: version or topic forbid it.
+        ApiError: the request's version or topic does not allow it.
     """
     header = request.header
     if topic in INTERNAL_TOPICS and header.client_id != ADMIN_CLIENT_ID:

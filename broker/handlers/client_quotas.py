@@ -1,4 +1,4 @@
-"""DescribeClientQuotas and AlterClientQuotas (edge): any broker may write them."""
+"""DescribeClientQuotas and AlterClientQuotas; any broker may write quotas (edge)."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class ClientQuotasHandler:
         self._quotas = quotas
 
     def handle_describe(self, request: Request, message: DescribeClientQuotasRequest) -> Reply:
-        """Answer with the quotas of every entity that matches."""
+        """Respond with the quotas of every matching entity."""
         del request
         return self._tasks.run(partial(self._describe, message))
 
     def handle_alter(self, request: Request, message: AlterClientQuotasRequest) -> Reply:
-        """Answer for every entity of the request."""
+        """Respond with a result for every entity of the request."""
         del request
         return self._tasks.run(partial(self._alter_all, message))
 

@@ -27,7 +27,7 @@ class DescribeClusterHandler:
         self._cluster_id = cluster_id
 
     def handle(self, request: Request, message: DescribeClusterRequest) -> Reply:
-        """Answer with the brokers that the request's listener reaches."""
+        """Respond with the brokers that have an endpoint for the request's listener."""
         if message.endpoint_type != ENDPOINT_TYPE_BROKERS:
             return Reply(_refuse(message.endpoint_type))
         image = self._metadata.image
@@ -55,7 +55,7 @@ def _refuse(endpoint_type: int) -> DescribeClusterResponse:
     if endpoint_type == ENDPOINT_TYPE_CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="this is a broker, it has no endpoints of controllers",
+            error_message="this is a broker: it has no controller endpoints",
         )
     return DescribeClusterResponse(
         error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,

@@ -1,4 +1,4 @@
-"""ControlledShutdown: a broker asks to be relieved (edge); the controller alone answers."""
+"""ControlledShutdown: the controller moves leaderships away from a stopping broker (edge)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ControlledShutdownHandler:
         self._controller = controller
 
     def handle(self, request: Request, message: ControlledShutdownRequest) -> Reply:
-        """Answer with the partitions that the broker still leads."""
+        """Respond with the partitions that the broker still leads."""
         del request
         return self._tasks.run(partial(self._ask, message))
 
@@ -34,5 +34,5 @@ class ControlledShutdownHandler:
         result = await self._controller.put(asked)
         if isinstance(result, ControlledShutdownResponse):
             return result
-        assert isinstance(result, ErrorCode), "it is answered or refused"
+        assert isinstance(result, ErrorCode), "the controller responds or refuses"
         return ControlledShutdownResponse(error_code=result)

@@ -1,6 +1,6 @@
-"""CreatePartitions (edge); what may be added is decided by `broker.cluster.topic_plan`.
+"""CreatePartitions (edge); `broker.cluster.topic_plan` decides on the partitions.
 
-The controller alone adds, and answers when its metadata show a leader of every partition.
+Only the controller adds partitions. It responds once its metadata has a leader for each of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CreatePartitionsHandler:
         self._controller = controller
 
     def handle(self, request: Request, message: CreatePartitionsRequest) -> Reply:
-        """Answer for every topic; a bad one does not fail the others."""
+        """Respond with a result for every topic; a bad topic does not fail the others."""
         del request
         return self._tasks.run(partial(self._grow_all, message))
 
@@ -61,7 +61,7 @@ class CreatePartitionsHandler:
     async def _grow(
         self, wanted: CreatePartitionsTopic, times: Mapping[str, int], validate_only: bool
     ) -> int:
-        """Return how many partitions the topic has now."""
+        """Return the new partition count of the topic."""
         if not self._controller.is_active:
             raise ApiError(ErrorCode.NOT_CONTROLLER)
         if times[wanted.name] > 1:

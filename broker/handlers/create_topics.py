@@ -1,6 +1,6 @@
-"""CreateTopics (edge); what may be created is decided by `broker.cluster.topic_plan`.
+"""CreateTopics (edge); `broker.cluster.topic_plan` decides on the partitions.
 
-The controller alone creates, and answers when its metadata show a leader of every partition.
+Only the controller creates topics. It responds once its metadata has a leader for every partition.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from kafkawire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-# Log lines about rejected topics in one request.
+# Limit of log lines about rejected topics per request.
 MAX_LOGGED_TOPICS: Final = 10
 
 log = structlog.get_logger(__name__)
 
 
 class CreateTopicsHandler:
-    """Creates topics, or only says whether that would work."""
+    """Creates topics, or only validates the request."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class CreateTopicsHandler:
         self._config = config
 
     def handle(self, request: Request, message: CreateTopicsRequest) -> Reply:
-        """Answer for every topic; a bad one does not fail the others."""
+        """Respond with a result for every topic; a bad topic does not fail the others."""
         del request
         return self._tasks.run(partial(self._create_all, message))
 
@@ -98,7 +98,7 @@ class CreateTopicsHandler:
     async def _wait_for_leaders(
         self, created: Mapping[str, CreatableTopicResult], timeout_ms: int
     ) -> None:
-        """Wait until every partition has a leader; turn the result of a topic that has not."""
+        """Wait for a leader of every partition; mark topics without one as timed out."""
 
         def is_led(image: ClusterImage, result: CreatableTopicResult) -> bool:
             return has_leaders(image, result.name, result.num_partitions)
@@ -125,7 +125,7 @@ class CreateTopicsHandler:
 
 
 def _log_rejected(results: Sequence[CreatableTopicResult]) -> None:
-    """Log the first rejected topics and the number of the others: a line costs 20 us."""
+    """Log the first rejected topics, then only their total: each line costs 20 us."""
     rejected = [result for result in results if result.error_code != ErrorCode.NONE]
     for result in rejected[:MAX_LOGGED_TOPICS]:
         code = ErrorCode(result.error_code)

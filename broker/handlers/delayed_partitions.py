@@ -1,6 +1,6 @@
-"""A request that waits for something in each of its partitions (decision).
+"""A request that waits for a condition in each of its partitions (decision).
 
-What the request did stays done: neither a timeout nor a lost connection takes it back.
+The effects of the request remain: neither a timeout nor a lost connection reverts them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkawire.ids import TopicPartition
 
 
 class Answer(Protocol):
-    """What is told of one partition."""
+    """Response for one partition."""
 
     error_code: int
 
@@ -32,9 +32,10 @@ class DelayedPartitions(Generic[T, A]):
         awaited: Mapping[TopicPartition, tuple[T, A]],
         is_decided: Callable[[TopicPartition, T, A], bool],
     ) -> None:
-        """Wait for what is `awaited`; `is_decided` looks, and fills in the answer when it is.
+        """Wait for the partitions in `awaited`.
 
-        It may raise an ApiError, which decides the partition too.
+        `is_decided` checks one partition, and fills in its response once it is decided. It may
+        raise an ApiError, which decides the partition too.
         """
         self.reply = Reply()
         self._response = response
@@ -43,23 +44,23 @@ class DelayedPartitions(Generic[T, A]):
 
     @property
     def partitions(self) -> Iterable[TopicPartition]:
-        """What is waited for."""
+        """Partitions that are not decided yet."""
         return list(self._awaited)
 
     def is_satisfied(self, changed: TopicPartition | None) -> bool:
-        """Whether nothing is left to wait for, looking again at what has changed."""
+        """Whether every partition is decided; only `changed` is checked, or all for None."""
         for partition in [changed] if changed else list(self._awaited):
-            if partition in self._awaited and self._look_at(partition):
+            if partition in self._awaited and self._check(partition):
                 del self._awaited[partition]
         return not self._awaited
 
     def complete(self) -> None:
-        """Answer; what is not decided by now has timed out."""
+        """Respond; partitions that are not decided by now have timed out."""
         for _, answer in self._awaited.values():
             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.reply.complete(self._response)
 
-    def _look_at(self, partition: TopicPartition) -> bool:
+    def _check(self, partition: TopicPartition) -> bool:
         wanted, answer = self._awaited[partition]
         try:
             return self._is_decided(partition, wanted, answer)

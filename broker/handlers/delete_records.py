@@ -1,6 +1,6 @@
-"""DeleteRecords: let a partition start at a later offset, on all its replicas (edge).
+"""DeleteRecords: raise the log start offset of a partition on all its replicas (edge).
 
-It is answered when no replica alive holds an older record, as far as their fetches tell.
+The broker responds once, according to their fetches, no live replica holds an older record.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Awaited = dict[TopicPartition, tuple[Offset, DeleteRecordsPartitionResult]]
 
 
 class DeleteRecordsHandler:
-    """Deletes from the front; one bad partition does not fail the others."""
+    """Deletes the oldest records; one bad partition does not fail the others."""
 
     def __init__(self, replicas: ReplicaManager, purgatory: Purgatory[TopicPartition]) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
 
     def handle(self, request: Request, message: DeleteRecordsRequest) -> Reply:
-        """Return a reply that is complete unless followers have to follow."""
+        """Return a reply that is complete unless followers must catch up."""
         del request
         awaited: Awaited = {}
         topics = [
@@ -71,7 +71,7 @@ class DeleteRecordsHandler:
         start_offset: Offset,
         answer: DeleteRecordsPartitionResult,
     ) -> bool:
-        """Whether all replicas start where they were told."""
+        """Whether all replicas have raised their log start offset."""
         low_watermark = self._replicas.leader(partition).low_watermark
         if low_watermark < start_offset:
             return False

@@ -1,4 +1,4 @@
-"""DeleteTopics, by name or by id (edge); the controller alone deletes."""
+"""DeleteTopics, by name or by id; only the controller deletes topics (edge)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DeleteTopicsHandler:
         self._is_enabled = is_enabled
 
     def handle(self, request: Request, message: DeleteTopicsRequest) -> Reply:
-        """Answer for every topic; a bad one does not fail the others."""
+        """Respond with a result for every topic; a bad topic does not fail the others."""
         return self._tasks.run(partial(self._delete_all, message, request.header.api_version))
 
     async def _delete_all(self, message: DeleteTopicsRequest, version: int) -> DeleteTopicsResponse:
@@ -88,7 +88,7 @@ class DeleteTopicsHandler:
     async def _wait_until_gone(
         self, results: Iterable[DeletableTopicResult], timeout_ms: int
     ) -> None:
-        """Wait until clients do not find the topics any more; their files go later."""
+        """Wait until the metadata lacks the topics; their files are deleted later."""
         deleted = [result for result in results if result.error_code == ErrorCode.NONE]
 
         def is_gone(image: ClusterImage, result: DeletableTopicResult) -> bool:
@@ -102,7 +102,7 @@ class DeleteTopicsHandler:
         for result in deleted:
             if not is_gone(self._watch.image, result):
                 result.error_code = ErrorCode.REQUEST_TIMED_OUT
-                result.error_message = f"not deleted after {timeout_ms} ms; it will be"
+                result.error_message = f"not yet deleted after {timeout_ms} ms; deletion continues"
 
     def _check(self, wanted: DeleteTopicState, times: int, version: int) -> None:
         if not self._controller.is_active:
@@ -113,6 +113,7 @@ class DeleteTopicsHandler:
                 ErrorCode.TOPIC_DELETION_DISABLED if knows_code else ErrorCode.INVALID_REQUEST
             )
         if wanted.name is not None and wanted.topic_id != ZERO_TOPIC_ID:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "a topic is named by name or id, not both")
+            text = "a topic must be named by name or by id, not by both"
+            raise ApiError(ErrorCode.INVALID_REQUEST, text)
         if times > 1:
             raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice")

@@ -1,4 +1,4 @@
-"""DescribeConfigs: of topics, of the broker itself, and of all brokers (edge)."""
+"""DescribeConfigs of topics, of the broker itself, and of all brokers (edge)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIRST_VERSION_WITH_SOURCE: Final = 1
 
 
 class DescribeConfigsHandler:
-    """Shows values and where they come from; one bad resource does not fail the others."""
+    """Describes values and their sources; one bad resource does not fail the others."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class DescribeConfigsHandler:
         self._broker_id = broker_id
 
     def handle(self, request: Request, message: DescribeConfigsRequest) -> Reply:
-        """Answer for every resource of the request."""
+        """Respond with a result for every resource of the request."""
         return self._tasks.run(partial(self._describe_all, message, request.header.api_version))
 
     async def _describe_all(
@@ -91,7 +91,7 @@ class DescribeConfigsHandler:
             return topic_entries(await self._overrides.read(name), self._config)
         if resource_type == ResourceType.BROKER:
             return self._broker_entries(name)
-        text = f"resource type {resource_type} has no configs here; topics (2) and brokers (4) do"
+        text = f"resource type {resource_type} has no configs; only topics (2) and brokers (4) do"
         raise ApiError(ErrorCode.INVALID_REQUEST, text)
 
     def _broker_entries(self, name: str) -> Iterable[ConfigEntry]:

@@ -1,4 +1,4 @@
-"""DescribeProducers: who has written to a partition, and is remembered (edge)."""
+"""DescribeProducers: the remembered producers of a partition (edge)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from storage.producer_entry import ProducerEntry
 
 
 class DescribeProducersHandler:
-    """Answers for the partitions of which this broker has a replica that works."""
+    """Describes the producers of partitions with an online replica on this broker."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def handle(self, request: Request, message: DescribeProducersRequest) -> Reply:
-        """Answer for each partition; one bad one does not fail the others."""
+        """Respond with a result for each partition; a bad partition does not fail the others."""
         del request
         topics = [
             DescribeProducersResponseTopic(

@@ -1,4 +1,4 @@
-"""ElectLeaders: preferred or unclean elections (edge); the controller alone holds them."""
+"""ElectLeaders: preferred or unclean elections, held only by the controller (edge)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ElectLeadersHandler:
         self._controller = controller
 
     def handle(self, request: Request, message: ElectLeadersRequest) -> Reply:
-        """Answer for every partition, when the metadata show the new leaders."""
+        """Respond with a result for every partition once the metadata has the new leaders."""
         del request
         return self._tasks.run(partial(self._elect, message))
 
@@ -52,7 +52,7 @@ class ElectLeadersHandler:
         result = await self._controller.put(ElectLeadersRequested(asked, is_unclean))
         if isinstance(result, ErrorCode):
             return _answer(result, dict.fromkeys(asked or (), result))
-        assert isinstance(result, dict), "it is answered by partition or refused"
+        assert isinstance(result, dict), "the controller responds by partition or refuses"
         codes = {
             partition: code
             for partition, code in sorted(result.items())
@@ -87,7 +87,7 @@ class ElectLeadersHandler:
 
 
 def _partitions(message: ElectLeadersRequest) -> list[TopicPartition] | None:
-    """Return the partitions asked for; None stands for all."""
+    """Return the requested partitions; None means all partitions."""
     if message.topic_partitions is None:
         return None
     return [

@@ -1,7 +1,7 @@
-"""Fetch: send batches as they lie on disk, now or when there are enough of them.
+"""Fetch: send batches as stored on disk, now or once enough bytes are available.
 
-The handler is an edge (it reads); `DelayedFetch` decides when a waiting fetch has enough. Record
-bytes are never touched: an answer holds regions of files.
+The handler is an edge (it reads); `DelayedFetch` decides when a waiting fetch has enough bytes.
+Record bytes are never touched: a response holds regions of files.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from kafkawire.messages.fetch import (
 )
 
 Charge = Callable[[int], int]
-"""Counts so many bytes for the reader; returns for how many ms it must wait."""
+"""Charges a number of bytes to the client; returns its throttle time in milliseconds."""
 
 READ_COMMITTED: Final = 1
-# Epochs of a fetch session (KIP-227) that ask for a full fetch: to begin a session, or without one.
+# Epochs of a fetch session (KIP-227) for a full fetch: to create a session, or without a session.
 FULL_FETCH_EPOCHS: Final = frozenset({0, -1})
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_ZSTD: Final = 10
 FIRST_VERSION_WITH_STORAGE_ERROR: Final = 6
 NO_RECORDS: Final = b""
 MAX_HELD_PARTITIONS: Final = 200_000
-"""Of all requests that wait: some 100 MB. Beyond it a fetch is answered with what there is."""
+"""Limit for all waiting requests together, some 100 MB. Beyond it, fetches do not wait."""
 
 
 class FetchHandler:
-    """Reads from the partitions of a request, and waits if that is too little."""
+    """Reads the partitions of a request, and waits if they have too few bytes."""
 
     def __init__(
         self,
@@ -57,27 +57,27 @@ class FetchHandler:
         throttle: Throttle | None = None,
         max_held_partitions: int = MAX_HELD_PARTITIONS,
     ) -> None:
-        """Return at most about `max_bytes` per response, whatever a client asks for.
+        """Limit each response to about `max_bytes`, regardless of the request.
 
-        Charge consumers by `throttle` for what they get.
+        `throttle` charges consumers for the bytes that they receive.
         """
         self._throttle = throttle
         self._replicas = replicas
         self._purgatory = purgatory
         self._max_bytes = max_bytes
         self._followers = followers
-        # How many partitions each request that waits has named.
+        # Number of partitions of each waiting request.
         self._held: dict[DelayedFetch, int] = {}
         self._held_count = 0
         self._max_held_partitions = max_held_partitions
 
     def handle(self, request: Request, message: FetchRequest) -> Reply:
-        """Return a reply that is complete unless `min_bytes` have to be waited for."""
+        """Return a reply that is complete unless the fetch must wait for `min_bytes`."""
         follower = follower_of(message)
         if follower is not None:
             return self._followers.handle(request, message, follower)
         if message.session_epoch not in FULL_FETCH_EPOCHS:
-            # Consumers get no sessions, as in a Kafka whose session cache is full.
+            # Consumers get no sessions, like in a Kafka broker with a full session cache.
             return Reply(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         throttle, max_bytes = self._throttle, self._max_bytes
         charge = None
@@ -91,24 +91,24 @@ class FetchHandler:
         partition_count = sum([len(topic.partitions) for topic in message.topics])
         if self._held_count + partition_count > self._max_held_partitions:
             return Reply(reader.charged(response, charge))
-        delayed = DelayedFetch(reader, charge, self._let_go)
+        delayed = DelayedFetch(reader, charge, self._release)
         self._held[delayed] = partition_count
         self._held_count += partition_count
-        # A client that is gone must not be woken: the purgatory forgets it.
+        # Remove the fetch from the purgatory when its client is gone.
         delayed.reply.on_cancel(partial(self._forget, delayed))
         self._purgatory.hold(delayed, delayed.partitions, message.max_wait_ms)
         return delayed.reply
 
     def _forget(self, delayed: DelayedFetch) -> None:
         self._purgatory.cancel(delayed)
-        self._let_go(delayed)
+        self._release(delayed)
 
-    def _let_go(self, delayed: DelayedFetch) -> None:
+    def _release(self, delayed: DelayedFetch) -> None:
         self._held_count -= self._held.pop(delayed, 0)
 
 
 class FetchReader:
-    """Reads what one request asks for, again and again if need be."""
+    """Reads the partitions of one request, repeatedly if it waits."""
 
     def __init__(
         self, replicas: ReplicaManager, message: FetchRequest, version: int, max_bytes: int
@@ -122,7 +122,7 @@ class FetchReader:
         self.sizes: dict[Key, int] = {}
         self._size_bytes = 0
         self._must_answer = False
-        # By name, also where the request has ids; None for an id that nobody knows.
+        # Topics by name, even if the request has ids; None for an unknown id.
         self.topics: list[tuple[str | None, FetchTopic]] = [
             (
                 topic.topic
@@ -135,13 +135,13 @@ class FetchReader:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the last read found enough, or something that the client must learn now."""
+        """Whether the last read found enough bytes, or a result that must not wait."""
         return self._must_answer or self._size_bytes >= self.min_bytes
 
     def read(self) -> FetchResponse:
-        """Read all partitions in their order, as much as the limits allow.
+        """Read all partitions in order, within the limits.
 
-        The first batch found is returned even if it is larger than the limits (KIP-74).
+        The first batch is returned even if it exceeds the limits (KIP-74).
         """
         self._size_bytes = 0
         return FetchResponse(
@@ -159,13 +159,13 @@ class FetchReader:
         )
 
     def charged(self, response: FetchResponse, charge: Charge | None) -> FetchResponse:
-        """Return the answer that was just read, its reader charged for it."""
+        """Charge the client for `response`, the result of the last read; return it."""
         if charge is not None:
             response.throttle_time_ms = charge(self._size_bytes)
         return response
 
     def size_of(self, partition: Key, topic_id: TopicId, wanted: FetchPartition) -> int | None:
-        """Return how many bytes a read of one partition would find; None for "answer now"."""
+        """Return the number of bytes that a read of one partition finds; None to respond now."""
         try:
             result = self._read(partition, topic_id, wanted, self.max_bytes, min_one_batch=True)
         except ApiError:
@@ -226,7 +226,7 @@ class FetchReader:
         )
 
     def _check_codec(self, partition: Key) -> None:
-        """Refuse clients that are too old for the codec."""
+        """Refuse requests of versions without the topic's codec."""
         if self._version < FIRST_VERSION_WITH_ZSTD:
             replica = self._replicas.leader(partition)
             if replica.log.config.compression_type == "zstd":
@@ -238,7 +238,7 @@ class FetchReader:
             code is ErrorCode.KAFKA_STORAGE_ERROR
             and self._version < FIRST_VERSION_WITH_STORAGE_ERROR
         ):
-            # An older client would take an unknown code for a final one.
+            # An older client would treat the unknown code as final.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return PartitionData(
             partition_index=wanted.partition,
@@ -250,7 +250,7 @@ class FetchReader:
 
 
 class DelayedFetch:
-    """Waits until the partitions of a fetch hold `min_bytes` together, or one needs an answer."""
+    """A fetch that waits for `min_bytes` in total, or for a result that must not wait."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class DelayedFetch:
         charge: Charge | None,
         on_complete: Callable[[DelayedFetch], None],
     ) -> None:
-        """Begin with what `reader` has found just now: less than enough."""
+        """Wait for more bytes than the last read of `reader` has found."""
         self.reply = Reply()
         self._on_complete = on_complete
         self._charge = charge
@@ -273,13 +273,13 @@ class DelayedFetch:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """What it waits for."""
+        """Partitions that it waits for."""
         return list(self._wanted)
 
     def is_satisfied(self, changed: TopicPartition | None) -> bool:
-        """Whether there is enough; only `changed` is looked at again."""
+        """Whether there are enough bytes; only `changed` is read again."""
         if changed is None:
-            # The reader has looked in this very turn of the loop.
+            # The reader has read all partitions in this turn of the loop.
             return self._reader.is_enough
         size = self._reader.size_of(changed, *self._wanted[changed])
         if size is None:
@@ -288,7 +288,7 @@ class DelayedFetch:
         return sum(self._sizes.values()) >= self._reader.min_bytes
 
     def complete(self) -> None:
-        """Answer with what there is."""
+        """Respond with the bytes available now."""
         self._on_complete(self)
         if not self.reply.cancelled:
             reader = self._reader
@@ -303,7 +303,7 @@ def _aborted(result: ReadResult) -> list[AbortedTransaction]:
 
 
 def _diverging(wanted: FetchPartition, result: ReadResult) -> PartitionData:
-    """Tell the reader where its history departs from the leader's, without any records."""
+    """Return the epoch and offset at which the client's log diverges, without records."""
     assert result.diverging is not None
     return PartitionData(
         partition_index=wanted.partition,

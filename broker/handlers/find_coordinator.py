@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group (edge, for it may create the topic)."""
+"""FindCoordinator: the broker that coordinates a group (edge, as it may create the topic)."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ FIRST_VERSION_WITH_KEYS: Final = 4
 NO_NODE: Final = -1
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 LEADERS_WAIT_MS: Final = 1000
-"""How long a client waits that comes first; without leaders it is told to come again."""
+"""Time that the first client waits for leaders; without leaders it must retry."""
 
 log = structlog.get_logger(__name__)
 
 
 class KeyType(IntEnum):
-    """What a key names."""
+    """Kafka's numbers for kinds of keys."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class FindCoordinatorHandler:
-    """Answers with the leader of the group's partition of `__consumer_offsets`."""
+    """Finds the leader of a group's partition of `__consumer_offsets`."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class FindCoordinatorHandler:
         self._partition_of = partition_of
 
     def handle(self, request: Request, message: FindCoordinatorRequest) -> Reply:
-        """Answer at once, unless the topic has to be created first."""
+        """Respond at once, unless the topic must be created first."""
         if message.key_type == KeyType.GROUP and not self._has_topic():
             return self._tasks.run(partial(self._create_and_answer, request, message))
         return Reply(self._answer(request, message))
@@ -81,7 +81,7 @@ class FindCoordinatorHandler:
                 lambda image: has_leaders(image, OFFSETS_TOPIC, count), LEADERS_WAIT_MS
             )
         except ApiError as error:
-            # Clients come again, until there are brokers enough.
+            # Clients retry until there are enough brokers.
             log.warning("topic.rejected", topic=OFFSETS_TOPIC, error=str(error))
         return self._answer(request, message)
 
@@ -103,15 +103,15 @@ class FindCoordinatorHandler:
         if key_type == KeyType.TRANSACTION:
             return self._find_of_transaction(request, key)
         if key_type != KeyType.GROUP:
-            text = "the key type is neither 0 (group) nor 1 (transaction)"
+            text = f"the key type must be 0 (group) or 1 (transaction), got {key_type}"
             return _none(key, ErrorCode.INVALID_REQUEST, text)
         partition = TopicPartition(OFFSETS_TOPIC, self._partition_of(key))
         return self._leader(request, partition, key, "this group")
 
     def _find_of_transaction(self, request: Request, key: str) -> Coordinator:
-        """Name the broker that leads the partition of a transactional id, unless it is this one.
+        """Return the leader of a transactional id's partition, unless it is this broker.
 
-        The topic exists where a broker of Kafka is, or was, in the cluster.
+        The topic exists only if the cluster has, or had, a Kafka broker.
         """
         image = self._watch.image
         topic = image.topics.get(TRANSACTIONS_TOPIC)
@@ -122,18 +122,18 @@ class FindCoordinatorHandler:
             if state is not None and state.leader != self._broker_id:
                 return self._leader(request, partition, key, "this transactional id")
         text = "this broker does not coordinate transactions yet"
-        # The only code that ends every client. Java and Python take others for final too, but
-        # librdkafka looks for a coordinator for ever after any but this one.
+        # The only code that every client treats as final. Java and Python clients treat others as
+        # final too, but librdkafka retries forever after any other code.
         return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
 
     def _leader(
-        self, request: Request, partition: TopicPartition, key: str, what: str
+        self, request: Request, partition: TopicPartition, key: str, subject: str
     ) -> Coordinator:
         image = self._watch.image
         state = image.partition(partition)
         endpoint = None if state is None else image.endpoint(state.leader, request.listener_name)
         if state is None or endpoint is None:
-            text = f"{partition.topic} has no leader for {what} at the moment"
+            text = f"{partition.topic} has no leader for {subject} at the moment"
             return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
         return Coordinator(
             key=key,

@@ -1,7 +1,7 @@
-"""Fetch by a follower: all that the leader has, committed or not (edge).
+"""Fetch by a follower: all records of the leader, committed or not (edge).
 
-A follower's offset says what it holds, so reading for it moves the high watermark. It waits at the
-leader until there are records; that a mark has moved goes with the next answer.
+A follower's fetch offset reports its log end offset, so the fetch may advance the high watermark.
+The fetch waits until there are records; an advanced high watermark is sent with the next response.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafkawire.messages.fetch import (
 
 NO_RECORDS: Final = b""
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
-# How often followers that lack nothing are noted as caught up, as a share of the time after which
+# Caught-up followers are recorded as such this many times per replica.lag.time.max.ms, after which
 # they would leave the in-sync set.
 TOUCHES_PER_LAG_LIMIT: Final = 20
 MAX_TOUCH_INTERVAL_MS: Final = 500
@@ -50,9 +50,9 @@ class FollowerFetchHandler:
         now_ms: Callable[[], int],
         may_be: Callable[[BrokerId, Request], bool] = lambda _broker_id, _request: True,
     ) -> None:
-        """Keep at most `max_sessions`; return at most about `max_bytes` per response.
+        """Keep at most `max_sessions`; limit each response to about `max_bytes`.
 
-        `may_be` tells whether a broker may have sent a request.
+        `may_be` returns whether a broker may have sent a request.
         """
         self._may_be = may_be
         self.replicas = replicas
@@ -67,7 +67,7 @@ class FollowerFetchHandler:
         replicas.add_change_listener(self.sessions.on_change)
 
     def handle(self, request: Request, message: FetchRequest, follower: Follower) -> Reply:
-        """Return a reply that is complete unless records have to be waited for."""
+        """Return a reply that is complete unless the fetch must wait for records."""
         if not self._may_be(follower.broker_id, request):
             return Reply(FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         now_ms, version = self.now_ms(), request.header.api_version
@@ -96,7 +96,7 @@ class FollowerFetchHandler:
     def _update(
         self, fetch: FollowerFetch, session: FollowerSession, message: FetchRequest, version: int
     ) -> None:
-        """Take what a request changes in its session; refuse what cannot be remembered."""
+        """Apply the changes in a request to its session; refuse partitions without a replica."""
         has_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         for topic in message.topics:
             name = self.replicas.topic_name(topic.topic_id) if has_ids else topic.topic
@@ -117,7 +117,7 @@ class FollowerFetchHandler:
                     self.sessions.forget(session, (name, index))
 
     def _touch(self, session: FollowerSession, now_ms: int) -> None:
-        """Note that the follower still holds all of the partitions that need no look."""
+        """Record that the follower is still caught up with its inactive partitions."""
         if now_ms - session.touched_at_ms < self._touch_interval_ms:
             return
         session.touched_at_ms = now_ms
@@ -129,12 +129,12 @@ class FollowerFetchHandler:
                 key, follower.broker_id, now_ms, broker_epoch=follower.broker_epoch
             )
             if marks != session.sent.get(key):
-                # The log may start elsewhere since old segments were deleted.
+                # The log start offset moves when old segments are deleted.
                 session.active[key] = None
 
 
 class FollowerFetch:
-    """One request of a follower, until it is answered: an operation of the purgatory."""
+    """One request of a follower, as an operation of the purgatory."""
 
     def __init__(
         self,
@@ -155,22 +155,22 @@ class FollowerFetch:
         self._size_bytes = 0
         self._must_answer = False
         self._sizes: dict[Key, int] = {}
-        self._news: dict[Key, None] = {}
-        # What was read in this very turn of the loop.
+        self._changed: dict[Key, None] = {}
+        # Results of a read in this turn of the loop.
         self._found: list[tuple[Key, PartitionData, bool]] | None = None
 
     @property
     def has_refused(self) -> bool:
-        """Whether the answer tells of failures that the session does not hold."""
+        """Whether the response holds failures of partitions that are not in the session."""
         return bool(self._refused)
 
     def refuse_unknown(self, topic: FetchTopic) -> None:
-        """Answer that nobody knows the id of `topic`."""
+        """Respond that the id of `topic` is unknown."""
         failed = [_failed(each.partition, ErrorCode.UNKNOWN_TOPIC_ID) for each in topic.partitions]
         self._add_refused(FetchableTopicResponse(topic_id=topic.topic_id, partitions=failed))
 
     def refuse(self, key: Key, topic_id: TopicId) -> None:
-        """Answer why a partition is not served of which there is no replica here."""
+        """Respond with the error of a partition without a replica on this broker."""
         failed = _failed(key[1], self._replicas.missing(key).code)
         self._add_refused(
             FetchableTopicResponse(topic=key[0], topic_id=topic_id, partitions=[failed])
@@ -181,7 +181,7 @@ class FollowerFetch:
         self._must_answer = True
 
     def read_first(self, now_ms: int) -> bool:
-        """Note how far the follower is; return whether there is something to answer at once."""
+        """Read, and record the follower's progress; return whether to respond at once."""
         session = self._session
         self._found = self._read_active(now_ms)
         for key, data, is_complete in self._found:
@@ -191,7 +191,7 @@ class FollowerFetch:
         return self._must_answer or self._size_bytes >= self._min_bytes
 
     def wait(self) -> None:
-        """Wait for records, at most as long as the follower wants to."""
+        """Wait for records, at most for the timeout in the request."""
         handler = self._handler
         self._found = None
         self._session.waiting = self
@@ -199,19 +199,19 @@ class FollowerFetch:
         handler.purgatory.hold(self, (), self._max_wait_ms)
 
     def is_satisfied(self, changed: TopicPartition | None) -> bool:
-        """Never by itself: the session tells what has changed."""
+        """Return False: the session notifies this fetch of changes instead."""
         del changed
         return False
 
     def give_way(self) -> None:
-        """Answer that there is nothing, and leave the session to the next request."""
+        """Respond without records, and leave the session to the next request."""
         self._handler.purgatory.cancel(self)
         self._session.waiting = None
         if not self.reply.cancelled:
             self.reply.complete(FetchResponse(session_id=self._session.session_id))
 
     def complete(self) -> None:
-        """Answer with what there is."""
+        """Respond with the records available now."""
         session = self._session
         if session.waiting is self:
             session.waiting = None
@@ -228,23 +228,23 @@ class FollowerFetch:
             self._handler.sessions.drop(self._session)
 
     def on_news(self, key: Key) -> None:
-        """Look, once for all partitions that change in this turn of the loop."""
-        if not self._news:
-            self._handler.loop.call_soon(self._look)
-        self._news[key] = None
+        """Schedule one check for all partitions that change in this turn of the loop."""
+        if not self._changed:
+            self._handler.loop.call_soon(self._check_changed)
+        self._changed[key] = None
 
-    def _look(self) -> None:
-        """See whether what has changed is worth an answer."""
-        news, self._news = self._news, {}
+    def _check_changed(self) -> None:
+        """Respond if the changed partitions justify it."""
+        changed, self._changed = self._changed, {}
         if self.reply.is_done or self.reply.cancelled:
             return
         self._size_bytes = 0
-        if any(self._is_worth_it(key) for key in news):
+        if any(self._is_worth_it(key) for key in changed):
             self._handler.purgatory.cancel(self)
             self.complete()
 
     def _is_worth_it(self, key: Key) -> bool:
-        """Whether what has become of a partition is enough, with the others, to answer."""
+        """Whether the state of a partition, with the others, justifies a response."""
         wanted = self._session.partitions.get(key)
         if wanted is None:
             return False
@@ -261,16 +261,16 @@ class FollowerFetch:
     def _answer(self) -> FetchResponse:
         session = self._session
         topics: dict[str, list[PartitionData]] = {}
-        told: list[Key] = []
+        sent: list[Key] = []
         for key, data, is_complete in self._found or self._read_active():
             marks = (data.high_watermark, data.log_start_offset)
             if size_bytes := self._sizes.get(key):
                 self._replicas.followers.on_sent(key, size_bytes, self._handler.now_ms())
             if not self._is_empty(key) or session.is_news(key, marks):
                 topics.setdefault(key[0], []).append(data)
-                told.append(key)
+                sent.append(key)
             session.on_sent(key, marks, is_complete=is_complete)
-        session.on_answer(told)
+        session.on_answer(sent)
         responses = [
             FetchableTopicResponse(
                 topic=name, topic_id=session.topic_ids.get(name, ZERO_TOPIC_ID), partitions=each
@@ -291,9 +291,9 @@ class FollowerFetch:
     def _read(
         self, key: Key, wanted: FetchPartition, *, now_ms: int | None = None
     ) -> tuple[PartitionData, bool]:
-        """Read one partition; with `now_ms`, note also how far the follower is.
+        """Read one partition; with `now_ms`, also record the follower's progress.
 
-        The second value says whether the follower lacks nothing.
+        The second value is whether the follower is at the leader's log end offset.
         """
         self._sizes.pop(key, None)
         follower = self._session.follower
@@ -337,7 +337,7 @@ class FollowerFetch:
         return self._replicas.followers.is_held_back(key, follower, self._handler.now_ms())
 
     def _is_empty(self, key: Key) -> bool:
-        """Whether the last read of a partition found neither records nor trouble."""
+        """Whether the last read of a partition found neither records nor an error."""
         return self._sizes.get(key) == 0
 
 

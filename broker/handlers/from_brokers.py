@@ -1,4 +1,4 @@
-"""Requests between brokers, handed on only if a broker can have sent them (edge)."""
+"""Guards for requests between brokers: only brokers may send them (edge)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Handle = Callable[[Request, Any], Reply]
 
 
 class FromController:
-    """Guards `handle`; `refused` makes the response that tells why."""
+    """Guards `handle` against senders other than the controller; `refused` makes the refusal."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class FromController:
         self._refused = refused
 
     def handle(self, request: Request, message: ControlRequest) -> Reply:
-        """Answer as the guarded handler does, now or when the sender is proven."""
+        """Call the guarded handler, now or once the sender is proven to be the controller."""
         if self._proof.is_known(message, request):
             return self._handle(request, message)
         return self._tasks.run(partial(self._check, request, message))
@@ -42,7 +42,7 @@ class FromController:
     async def _check(self, request: Request, message: ControlRequest) -> object:
         code = await self._proof.check(message, request)
         if code is None:
-            raise CloseConnection("it is not known whether the controller has sent this")
+            raise CloseConnection("cannot verify that the controller has sent the request")
         if code is not ErrorCode.NONE:
             return self._refused(code)
         return await _message(self._handle(request, message))
@@ -55,7 +55,7 @@ class AsksController(Protocol):
 
 
 class FromBroker:
-    """Guards `handle`; `refused` makes the response that tells why."""
+    """Guards `handle` against senders other than brokers; `refused` makes the refusal."""
 
     def __init__(
         self, addresses: PeerAddresses, handle: Handle, refused: Callable[[ErrorCode], object]
@@ -65,14 +65,14 @@ class FromBroker:
         self._refused = refused
 
     def handle(self, request: Request, message: AsksController) -> Reply:
-        """Answer as the guarded handler does, or CLUSTER_AUTHORIZATION_FAILED."""
+        """Call the guarded handler, or respond with CLUSTER_AUTHORIZATION_FAILED."""
         if self._addresses.may_be(BrokerId(message.broker_id), request):
             return self._handle(request, message)
         return Reply(self._refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
 
 
 async def _message(reply: Reply) -> object:
-    """Return the message of a reply when it is complete."""
+    """Wait until a reply is complete; return its message."""
     if not reply.is_done:
         done = asyncio.get_running_loop().create_future()
         reply.on_done(partial(done.set_result, None))

@@ -27,18 +27,18 @@ from kafkawire.messages.group_admin import (
 )
 
 GROUP_TYPE: Final = "classic"
-"""Of every group here: members assign, not the broker (KIP-848 calls that classic)."""
+"""Type of every group: a member assigns partitions, not the broker ("classic" in KIP-848)."""
 
 
 class GroupAdminHandler:
-    """Shows groups and deletes them."""
+    """Describes, lists and deletes groups."""
 
     def __init__(self, registry: GroupRegistry, commits: GroupCommits) -> None:
         self._registry = registry
         self._commits = commits
 
     def describe(self, request: Request, message: DescribeGroupsRequest) -> Reply:
-        """Answer for every group named; one that does not exist is dead."""
+        """Respond with a result for every named group; one that does not exist is Dead."""
         del request
         groups = [self._describe(group_id) for group_id in message.groups]
         if message.include_authorized_operations:
@@ -47,7 +47,7 @@ class GroupAdminHandler:
         return Reply(DescribeGroupsResponse(groups=groups))
 
     def list(self, request: Request, message: ListGroupsRequest) -> Reply:
-        """Answer with the groups here, of the states and types asked for."""
+        """Respond with this broker's groups of the requested states and types."""
         del request
         code = (
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self._registry.is_loading else ErrorCode.NONE
@@ -55,7 +55,7 @@ class GroupAdminHandler:
         return Reply(ListGroupsResponse(error_code=code, groups=[*self._listed(message)]))
 
     def delete(self, request: Request, message: DeleteGroupsRequest) -> Reply:
-        """Delete those that have no members; a bad one does not fail the others."""
+        """Delete groups without members; a bad group does not fail the others."""
         del request
         names = dict.fromkeys(message.groups_names)
         return Reply(
@@ -100,8 +100,7 @@ def _described(
     state: str = "",
     code: ErrorCode = ErrorCode.NONE,
 ) -> DescribedGroup:
-    # While a rebalance is under way, assignments are not what they were, and not yet what they
-    # will be.
+    # During a rebalance the old assignments are void and the new ones are not known yet.
     protocol_name = group.protocol_name if group is not None and group.state is STABLE else None
     return DescribedGroup(
         error_code=code,

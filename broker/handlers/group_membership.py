@@ -32,13 +32,13 @@ FIRST_LEAVE_WITH_MEMBERS: Final = 3
 
 
 class GroupMembershipHandler:
-    """Lets members in and out of their groups."""
+    """Serves the members of groups."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     def join(self, request: Request, message: JoinGroupRequest) -> Reply:
-        """Answer when the next generation begins, at once if the member must not join."""
+        """Respond when the next generation begins, or at once with an error."""
         version, reply = request.header.api_version, Reply()
 
         def answer(result: JoinResult) -> None:
@@ -48,7 +48,7 @@ class GroupMembershipHandler:
         return reply
 
     def sync(self, request: Request, message: SyncGroupRequest) -> Reply:
-        """Answer when the leader has assigned."""
+        """Respond when the group leader has sent the assignments."""
         is_named = message.protocol_type is not None and message.protocol_name is not None
         if request.header.api_version >= FIRST_SYNC_WITH_PROTOCOL and not is_named:
             return Reply(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -68,7 +68,7 @@ class GroupMembershipHandler:
         return reply
 
     def heartbeat(self, request: Request, message: HeartbeatRequest) -> Reply:
-        """Answer whether the member's generation still holds."""
+        """Respond with NONE while the member's generation is current."""
         del request
         code = self._coordinator.heartbeat(
             message.group_id, message.member_id, message.group_instance_id, message.generation_id
@@ -76,7 +76,7 @@ class GroupMembershipHandler:
         return Reply(HeartbeatResponse(error_code=code))
 
     def leave(self, request: Request, message: LeaveGroupRequest) -> Reply:
-        """Remove members; before version 3 there is one, and its error is the request's."""
+        """Remove members; before version 3 a request has one, and reports its error."""
         has_members = request.header.api_version >= FIRST_LEAVE_WITH_MEMBERS
         leaving = message.members if has_members else [MemberIdentity(member_id=message.member_id)]
         pairs = [(each.member_id, each.group_instance_id) for each in leaving]
@@ -144,7 +144,7 @@ def _join_response(result: JoinResult, version: int) -> JoinGroupResponse:
         protocol_type=result.protocol_type,
         protocol_name=protocol_name,
         leader=result.leader_id,
-        # Not in older versions, where nobody would be told to skip anything.
+        # Older versions do not have this field; the group then never sets it.
         skip_assignment=result.skip_assignment,
         member_id=result.member_id,
         members=[

@@ -17,14 +17,14 @@ FIRST_EPOCH: Final = 0
 
 
 class InitProducerIdHandler:
-    """Gives a fresh id to every producer without a transactional id."""
+    """Allocates a new id for every producer without a transactional id."""
 
     def __init__(self, tasks: RequestTasks, producer_ids: ProducerIds) -> None:
         self._tasks = tasks
         self._producer_ids = producer_ids
 
     def handle(self, request: Request, message: InitProducerIdRequest) -> Reply:
-        """Answer with a new id and epoch 0; a transactional producer is refused for good."""
+        """Respond with a new id and epoch 0; refuse transactional producers permanently."""
         del request
         if error := _refusal(message):
             return Reply(InitProducerIdResponse(error_code=error, producer_epoch=NO_EPOCH))
@@ -44,6 +44,6 @@ def _refusal(message: InitProducerIdRequest) -> ErrorCode | None:
     if has_id != has_epoch or message.transactional_id == "":
         return ErrorCode.INVALID_REQUEST
     if message.transactional_id is not None:
-        # As FindCoordinator says it: no client retries this code.
+        # The code used by FindCoordinator: no client retries it.
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None

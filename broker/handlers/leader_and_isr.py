@@ -1,4 +1,4 @@
-"""LeaderAndIsr: take over the roles that a controller gives (edge)."""
+"""LeaderAndIsr: take over the roles assigned by the controller (edge)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.directory import Logs
 
 
 class LeaderAndIsrHandler:
-    """Obeys one order after the other."""
+    """Handles one request after the other."""
 
     def __init__(
         self,
@@ -24,17 +24,17 @@ class LeaderAndIsrHandler:
         logs: Logs,
         learn_configs: Callable[[Set[str]], Awaitable[None]],
     ) -> None:
-        """`learn_configs` reads those of topics of which logs are to be created."""
+        """Call `learn_configs` to read the configs of topics before their logs are created."""
         self._replicas = replicas
         self._logs = logs
         self._learn_configs = learn_configs
 
     def handle(self, request: Request, message: LeaderAndIsrRequest) -> Reply:
-        """Answer when it is done; what controllers ask waits for what they asked before."""
-        work = partial(self._obey, message, request.header.api_version, request.connection.number)
+        """Respond when the request is done; control requests run in order of arrival."""
+        work = partial(self._apply, message, request.header.api_version, request.connection.number)
         return self._replicas.control_queue.run(work)
 
-    async def _obey(
+    async def _apply(
         self, message: LeaderAndIsrRequest, version: int, connection: int
     ) -> LeaderAndIsrResponse:
         new_topics = self._new_topics(message)
@@ -42,11 +42,11 @@ class LeaderAndIsrHandler:
             try:
                 await self._learn_configs(new_topics)
             except SessionExpiredError:
-                # With it went the registration that the controller means.
+                # The registration that the controller addresses ended with the session.
                 return LeaderAndIsrResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         return await self._replicas.become_leader_or_follower(message, version, connection)
 
     def _new_topics(self, message: LeaderAndIsrRequest) -> set[str]:
-        """Return the topics of which logs are to be created."""
-        ordered = [order.topic_partition for order in role_changes(message)]
-        return {each.topic for each in ordered if is_legal(each) and self._logs.get(each) is None}
+        """Return the topics of the logs to be created."""
+        changed = [change.topic_partition for change in role_changes(message)]
+        return {each.topic for each in changed if is_legal(each) and self._logs.get(each) is None}

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where a leadership ended, so that a client can find its own loss (edge)."""
+"""OffsetForLeaderEpoch: end offsets of epochs, so that clients detect lost records (edge)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kafkawire.messages.offset_for_leader_epoch import (
 
 
 class OffsetForLeaderEpochHandler:
-    """Answers from the history of leaderships that each log keeps."""
+    """Looks up end offsets in the epoch history of each log."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def handle(self, request: Request, message: OffsetForLeaderEpochRequest) -> Reply:
-        """Answer for every partition of the request."""
+        """Respond with a result for every partition of the request."""
         del request
         topics = [
             OffsetForLeaderTopicResult(

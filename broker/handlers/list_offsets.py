@@ -1,4 +1,4 @@
-"""ListOffsets: from a time, or a word for one, to an offset (edge)."""
+"""ListOffsets: look up offsets by timestamp or special value (edge)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from storage.errors import StorageError
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
-# These speak of tiered storage: nothing is elsewhere here, so everything is local.
+# Values for tiered storage, which is not served: all records are local.
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
-# The versions that know each of these words.
+# First version with each of these values.
 FIRST_VERSIONS: Final[Mapping[int, int]] = {
     LATEST: 1,
     EARLIEST: 1,
@@ -45,18 +45,18 @@ READ_COMMITTED: Final = 1
 
 
 class Bound(Enum):
-    """Up to where (exclusive) offsets are looked for."""
+    """Upper bound (exclusive) of a lookup."""
 
     LOG_END = auto()
-    """By a broker."""
+    """For brokers."""
     HIGH_WATERMARK = auto()
-    """By a consumer."""
+    """For consumers."""
     LAST_STABLE_OFFSET = auto()
-    """By a consumer that reads decided transactions only."""
+    """For consumers that read decided transactions only."""
 
 
 class Found(NamedTuple):
-    """A record's time, offset and epoch; -1 each when there is none."""
+    """A record's timestamp, offset and epoch; each is -1 if there is no record."""
 
     timestamp_ms: int = -1
     offset: int = -1
@@ -70,7 +70,7 @@ class ListOffsetsHandler:
         self._replicas = replicas
 
     def handle(self, request: Request, message: ListOffsetsRequest) -> Reply:
-        """Answer for every partition of the request."""
+        """Respond with a result for every partition of the request."""
         version = request.header.api_version
         times = Counter(
             (topic.name, wanted.partition_index)
@@ -106,7 +106,7 @@ class ListOffsetsHandler:
     ) -> Found:
         timestamp = wanted.timestamp
         if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
-            text = f"timestamp {timestamp} means nothing in version {version}"
+            text = f"timestamp {timestamp} is not defined in version {version}"
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, text)
         replica = self._replicas.leader(partition, wanted.current_leader_epoch)
         try:
@@ -116,12 +116,12 @@ class ListOffsetsHandler:
 
 
 def find_offset(replica: Replica, timestamp: int, bound: Bound) -> Found:
-    """Return what `timestamp` stands for in the log of `replica`.
+    """Return the record that `timestamp` denotes in the log of `replica`, below `bound`.
 
-    A time stands for the first record at or after it. What lies at `bound` or above is not found.
+    A time denotes the first record at or after it.
 
     Raises:
-        ApiError: the high watermark is not known well enough yet, just after an election.
+        ApiError: OFFSET_NOT_AVAILABLE, until the high watermark reaches the leader epoch's start.
     """
     log = replica.log
     if timestamp == LATEST_TIERED:

@@ -1,4 +1,4 @@
-"""ListTransactions: none, for this broker coordinates no transactions yet (edge)."""
+"""ListTransactions: always empty, as this broker does not coordinate transactions yet (edge)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATES: Final = frozenset(
 
 
 def list_transactions(request: Request, message: ListTransactionsRequest) -> Reply:
-    """Answer with an empty list, and with the filters that name no state."""
+    """Respond with an empty list, and with the unknown states among the filters."""
     del request
     unknown = [each for each in message.state_filters if each not in STATES]
     return Reply(ListTransactionsResponse(unknown_state_filters=unknown))

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies where, and how large it is (edge)."""
+"""DescribeLogDirs: the partitions of each log dir and their sizes (edge)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ UNKNOWN_SIZE = -1
 
 
 class DescribeLogDirsHandler:
-    """Lists the log dirs with the partitions asked for, or with all."""
+    """Lists the log dirs with the requested partitions, or with all."""
 
     def __init__(self, logs: Logs, replicas: ReplicaManager) -> None:
         self._logs = logs
         self._replicas = replicas
 
     def handle(self, request: Request, message: DescribeLogDirsRequest) -> Reply:
-        """Answer for every log dir, also for those that do not work."""
+        """Respond with a result for every log dir, including offline ones."""
         del request
         wanted = None
         if message.topics is not None:
@@ -51,7 +51,7 @@ class DescribeLogDirsHandler:
         return Reply(DescribeLogDirsResponse(results=results))
 
     def _lag(self, each: Log) -> int:
-        """How far the log is behind what is committed."""
+        """Return the number of committed offsets that the log lacks."""
         high_watermark = self._replicas.high_watermark(each.topic_partition)
         return 0 if high_watermark is None else max(0, high_watermark - each.log_end_offset)
 
@@ -98,7 +98,7 @@ def _add(
 
 
 def _space(path: Path) -> tuple[int, int]:
-    """Return the size of the file system and what is left of it for this process, in bytes."""
+    """Return the size of the file system and its free space for this process, in bytes."""
     try:
         found = os.statvfs(path)
     except OSError:

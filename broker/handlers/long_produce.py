@@ -1,9 +1,9 @@
 """Produce requests that take more than one turn of the loop (edge).
 
-Each goes on in later turns, which all share. A batch that takes longer than a turn to validate
-is validated in a thread, one at a time, in the order of arrival. Invariants: the batches of a
-connection are appended in the order of its requests; nothing awaits between the checks of a
-partition and the write; the buffer of a request belongs to it until its last batch is done.
+Such requests continue in later turns and share the budget of each turn. Batches whose validation
+takes longer than a turn are validated in a thread, one at a time, in order of arrival. Invariants:
+the batches of a connection are appended in request order; nothing awaits between the checks of a
+partition and the write; a request owns its buffer until its last batch is done.
 """
 
 from __future__ import annotations
@@ -28,52 +28,52 @@ from broker.replication.replica_manager import ReplicaManager
 from kafkawire.errors import ApiError
 from kafkawire.records import BatchHeader, Budget, BudgetSpentError
 
-# Bytes of batches that one turn of the loop handles: about ten milliseconds, in plain Python, too.
+# Bytes of batches per turn of the loop: about ten milliseconds, even in plain Python.
 TURN_BYTES: Final = 8 * MIB
-# Limit of the bytes of all small requests that wait. Large ones have memory granted to them.
+# Limit of the total size of small waiting requests. Large requests have reservations of memory.
 MAX_HELD_BYTES: Final = 64 * MIB
 
 
 class Appender(Protocol):
-    """The produce handler, as the work of later turns needs it."""
+    """The produce handler, as seen by long requests."""
 
     def append(self, work: Appending) -> bool:
-        """Append one batch at least; return whether all are done."""
+        """Append at least one batch; return whether all are done."""
 
     def conclude(self, work: Appending) -> Reply:
-        """Return the reply to a request of which every batch is done."""
+        """Return the reply to a request after its last batch."""
 
 
 class LongProduces:
-    """The requests that go on, and what is left of a turn."""
+    """The unfinished requests and the budget of the current turn."""
 
     def __init__(
         self, replicas: ReplicaManager, tasks: RequestTasks, now_ms: Callable[[], int]
     ) -> None:
         self.budget = Budget(TURN_BYTES)
-        """The rest of this turn's share for batches."""
+        """Bytes of batches left for this turn."""
         self.running: dict[ServedConnection, asyncio.Future[None]] = {}
-        """By connection: done when the last of its requests is."""
+        """By connection, a future that is done when its last request is."""
         self._replicas = replicas
         self._tasks = tasks
         self._loop = tasks.loop
         self._now_ms = now_ms
-        # One thread: what it holds decompressed is as much as one batch may hold.
+        # One thread, so that at most one batch is decompressed at a time.
         self._executor = ThreadPoolExecutor(1, "kafka-produce-")
         self._next_turn: asyncio.Future[None] | None = None
         self._held_bytes = 0
 
     def refill_soon(self) -> None:
-        """Let the next turn have its full budget."""
+        """Restore the full budget in the next turn."""
         if self._next_turn is None:
             self._next_turn = self._loop.create_future()
             self._loop.call_soon(self._refill)
 
     def finish(self, appender: Appender, work: Appending) -> Reply:
-        """Go on with `work` behind the other requests of its connection."""
+        """Finish `work` after the earlier requests of its connection."""
         release = self._take_buffer(work)
         if release is None:
-            text = f"produce requests that wait hold {self._held_bytes} bytes already"
+            text = f"waiting produce requests hold {self._held_bytes} of {MAX_HELD_BYTES} bytes"
             return Reply.close(text)
         connection = work.request.connection
         before, done = self.running.get(connection), self._loop.create_future()
@@ -102,20 +102,20 @@ class LongProduces:
                 await self._append_large(work, budget)
             else:
                 self.refill_soon()
-                assert self._next_turn is not None, "asked for"
+                assert self._next_turn is not None, "set by refill_soon"
                 await asyncio.wait([self._next_turn])
             if work.is_abandoned or appender.append(work):
                 return
 
     async def _append_large(self, work: Appending, budget: Budget) -> None:
-        """Append the next batch, which a thread looks at first."""
+        """Append the next batch after a thread has validated it."""
         replicas, acks = self._replicas, work.message.acks
         topic, data = work.next_data
         key = (topic, data.index)
         try:
             batch = batch_of(work.request, topic, data)
             info = None
-            # Again if the topic's config has changed meanwhile.
+            # Repeat if the topic's config has changed meanwhile.
             while info is None:
                 rules = replicas.rules(key, acks)
                 prepare = partial(rules.prepare, batch, self._now_ms(), budget)
@@ -136,12 +136,15 @@ class LongProduces:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            # The thread reads the request's buffer until it ends.
+            # The thread reads the request's buffer until it has finished.
             await asyncio.wait([running])
             raise
 
     def _take_buffer(self, work: Appending) -> Callable[[], None] | None:
-        """Keep what is left of the request's bytes; return what gives them back, None if not."""
+        """Take over the unhandled bytes of the request.
+
+        Return the function that releases them; None if they do not fit.
+        """
         request = work.request
         release, request.release = request.release, None
         if release is not None:

@@ -1,7 +1,6 @@
-"""Metadata: which brokers there are, and who leads what (edge, for it may create topics).
+"""Metadata: brokers, topics and partition leaders (edge, as it may create topics).
 
-A topic that is created because somebody asked for it has no leader yet: the answer says so, and the
-client asks again.
+A topic created by a request has no leader yet: the response says so, and the client retries.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ from kafkawire.messages.metadata import (
 FIRST_VERSION_WITH_NULL_FOR_ALL: Final = 1
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND: Final = 6
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 12
-# Somebody else has just created it, or this broker perhaps has.
+# Another request has just created the topic, or this one may have.
 _CREATED: Final = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class MetadataHandler:
-    """Answers from the metadata cache; asking for an unknown topic may create it."""
+    """Responds from the metadata cache; a request for an unknown topic may create it."""
 
     def __init__(
         self,
@@ -60,12 +59,12 @@ class MetadataHandler:
         self._topics = topics
         self._cluster_id = cluster_id
         self._may_create = may_create
-        # Of one image: whoever waits for a leader asks again and again.
+        # Responses by topic for one image: clients that wait for a leader repeat their requests.
         self._image: ClusterImage | None = None
         self._answers: dict[tuple[str, str, int], MetadataResponseTopic] = {}
 
     def handle(self, request: Request, message: MetadataRequest) -> Reply:
-        """Answer for the topics asked for, or for all; at once, unless one has to be created."""
+        """Respond for the requested topics, or all; at once unless a topic must be created."""
         if self._may_create and message.allow_auto_topic_creation and message.topics:
             missing = self._missing(message.topics)
             if missing:
@@ -73,7 +72,7 @@ class MetadataHandler:
         return Reply(self._answer(request, message, {}))
 
     def _missing(self, wanted: Iterable[MetadataRequestTopic]) -> list[str]:
-        """Return the names of topics that could exist, and do not; brokers make their own."""
+        """Return the legal names of missing topics; internal topics do not count."""
         known = self._metadata.image.topics.keys() | INTERNAL_TOPICS
         named = dict.fromkeys(topic.name for topic in wanted if topic.name not in known)
         return [name for name in named if name and validate_topic_name(name) is None]
@@ -87,9 +86,9 @@ class MetadataHandler:
         return self._answer(request, message, failures)
 
     async def _create(self, name: str) -> ErrorCode:
-        """Create a topic and return what a client is told of it meanwhile."""
+        """Create a topic; return the error code for clients until it has a leader."""
         if not self._metadata.image.brokers:
-            # No controller has told this broker anything yet, so it cannot say who could lead.
+            # No controller has sent metadata yet, so there are no candidates for leaders.
             return ErrorCode.LEADER_NOT_AVAILABLE
         try:
             await self._topics.create(self._topics.plan(TopicWish(name=name)))
@@ -156,11 +155,11 @@ class MetadataHandler:
         return self._topic_answer(image.topics[name], request)
 
     def _topic_answer(self, topic: TopicState, request: Request) -> MetadataResponseTopic:
-        """Return what is told about a topic of the current image."""
+        """Return the response for a topic of the current image."""
         if self._image is not self._metadata.image:
             self._image = self._metadata.image
             self._answers.clear()
-        # Later versions differ in how they are written only.
+        # Later versions differ only in their encoding.
         version = min(request.header.api_version, FIRST_VERSION_WITH_LISTENER_NOT_FOUND)
         key = (topic.name, request.listener_name, version)
         answer = self._answers.get(key)
@@ -170,7 +169,7 @@ class MetadataHandler:
 
 
 def broker_answers(image: ClusterImage, listener_name: str) -> list[MetadataResponseBroker]:
-    """Return the brokers that can be reached through `listener_name`."""
+    """Return the brokers with an endpoint for `listener_name`."""
     return [
         MetadataResponseBroker(
             node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
@@ -181,7 +180,7 @@ def broker_answers(image: ClusterImage, listener_name: str) -> list[MetadataResp
 
 
 def topic_answer(image: ClusterImage, topic: TopicState, request: Request) -> MetadataResponseTopic:
-    """Return what a client of this listener and version is told about `topic`."""
+    """Return the response about `topic` for the listener and version of `request`."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

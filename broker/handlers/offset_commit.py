@@ -30,7 +30,7 @@ Answers = dict[TopicPartition, ErrorCode]
 
 
 class OffsetCommitHandler:
-    """Remembers the offsets of groups, and forgets them."""
+    """Commits and deletes the offsets of groups."""
 
     def __init__(
         self, commits: GroupCommits, metadata: MetadataCache, now_ms: Callable[[], int]
@@ -40,13 +40,13 @@ class OffsetCommitHandler:
         self._now_ms = now_ms
 
     def commit(self, request: Request, message: OffsetCommitRequest) -> Reply:
-        """Answer when the offsets are replicated; a bad one does not fail the others."""
+        """Respond when the offsets are replicated; a bad offset does not fail the others."""
         del request
         refusals, commits = self._sort_out(message)
         reply = Reply()
 
         def answer(code: ErrorCode) -> None:
-            reply.complete(_commit_response(_told(refusals, code)))
+            reply.complete(_commit_response(_with_result(refusals, code)))
 
         if set(refusals.values()) <= {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}:
             return Reply(_commit_response(refusals))
@@ -59,7 +59,7 @@ class OffsetCommitHandler:
         return reply
 
     def delete(self, request: Request, message: OffsetDeleteRequest) -> Reply:
-        """Forget offsets of topics to which the group does not subscribe."""
+        """Delete offsets of topics to which the group is not subscribed."""
         del request
         named = [
             TopicPartition(topic.name, each.partition_index)
@@ -77,7 +77,7 @@ class OffsetCommitHandler:
     def _sort_out(
         self, message: OffsetCommitRequest
     ) -> tuple[Answers, dict[TopicPartition, CommittedOffset]]:
-        """Return why each offset is refused (NONE: it is not), and those that are not."""
+        """Return the error code of each offset, and the offsets with NONE."""
         refusals: Answers = {}
         commits: dict[TopicPartition, CommittedOffset] = {}
         for topic in message.topics:
@@ -113,8 +113,8 @@ class OffsetCommitHandler:
         )
 
 
-def _told(refusals: Answers, code: ErrorCode) -> Answers:
-    """Return what is told of each offset when `code` came of those that were not refused."""
+def _with_result(refusals: Answers, code: ErrorCode) -> Answers:
+    """Return the error code of each offset, where `code` is the result of the commit."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return {
         partition: refusal if code is ErrorCode.NONE or refusal is unknown else code

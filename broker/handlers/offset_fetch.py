@@ -35,13 +35,13 @@ P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
 class OffsetFetchHandler:
-    """Tells groups how far they have come."""
+    """Returns the committed offsets of groups."""
 
     def __init__(self, commits: GroupCommits) -> None:
         self._commits = commits
 
     def handle(self, request: Request, message: OffsetFetchRequest) -> Reply:
-        """Answer for one group, from version 8 on for several; -1 where nothing is committed."""
+        """Respond for one group, or several from version 8 on; -1 means no committed offset."""
         version, must_be_stable = request.header.api_version, message.require_stable
         if version >= FIRST_VERSION_WITH_GROUPS:
             groups = [
@@ -84,7 +84,7 @@ class OffsetFetchHandler:
     def _find(
         self, group_id: str, wanted: Iterable[TopicPartition] | None, must_be_stable: bool
     ) -> tuple[ErrorCode, Found]:
-        """Return the offsets of the partitions wanted (None: of all that have one)."""
+        """Return the offsets of the partitions in `wanted`; None means all with an offset."""
         try:
             group = self._commits.find(group_id)
         except ApiError as error:

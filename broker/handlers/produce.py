@@ -1,4 +1,4 @@
-"""Produce: append batches, and answer when they are as safe as the client asked for.
+"""Produce: append batches, and respond once they are as durable as acks demands.
 
 The handler is an edge: it writes.
 """
@@ -43,14 +43,14 @@ from kafkawire.records import Budget, BudgetSpentError, Codec, RecordsRejectedEr
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
-# Older requests are advertised, and refused, as by Kafka 4: many releases of librdkafka stop
-# compressing when version 0 is missing (KAFKA-18659).
+# Older versions are advertised but refused, like in Kafka 4: many releases of librdkafka stop
+# compressing if version 0 is missing (KAFKA-18659).
 FIRST_SERVED_VERSION: Final = 3
 TRANSACTIONS_NOT_SERVED: Final = "transactions are not served yet"
-# The cost of an append besides its batch, and the step in which requests charge the turn's budget.
+# Cost of an append in addition to its batch, and the step for charges to the turn's budget.
 APPEND_COST_BYTES: Final = 8 * KIB
 STEP_BYTES: Final = 128 * KIB
-# Records at fault that one response names: for the batches behind there is a text only.
+# Limit of invalid records named in one response; later batches get only a message.
 MAX_RECORD_ERRORS: Final = 1000
 
 log = structlog.get_logger(__name__)
@@ -67,7 +67,7 @@ class ProduceHandler:
         tasks: RequestTasks,
         throttle: Throttle | None = None,
     ) -> None:
-        """Charge senders by `throttle` for what they send."""
+        """Charge producers for their bytes by `throttle`."""
         self._replicas = replicas
         self._purgatory = purgatory
         self._now_ms = now_ms
@@ -77,7 +77,7 @@ class ProduceHandler:
         self._budget = self._long.budget
 
     def handle(self, request: Request, message: ProduceRequest) -> Reply:
-        """Return a reply, complete unless acks=all waits for followers, or it takes too long."""
+        """Return a reply; it is pending if acks=all waits or the request takes several turns."""
         refusal = _refusal(request.header.api_version, message)
         if refusal is not None:
             return _answer(ProduceResponse(responses=_reject_all(message, refusal)), message.acks)
@@ -87,11 +87,11 @@ class ProduceHandler:
         return self.conclude(work) if self.append(work) else self._long.finish(self, work)
 
     def append(self, work: Appending) -> bool:
-        """Append batches as long as this turn has time, one at least; return whether all are done.
+        """Append at least one batch, and more within this turn's budget; return whether done.
 
-        `work` notes the refused batches, and the offsets for which acks=all waits.
+        `work` records the refused batches, and the offsets for which acks=all waits.
         """
-        # One loop, in which a bare tuple finds the replica: see benchmarks.micro.test_handlers.
+        # One loop, with a bare tuple as the replica's key: see benchmarks.micro.test_handlers.
         request, message = work.request, work.message
         budget = Budget(0) if work.is_spent else self._budget
         append, acks, now_ms = self._replicas.append, message.acks, self._now_ms()
@@ -130,7 +130,7 @@ class ProduceHandler:
                     if work.is_spent and read_header(batch).codec is not Codec.NONE:
                         work.refused.setdefault(place, []).append((data.index, expands_too_far()))
                         continue
-                    # It waits for a turn of its own once, if that would be enough.
+                    # The batch waits once for a full turn, if that would be enough.
                     is_first = work.is_resumed and (place, index) == (
                         work.topic_place,
                         work.partition_place,
@@ -149,7 +149,7 @@ class ProduceHandler:
         return True
 
     def conclude(self, work: Appending) -> Reply:
-        """Return the reply to a request of which every batch is done."""
+        """Return the reply to a request after its last batch."""
         request, message, acks = work.request, work.message, work.message.acks
         refused, pending, throttle = work.refused, work.pending, self._throttle
         throttle_ms = 0
@@ -165,7 +165,7 @@ class ProduceHandler:
         return self._hold(response, pending, message) if pending else _answer(response, acks)
 
     def _hold(self, response: ProduceResponse, pending: Pending, message: ProduceRequest) -> Reply:
-        """Answer when all that was appended is committed, or time is over."""
+        """Respond once all appended batches are committed, or after the timeout."""
         awaited = {
             key: (pending[key], answer)
             for topic in response.responses
@@ -179,7 +179,7 @@ class ProduceHandler:
     def _is_committed(
         self, partition: TopicPartition, last_offset: Offset, answer: PartitionProduceResponse
     ) -> bool:
-        """Whether acks=all is fulfilled, or cannot be any more."""
+        """Whether acks=all is fulfilled, or has become impossible."""
         replica = self._replicas.leader(partition)
         assert replica.leadership is not None, "a leader has a leadership"
         if replica.high_watermark <= last_offset:
@@ -190,7 +190,7 @@ class ProduceHandler:
 
 
 def _refusal(version: int, message: ProduceRequest) -> ApiError | None:
-    """Return why nothing of the request may be appended, None if it may."""
+    """Return the error that refuses the whole request; None if there is none."""
     if version < FIRST_SERVED_VERSION:
         return ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if message.acks not in (ACKS_ALL, ACKS_NONE, ACKS_LEADER):
@@ -210,7 +210,7 @@ def _reject_all(message: ProduceRequest, error: ApiError) -> list[TopicProduceRe
 
 
 def _answers(accepted: list[TopicAccepted], refused: Refused) -> list[TopicProduceResponse]:
-    """Return the answers to all batches, those that were refused last in each topic."""
+    """Return the responses for all batches; in each topic, refused batches come last."""
     left = RecordErrorsLeft()
     return [
         TopicProduceResponse(
@@ -231,13 +231,13 @@ def _answers(accepted: list[TopicAccepted], refused: Refused) -> list[TopicProdu
 
 
 class RecordErrorsLeft:
-    """How many records at fault a response may name yet."""
+    """Number of invalid records that a response may still name."""
 
     def __init__(self) -> None:
         self.count = MAX_RECORD_ERRORS
 
     def take(self, error: ApiError) -> list[BatchIndexAndErrorMessage]:
-        """Return those that `error` names, as far as there is room."""
+        """Return the invalid records in `error`, up to the remaining number."""
         if not isinstance(error, RecordsRejectedError) or not self.count:
             return []
         named = error.record_errors[: self.count]
@@ -259,11 +259,11 @@ def _rejected(error: ApiError, partition: int, left: RecordErrorsLeft) -> Partit
 
 
 def _log_refused(message: ProduceRequest, refused: Refused) -> None:
-    """One line, whatever the request holds: how many were refused and why, and one of them."""
+    """Log one line per request: the number of refused batches, their errors, and one example."""
     counts = Counter(error.code for faults in refused.values() for _, error in faults)
     if not counts:
         return
-    # A topic may have come without partitions.
+    # A topic may have no partitions.
     place, (partition, error) = next(
         (place, faults[0]) for place, faults in refused.items() if faults
     )
@@ -277,7 +277,7 @@ def _log_refused(message: ProduceRequest, refused: Refused) -> None:
 
 
 def _answer(response: ProduceResponse, acks: int) -> Reply:
-    """With acks=0 no answer is expected; only a closed connection can tell of a failure."""
+    """Return the reply; with acks=0 there is no response, and a failure closes the connection."""
     if acks != ACKS_NONE:
         return Reply(response)
     found = {

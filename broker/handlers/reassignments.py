@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments (edge); the controller alone moves."""
+"""AlterPartitionReassignments and ListPartitionReassignments, by the controller only (edge)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class ReassignmentsHandler:
         self._controller = controller
 
     def handle_alter(self, request: Request, message: AlterPartitionReassignmentsRequest) -> Reply:
-        """Answer for every partition when its move has begun, or was taken back."""
+        """Respond for every partition once its reassignment has started or was cancelled."""
         del request
         return self._tasks.run(partial(self._alter, message))
 
     def handle_list(self, request: Request, message: ListPartitionReassignmentsRequest) -> Reply:
-        """Answer with the moves under way."""
+        """Respond with the ongoing reassignments."""
         del request
         return self._tasks.run(partial(self._list, message))
 
@@ -57,7 +57,7 @@ class ReassignmentsHandler:
             return AlterPartitionReassignmentsResponse(
                 error_code=result, error_message=result.text, responses=[]
             )
-        assert isinstance(result, dict), "it is answered by partition or refused"
+        assert isinstance(result, dict), "the controller responds by partition or refuses"
         return AlterPartitionReassignmentsResponse(
             error_message=None,
             responses=[
@@ -83,7 +83,7 @@ class ReassignmentsHandler:
             return ListPartitionReassignmentsResponse(
                 error_code=result, error_message=result.text, topics=[]
             )
-        assert isinstance(result, dict), "it is answered by partition or refused"
+        assert isinstance(result, dict), "the controller responds by partition or refuses"
         return ListPartitionReassignmentsResponse(error_message=None, topics=_ongoing(result))
 
 

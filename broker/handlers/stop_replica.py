@@ -1,4 +1,4 @@
-"""StopReplica: give up, or delete, what a controller names (edge)."""
+"""StopReplica: stop or delete the replicas named by the controller (edge)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kafkawire.messages.stop_replica import StopReplicaRequest
 
 
 class StopReplicaHandler:
-    """Obeys one order after the other."""
+    """Handles one request after the other."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
     def handle(self, request: Request, message: StopReplicaRequest) -> Reply:
-        """Answer when it is done; what controllers ask waits for what they asked before."""
+        """Respond when the request is done; control requests run in order of arrival."""
         work = partial(
             self._replicas.stop_replicas,
             message,

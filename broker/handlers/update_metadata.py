@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller says who is alive and who leads what (decision)."""
+"""UpdateMetadata: live brokers and partition leaders, sent by the controller (decision)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkawire.messages.update_metadata import UpdateMetadataRequest, UpdateMeta
 
 
 class UpdateMetadataHandler:
-    """Replaces the picture of the cluster, unless the request is of the past."""
+    """Updates the cluster image, unless the request is stale."""
 
     def __init__(
         self,
@@ -23,13 +23,13 @@ class UpdateMetadataHandler:
         fence: ControlFence,
         on_deleted: Callable[[Sequence[TopicPartition]], None] = lambda _partitions: None,
     ) -> None:
-        """`on_deleted` is told of partitions that are no more: groups forget their offsets."""
+        """Call `on_deleted` with deleted partitions, so that groups drop their offsets."""
         self._metadata = metadata
         self._fence = fence
         self._on_deleted = on_deleted
 
     def handle(self, request: Request, message: UpdateMetadataRequest) -> Reply:
-        """Answer NONE, STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH."""
+        """Respond with NONE, STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH."""
         refusal = self._fence.refuse(
             message.controller_epoch, message.broker_epoch, request.connection.number
         )

@@ -80,7 +80,7 @@ class RequestChannel:
         self._is_scheduled = False
         self.is_open = is_open
         self._early: list[ServedConnection] = []
-        # State of the current turn: the connection that an error would close, and its remaining limits.
+        # State of the current turn: the connection that an error would close, and the limits left.
         self._current: ServedConnection | None = None
         self._batch_bytes_left = 0
         self._had_long = False

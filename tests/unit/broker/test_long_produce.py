@@ -286,7 +286,7 @@ async def test_what_waits_is_limited(broker: Broker, monkeypatch: pytest.MonkeyP
     first, reply = broker.send(compressed())
     _, refused = broker.send(batch(b"a" * 10_000), after=first)
     assert refused.state is ReplyState.CLOSE
-    assert "produce requests that wait hold" in refused.close_reason
+    assert "waiting produce requests hold" in refused.close_reason
     await done(reply)
     assert broker.values() == [LARGE_BYTES]
     _, reply = broker.send(compressed())

@@ -117,7 +117,7 @@ def test_only_one_connection_waits_for_a_reply() -> None:
     reply.on_done(lambda: None)
     with pytest.raises(AssertionError, match="one connection"):
         reply.on_done(lambda: None)
-    with pytest.raises(AssertionError, match="not to come"):
+    with pytest.raises(AssertionError, match="not pending"):
         Reply("message").on_done(lambda: None)
 
 

@@ -2,6 +2,6 @@
 
 Composition of the package, top down: `directory` (all logs of a broker) > `log` (one partition) >
 `segment` (one run of the log) > `offset_index`, `time_index`, `log_file` (its three files), with
-`recovery` and `loading` for the start and `leader_epochs`, `checkpoint` for what lies beside them.
-Nothing here awaits, reads a clock or knows a socket: time comes in as `now_ms`.
+`recovery` and `loading` for startup, and `leader_epochs` and `checkpoint` for the files beside the
+segments. The package never awaits, reads a clock or opens a socket: time is a parameter, `now_ms`.
 """

@@ -1,9 +1,9 @@
-"""Walking the batches of a log file by their headers (edge: reads only).
+"""Iteration over the batches of a log file by their headers (edge: reads only).
 
-`find_batch` and `last_boundary` serve reads: per batch they look at four fields. `walk_headers`
-gives whole headers, `walk_produced` those of producers with an id. These trust the bytes as far as
-headers can be sane; `walk_valid` trusts nothing, and serves recovery. All start where a batch
-starts.
+`find_batch` and `last_boundary` serve reads and decode four fields per batch. `walk_headers` yields
+complete headers, `walk_produced` only headers that carry a producer id. All of these trust a header
+that looks sane. `walk_valid` trusts nothing and serves recovery. Every scan starts at the first
+byte of a batch.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from storage.log_file import LogFile
 
 NO_LIMIT: Final = 2**63
 SCAN_BYTES: Final = 4096
-"""One read then covers what lies between two index entries (benchmarks/micro/test_log_read.py)."""
+"""One read covers the distance between two index entries (benchmarks/micro/test_log_read.py)."""
 RECOVERY_READ_BYTES: Final = 1024 * 1024
 PRODUCER_SCAN_BYTES: Final = 64 * 1024
 
-# Base offset, length, magic, last offset delta. A batch that is passed over costs 0.2 us this way,
-# and three times that with `read_header` (benchmarks/micro/test_log_read.py).
+# Base offset, length, magic, last offset delta. Skipping a batch costs 0.2 us this way and three
+# times as much with `read_header` (benchmarks/micro/test_log_read.py).
 _FIELDS: Final = Struct(">qi4xb6xi")
 # Length, magic, producer id.
 _PRODUCER_FIELDS: Final = Struct(">8xi4xb26xq")
@@ -31,7 +31,7 @@ _LEAST_LENGTH: Final = BATCH_HEADER_BYTES - _PREFIX_BYTES
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch lies in its file, and which offsets it holds (both inclusive)."""
+    """Position of a batch in its file, and its range of offsets (both inclusive)."""
 
     position: int
     size_bytes: int
@@ -42,12 +42,13 @@ class BatchPlace(NamedTuple):
 def find_batch(
     file: LogFile, position: int, end: int, offset: int, first_last_offset: int = NO_LIMIT
 ) -> BatchPlace | None:
-    """Return the first batch in `position`..`end` that ends at or after `offset`, if one does.
+    """Return the first batch in `position`..`end` that ends at or after `offset`, or None.
 
     The batch at `position` must not end above `first_last_offset`.
 
     Raises:
-        CorruptLogError: no batch starts where one must, or the first one ends above that.
+        CorruptLogError: no batch starts where one must, or the first batch ends above
+            `first_last_offset`.
     """
     unpack = _FIELDS.unpack_from
     while position < end:
@@ -84,13 +85,13 @@ def _place(
 def last_boundary(
     file: LogFile, position: int, end: int, limit: int, first_last_offset: int = NO_LIMIT
 ) -> int:
-    """Return the last position up to `limit` where a batch ends, or `position` if none does.
+    """Return the last position up to `limit` where a batch ends, or `position` without one.
 
-    The batch at `position` must not end above `first_last_offset`. The search does not go behind
-    damage: the last good batch before it ends the region then.
+    The batch at `position` must not end above `first_last_offset`. The search stops at damage: the
+    region then ends with the last good batch before it.
 
     Raises:
-        CorruptLogError: no batch starts at `position`, or it ends above that.
+        CorruptLogError: no batch starts at `position`, or it ends above `first_last_offset`.
     """
     unpack = _FIELDS.unpack_from
     boundary = position
@@ -119,10 +120,10 @@ def last_boundary(
 
 
 def walk_headers(file: LogFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each batch from `position` to `end`.
+    """Yield the position and header of each batch from `position` to `end`.
 
     Raises:
-        CorruptLogError: no batch starts there, or it ends beyond `end`.
+        CorruptLogError: no batch starts where one must, or a batch ends beyond `end`.
     """
     chunk, chunk_start = b"", position
     while position < end:
@@ -142,9 +143,9 @@ def walk_headers(file: LogFile, position: int, end: int) -> Iterator[tuple[int, 
 
 
 def walk_produced(file: LogFile, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each batch from `position` to `end` that has a producer id.
+    """Yield the position and header of each batch in `position`..`end` that has a producer id.
 
-    Passing over the others costs a quarter of `walk_headers`.
+    Skipping a batch without one costs a quarter of `walk_headers`.
 
     Raises:
         CorruptLogError: no batch starts where one must.
@@ -155,7 +156,7 @@ def walk_produced(file: LogFile, position: int, end: int) -> Iterator[tuple[int,
     while position < end:
         at = position - chunk_start
         if at + BATCH_HEADER_BYTES > len(chunk):
-            # Large batches are passed over, not read.
+            # Skip a large batch instead of reading it.
             size = PRODUCER_SCAN_BYTES if length < SCAN_BYTES else SCAN_BYTES
             chunk, chunk_start, at = file.read(position, size), position, 0
             if len(chunk) < BATCH_HEADER_BYTES:
@@ -173,10 +174,11 @@ def walk_produced(file: LogFile, position: int, end: int) -> Iterator[tuple[int,
 
 
 def walk_valid(file: LogFile, first_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each batch that is whole and in order, from the file's start.
+    """Yield the position and header of each batch that is complete and in order, from byte 0.
 
-    Stops at the first byte that does not begin such a batch: what follows is not to be trusted,
-    even if it looks well again. `first_offset` is the lowest offset that the first batch may have.
+    The walk stops at the first byte that does not begin such a batch. The bytes behind it cannot
+    be trusted, even if they look like batches. `first_offset` is the lowest offset that the first
+    batch may have.
     """
     position, next_offset = 0, first_offset
     chunk, chunk_start = memoryview(b""), 0
@@ -198,7 +200,7 @@ def walk_valid(file: LogFile, first_offset: int) -> Iterator[tuple[int, BatchHea
 
 
 def _header_of_whole_batch(chunk: memoryview, at: int) -> BatchHeader | None:
-    """The header at `at`, if it is one and `chunk` holds the whole batch."""
+    """Return the header at `at`, or None if it is invalid or `chunk` ends inside the batch."""
     try:
         header = read_header(chunk, at)
     except CorruptBatchError:
@@ -207,7 +209,7 @@ def _header_of_whole_batch(chunk: memoryview, at: int) -> BatchHeader | None:
 
 
 def _read_batch(file: LogFile, position: int) -> memoryview:
-    """Read from `position` at least the whole batch there, if the file holds it."""
+    """Read from `position` on: at least the complete batch there, if the file holds it."""
     rest = file.size_bytes - position
     chunk = memoryview(file.read(position, min(RECOVERY_READ_BYTES, rest)))
     try:

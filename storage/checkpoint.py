@@ -1,8 +1,8 @@
-"""Small files that must be whole or absent: written aside, synced, renamed (edge).
+"""Small files that are replaced atomically: written aside, synced, renamed (edge).
 
-Bytes on disk, as Kafka's: line `0` (version), line with the number of entries, one entry per line.
-Invariant: a reader finds the old content or the new, never a mixture; that holds across a power
-loss too, as the temporary file is synced before the rename and the directory after it.
+Bytes on disk, as in Kafka: a line `0` (version), a line with the number of entries, one entry per
+line. Invariant: a reader finds the old content or the new, never a mixture. That holds across a
+power loss too, because the temporary file is synced before the rename and the directory after it.
 """
 
 import os
@@ -22,10 +22,10 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 
 
 def write_atomically(path: Path, content: str, *, is_durable: bool = True) -> None:
-    """Replace the content of `path`; durable when this returns, unless that is not asked for.
+    """Replace the content of `path`; with `is_durable`, the new content is on disk on return.
 
     Raises:
-        OSError: the content is the old one, or the new one, which may not be durable.
+        OSError: the file holds the old content, or the new content, which may not be durable.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     with temporary.open("w", encoding="utf-8", newline="\n") as file:
@@ -39,7 +39,7 @@ def write_atomically(path: Path, content: str, *, is_durable: bool = True) -> No
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in `path` durable: files created, renamed or removed there."""
+    """Make the directory entries of `path` durable: files created, renamed or removed in it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -48,18 +48,18 @@ def sync_directory(path: Path) -> None:
 
 
 def write_entries(path: Path, entries: Iterable[str], *, is_durable: bool = True) -> None:
-    """Replace the checkpoint at `path` with these lines."""
+    """Replace the checkpoint at `path` with `entries`, one per line."""
     lines = list(entries)
     content = "".join(f"{line}\n" for line in (VERSION, len(lines), *lines))
     write_atomically(path, content, is_durable=is_durable)
 
 
 def read_entries(path: Path) -> list[list[str]]:
-    """Return the entries of the checkpoint at `path`, split into words; none if it is empty.
+    """Return the entries of the checkpoint at `path`, split into words. An empty file has none.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        CorruptCheckpointError: the file is not one; treat it as absent.
+        CorruptCheckpointError: the file is not a checkpoint; treat it as absent.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -77,7 +77,7 @@ def read_entries(path: Path) -> list[list[str]]:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the offset checkpoint at `path`; partitions in order, so that a diff is readable."""
+    """Replace the offset checkpoint at `path`, sorted by partition so that diffs are readable."""
     write_entries(
         path,
         (f"{key.topic} {key.partition} {offset}" for key, offset in sorted(offsets.items())),
@@ -89,7 +89,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, Offset]:
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        CorruptCheckpointError: the file is not one; treat it as absent.
+        CorruptCheckpointError: the file is not a checkpoint; treat it as absent.
     """
     offsets: dict[TopicPartition, Offset] = {}
     for words in read_entries(path):

@@ -1,8 +1,8 @@
-"""`.kafka_cleanshutdown`: the log dir was closed in order, so nothing needs recovery (edge).
+"""`.kafka_cleanshutdown`: marker of a clean shutdown, after which no log needs recovery (edge).
 
 Bytes on disk: `{"version":0,"brokerEpoch":N}`, as Kafka 3.9 writes it; older versions leave the
-file empty. It is removed as soon as it was read, so that a crash while loading is not taken for an
-orderly stop. Source: KAFKA-10471, KIP-966.
+file empty. The marker is removed as soon as it has been read, so that a crash during loading is not
+mistaken for a clean shutdown. Source: KAFKA-10471, KIP-966.
 """
 
 import json
@@ -16,14 +16,14 @@ VERSION: Final = 0
 
 
 class CleanShutdown(NamedTuple):
-    """How a log dir was left; the epoch that its broker had then, -1 if that is not known."""
+    """State in which a log dir was left, and its broker's epoch at that time (-1: unknown)."""
 
     was_clean: bool
     broker_epoch: int
 
 
 def take_marker(path: Path) -> CleanShutdown:
-    """Read the marker and remove it; that is durable when this returns."""
+    """Read the marker and remove it; the removal is durable on return."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
@@ -34,7 +34,7 @@ def take_marker(path: Path) -> CleanShutdown:
 
 
 def write_marker(path: Path, broker_epoch: int) -> None:
-    """Write the marker; durable when this returns."""
+    """Write the marker; it is durable on return."""
     content = {"version": VERSION, "brokerEpoch": broker_epoch}
     write_atomically(path, json.dumps(content, separators=(",", ":")))
 

@@ -1,6 +1,6 @@
-"""What those who cut and move logs ask of whoever compacts them (decision: an interface).
+"""The interface of compaction for code that truncates or moves logs (decision: an interface).
 
-`storage.compaction.manager` has the real one.
+`storage.compaction.manager` has the implementation.
 """
 
 from typing import Protocol
@@ -9,17 +9,17 @@ from kafkawire.ids import TopicPartition
 
 
 class Cleaning(Protocol):
-    """What compaction does meanwhile to logs that are here."""
+    """Control over the cleaning of single partitions."""
 
     def pause(self, partition: TopicPartition) -> None:
-        """Throw away what is being cleaned of a log, and clean nothing of it until `resume`."""
+        """Abort the cleaning of a partition and start none until `resume`."""
 
     def resume(self, partition: TopicPartition) -> None:
         """Undo one `pause`."""
 
 
 class NoCleaning:
-    """Nothing is compacted."""
+    """A stand-in for brokers and tests without compaction."""
 
     def pause(self, partition: TopicPartition) -> None:
         """Do nothing."""

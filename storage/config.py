@@ -1,7 +1,7 @@
-"""How one partition log is laid out and kept: `LogConfig`, the typed form of a topic's configs.
+"""`LogConfig`, the typed form of a topic's configs: layout and retention of a log (decision).
 
-A decision module. The table behind it is `storage.topic_config`; the properties of a topic come
-as Kafka writes them, name and value as text.
+The table behind it is `storage.topic_config`. The properties of a topic arrive as Kafka writes
+them, with names and values as text.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ PRODUCER_CODEC: Final = "producer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """How one partition log is laid out on disk and how long it is kept.
+    """Layout on disk and retention of one partition's log.
 
     Field names follow Kafka's topic configs, with dots as underscores; the unit is the last word
     of the name. `None` means no limit.
@@ -104,12 +104,15 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether every record needs a key, and only the last one per key stays."""
+        """Whether every record needs a key and only the last record per key is kept."""
         return COMPACT in self.cleanup_policy
 
     @property
     def max_segment_ms(self) -> int:
-        """After how much record time a segment closes; a compaction deadline shortens it."""
+        """Span of record time after which a segment is closed.
+
+        The limit `max.compaction.lag.ms` of a compacted log can shorten it.
+        """
         if self.is_compacted:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
@@ -121,7 +124,7 @@ class LogConfig:
         """Return `defaults` with the topic configs in `overrides` applied.
 
         Raises:
-            ValueError: an unknown name or an illegal value; names key, value and rule.
+            ValueError: a name is unknown or a value is illegal. The text names key, value and rule.
         """
         if unknown := unknown_topic_configs(overrides):
             raise ValueError(f"{unknown[0]}: unknown topic config")
@@ -130,10 +133,10 @@ class LogConfig:
 
     @classmethod
     def from_server_properties(cls, properties: Mapping[str, str]) -> "LogConfig":
-        """Return the defaults that a broker's own properties set for all its topics.
+        """Return the defaults that the properties of a broker set for all topics.
 
         Raises:
-            ValueError: an illegal value; names the topic config that it would set.
+            ValueError: a value is illegal. The text names the topic config that it would set.
         """
         return cls.from_properties(topic_defaults(properties))
 
@@ -162,7 +165,7 @@ def _fields(parsed: Mapping[str, ConfigValue]) -> dict[str, Any]:
 
 
 def _apply_timestamp_difference(parsed: Mapping[str, ConfigValue], fields: dict[str, Any]) -> None:
-    """Let the deprecated two-sided limit stand in for a one-sided one that is not set."""
+    """Use the deprecated two-sided limit for each one-sided limit that is not set."""
     difference = parsed.get("message.timestamp.difference.max.ms")
     if difference is None:
         return

@@ -1,7 +1,7 @@
-"""The table of topic configs: name, type, default, valid values, broker-level synonyms, meaning.
+"""The columns of the topic config table: name, type, default, rule, synonyms, text (decision).
 
-A decision module. DescribeConfigs, CreateTopics and the generated reference read this table;
-`LogConfig` is what the log itself uses. Names, types, defaults and ranges are those of Kafka 3.9.
+DescribeConfigs, CreateTopics and the generated reference read the table; the log itself uses
+`LogConfig`. Names, types, defaults and ranges match Kafka 3.9.
 """
 
 import re
@@ -39,7 +39,7 @@ class ConfigType(IntEnum):
 
 
 class Importance(Enum):
-    """How many operators should care."""
+    """Relevance of a config for operators, as DescribeConfigs reports it."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -56,7 +56,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which values are legal, for a program and for a reader."""
+    """The legal values of a config: a predicate, and a text for readers."""
 
     accepts: Callable[[ConfigValue], bool]
     text: str
@@ -64,7 +64,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigKey:
-    """One row of the table; `synonyms` in the order in which they win."""
+    """One row of the table; `synonyms` are in order of precedence, highest first."""
 
     name: str
     type: ConfigType
@@ -78,7 +78,8 @@ class ConfigKey:
         """Return the value that `text` denotes.
 
         Raises:
-            ValueError: `text` is not of the type, or is against the rule; names key, value, rule.
+            ValueError: `text` has another type or breaks the rule. The text of the error names
+                key, value and rule.
         """
         try:
             value = _PARSERS[self.type](text.strip())
@@ -142,12 +143,12 @@ def between(lowest: int, highest: int) -> Rule:
 
 
 def one_of(*names: str) -> Rule:
-    """Accept exactly these words."""
+    """Accept one of `names`, with the same case of letters."""
     return Rule(lambda value: value in names, f"one of {', '.join(names)}")
 
 
 def list_of(*names: str) -> Rule:
-    """Accept lists of these words, in any case of letters."""
+    """Accept lists of `names`, in any case of letters."""
     return Rule(
         lambda value: isinstance(value, tuple) and all(item.lower() in names for item in value),
         f"a list of {', '.join(names)}",

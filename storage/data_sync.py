@@ -1,15 +1,16 @@
-"""Waiting until what was written to a file is on disk (edge)."""
+"""Bringing the written bytes of a file to disk (edge)."""
 
 import errno
 import os
 
 
 def sync_data(descriptor: int) -> None:
-    """Return when every byte of the file is on disk.
+    """Block until every byte of the file is on disk.
 
     Raises:
-        OSError: with EIO, whatever the system said, as the bytes may be lost: after a failed sync
-            they count as clean. Want of space, which passes, is told by writes.
+        OSError: always with EIO, regardless of the system's error code. The kernel marks pages
+            clean after a failed sync, so the bytes may be lost. A lack of space, which is
+            temporary, is reported by writes instead.
     """
     try:
         os.fdatasync(descriptor)

@@ -1,7 +1,7 @@
-"""Files that are out of use and wait to be removed (edge).
+"""Obsolete files that wait for removal (edge).
 
-They wait so that a reader which is about to open one by its old name, and an operator who acts in
-time, still find it. A crash forgets the list; the next start removes what it finds.
+The delay lets a reader that is about to open a file, and an operator who acts in time, still find
+it. A crash loses the list; the next start removes the files that it finds.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,20 +10,21 @@ from threading import Lock
 
 
 class DeletedFiles:
-    """Paths in the order in which they went out of use.
+    """Paths in the order in which they became obsolete.
 
-    One thread adds, and another one removes: giving back the blocks of a large file takes long.
+    One thread adds paths and another one removes files, because freeing the blocks of a large file
+    takes long.
     """
 
     def __init__(self, paths: Iterable[Path] = ()) -> None:
         self._new: list[Path] = []
-        # Guards `_new` only; all else belongs to the thread that removes.
+        # Guards `_new` only; everything else belongs to the thread that removes files.
         self._lock = Lock()
         self._waiting: list[tuple[int, Path]] = []
         self.add(paths)
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Take files or directories in; their time begins with the next call of `remove_due`."""
+        """Add files or directories; their delay starts with the next call of `remove_due`."""
         with self._lock:
             self._new += paths
 
@@ -33,10 +34,10 @@ class DeletedFiles:
         delay_ms: int,
         remove: Callable[[Path], None] = lambda path: path.unlink(missing_ok=True),
     ) -> None:
-        """Remove what has waited for `delay_ms`, by a clock that is never set.
+        """Remove the paths that have waited for `delay_ms`, by a monotonic clock.
 
         Raises:
-            OSError: something could not be removed; the others were, and it waits on.
+            OSError: a path could not be removed. It keeps waiting; the others were removed.
         """
         with self._lock:
             new, self._new = self._new, []

@@ -1,9 +1,9 @@
 """All logs of a broker, over its log dirs (edge over `log_directory`).
 
-Invariant: a partition has at most one log here, which lies in exactly one log dir. A log dir that
-fails takes its own logs with it, and no others.
+Invariant: a partition has at most one log on this broker, in exactly one log dir. A failing log dir
+takes down only its own logs.
 
-One thread owns this, too. Another one may call what says so.
+One thread owns a `Logs` object. Other threads may call only the methods that say so.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 class Logs(LogHomes):
-    """The logs in `directories`. `open` makes one of these."""
+    """The logs in `directories`, created by `open`."""
 
     @classmethod
     def open(
@@ -42,18 +42,18 @@ class Logs(LogHomes):
         reserve_bytes: int = 0,
         locked: Collection[Path] = (),
     ) -> "Logs":
-        """Lock the log dirs at `paths` and open all logs in them, recovering those that need it.
+        """Lock the log dirs at `paths` and open all their logs, with recovery where needed.
 
-        All log dirs are loaded at the same time, each by `recovery_threads` threads. `config_of`
-        tells the config of a topic by its name; any of them may ask. `on_offline` is called with
-        the path of a log dir that fails, now or later, in the thread that met the failure. In each
-        log dir `reserve_bytes` are kept for the time when its disk is full. The caller has locked
-        those in `locked`, and unlocks them after `close`.
+        All log dirs are loaded in parallel, each by `recovery_threads` threads. `config_of` returns
+        the config of a topic; any of these threads may call it. `on_offline` is called with the
+        path of a log dir that fails, now or later, in the thread that met the failure. Each log dir
+        keeps `reserve_bytes` in reserve for the time when its disk is full. The caller holds the
+        locks of the paths in `locked`, and releases them after `close`.
 
         Raises:
             LogDirLockedError: another process uses one of the log dirs.
-            LogDirOfflineError: none of the log dirs can be used.
-            StorageError: two log dirs are one, or hold the same partition.
+            LogDirOfflineError: no log dir is usable.
+            StorageError: two paths name the same log dir, or two log dirs hold the same partition.
         """
         if len({path.resolve() for path in paths}) < len(paths):
             raise StorageError(f"a log dir is named twice: {', '.join(map(str, paths))}")
@@ -74,10 +74,10 @@ class Logs(LogHomes):
         return logs
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Say that all log dirs belong to this broker.
+        """Mark all log dirs as property of this broker.
 
         Raises:
-            InconsistentMetadataError: one of them belongs to another one.
+            InconsistentMetadataError: a log dir belongs to another broker or cluster.
         """
         for directory in self.online_directories:
             directory.claim(broker_id, cluster_id)
@@ -91,14 +91,15 @@ class Logs(LogHomes):
         now_ms: int,
         is_new: bool = True,
     ) -> Log:
-        """Return the log of `partition`, made in the log dir with the fewest partitions if need be.
+        """Return the log of `partition`; create a missing one in the least filled log dir.
 
-        With `is_new` false the partition has existed on this broker, so it is not made anew while
-        a log dir is offline that may hold it.
+        `is_new` false means that the partition has existed on this broker. Its log is then not
+        created while a log dir is offline that may hold it. "Least filled" counts partitions.
 
         Raises:
-            InconsistentTopicIdError: there is a log of another topic of that name.
-            LogDirOfflineError: see `is_new`; or no log dir works.
+            InconsistentTopicIdError: the existing log belongs to another topic of that name.
+            LogDirOfflineError: an offline log dir may hold the log (see `is_new`), or no log dir
+                works.
             LogDirFullError: no log dir has space.
         """
         existing = self._logs.get(partition)
@@ -119,14 +120,14 @@ class Logs(LogHomes):
     def reserve(
         self, partition: TopicPartition, topic_id: TopicId | None, *, is_new: bool
     ) -> LogDirectory:
-        """Return where the log of `partition` is to be made, by any thread.
+        """Reserve a log dir for the log of `partition`, which any thread may then create there.
 
-        Then either `adopt` or `release` must be called.
+        The caller must call either `adopt` or `release` afterwards.
 
         Raises:
             LogDirOfflineError, LogDirFullError: see `create`.
         """
-        assert partition not in self._home, "a log is made once"
+        assert partition not in self._home, "a log is created once"
         if not is_new and self.offline_paths:
             raise LogDirOfflineError(self.offline_paths[0], f"it may hold {partition}")
         self._check_any_online()
@@ -134,24 +135,24 @@ class Logs(LogHomes):
         return directory
 
     def adopt(self, new: Log) -> None:
-        """Serve a log that was made in the log dir that was reserved for it."""
+        """Serve a log that was created in its reserved log dir."""
         partition = new.topic_partition
         self._logs[partition] = new
         log.info("log.created", partition=str(partition), path=str(self._home[partition].path))
 
     def release(self, partition: TopicPartition) -> None:
-        """Note that a log was not made after all."""
+        """Cancel the reservation of a log that was not created."""
         self._home.pop(partition, None)
 
     def delete(self, *partitions: TopicPartition) -> None:
-        """Stop serving logs; their files go with a later `remove_deleted`.
+        """Stop serving logs; a later `remove_deleted` removes their files.
 
-        Those that do not exist are passed over, unless there is a directory that could not be
-        opened. Readers that hold a region finish. The cost of making this durable is that of one
-        log, however many there are.
+        A partition without a log is skipped, unless it has a directory that could not be opened.
+        Readers that hold a region can finish. Making the deletion durable costs the same for any
+        number of logs.
 
         Raises:
-            StorageError: some logs are served on, and can be deleted later; the others are gone.
+            StorageError: some logs are still served and can be deleted later; the others are gone.
         """
         unknown = [each for each in partitions if each not in self._home]
         try:
@@ -161,24 +162,24 @@ class Logs(LogHomes):
                 self._for_each_directory(lambda directory: directory.delete_unopened(unknown))
 
     def set_aside_as_stray(self, partition: TopicPartition) -> Path | None:
-        """Stop serving the log of `partition` and keep its files aside; return where they are.
+        """Stop serving the log of `partition`, keep its files, and return their new directory.
 
         Raises:
-            StorageError: the log is served on.
+            StorageError: the log is still served.
         """
         paths = self._set_aside([partition], DirectoryState.STRAY)
         return paths[0] if paths else None
 
     def _set_aside(self, partitions: Sequence[TopicPartition], state: DirectoryState) -> list[Path]:
-        """Rename the directories of logs; return what they are called now.
+        """Rename the directories of logs; return the new paths.
 
-        A log leaves the tables once its directory has been renamed, and not before: what could not
-        be renamed could otherwise be taken for the log of the next topic of that name.
+        A log leaves the tables only after its directory has been renamed. Otherwise a directory
+        that could not be renamed might be mistaken for the log of the next topic of that name.
         """
         for_each(partitions, self.futures.drop)
         found = [partition for partition in partitions if partition in self._logs]
         for partition in found:
-            # What is being cleaned of it comes too late; there is nothing to go on with.
+            # Abort a running cleaning: its result would arrive too late.
             self.cleaning.pause(partition)
             self.cleaning.resume(partition)
         renamed: list[Path] = []
@@ -193,11 +194,11 @@ class Logs(LogHomes):
     def _rename(
         self, home: LogDirectory, partitions: Sequence[TopicPartition], state: DirectoryState
     ) -> list[Path]:
-        """Rename the directories of logs in one log dir, which durably is so afterwards."""
+        """Rename the directories of logs in one log dir; the new names are durable on return."""
         self._leaving.update(partitions)
         renamed: list[Path] = []
         try:
-            # Out of the checkpoints first: they must not speak of a log that is gone.
+            # Remove the logs from the checkpoints first: those must not name a log that is gone.
             self._write_checkpoints(home)
             if not home.cleaner_offsets.keys().isdisjoint(partitions):
                 self._write_cleaner_offsets(home)
@@ -214,7 +215,7 @@ class Logs(LogHomes):
         except StorageError:
             self._leaving.difference_update(partitions)
             with suppress(StorageError):
-                # Of those that stay; if this fails, too, the next ones are written soon.
+                # Add the remaining logs again. If this fails too, the next periodic write does it.
                 self._write_checkpoints(home)
             raise
         finally:
@@ -228,7 +229,7 @@ class Logs(LogHomes):
         home.high_watermarks.pop(partition, None)
 
     def truncate_to(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Truncate logs, and lower their checkpoints on disk before anything is appended."""
+        """Truncate logs, and lower their checkpoints on disk before the next append."""
         touched = {
             self._home[partition]
             for partition, offset in offsets.items()
@@ -238,27 +239,28 @@ class Logs(LogHomes):
             self._lower_checkpoints(directory)
 
     def _lower_checkpoints(self, directory: LogDirectory) -> None:
-        """Forget what was known of records that are gone: others may take their offsets."""
+        """Rewrite the checkpoints after a truncation: other records may take these offsets."""
         directory.write_recovery_points(self._logs_in(directory))
         directory.write_log_starts(self._logs_in(directory))
 
     def _truncate(self, local: Log, offset: Offset) -> bool:
         if offset >= local.segments[-1].base_offset:
-            # Cleaning never touches what is cut here.
+            # Cleaning never touches the active segment.
             return local.truncate_to(offset)
         with self._uncleaned(local.topic_partition, offset):
             return local.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: Offset) -> None:
-        """Empty a log, and lower its checkpoints on disk before anything is appended."""
+        """Empty a log, and lower its checkpoints on disk before the next append."""
         with self._uncleaned(partition, Offset(0)):
             self._logs[partition].truncate_fully_and_start_at(offset)
         self._lower_checkpoints(self._home[partition])
 
     @contextmanager
     def _uncleaned(self, partition: TopicPartition, end_offset: Offset) -> Iterator[None]:
-        """Let the log's owner cut it; it counts as clean up to `end_offset` at most from then on.
+        """Pause cleaning while the body truncates the log, and limit its cleaner offset.
 
+        The cleaner offset is at most `end_offset` afterwards.
         Source: LogManager.truncateTo and maybeTruncateCheckpoint of Kafka 3.9.
         """
         self.cleaning.pause(partition)
@@ -272,13 +274,14 @@ class Logs(LogHomes):
             self.cleaning.resume(partition)
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush the logs for which it is time; any thread may call this."""
+        """Flush the logs whose `flush.ms` has passed; any thread may call this."""
         for_each(self._working(), lambda each: each.flush_if_due(now_ms))
 
     def remove_deleted(self, clock_ms: int, delay_ms: int) -> None:
-        """Remove what has been out of use for long enough; any one other thread may call this.
+        """Remove files that became obsolete `delay_ms` ago.
 
-        On a full disk nothing waits. `clock_ms` is of a clock that is never set.
+        On a full disk they are removed at once. `clock_ms` comes from a monotonic clock. Any thread
+        may call this, but only one at a time.
         """
 
         def remove(directory: LogDirectory) -> None:
@@ -293,11 +296,11 @@ class Logs(LogHomes):
         return (each for each in self if each.health.failure is None and not each.is_closed)
 
     def check_space(self) -> None:
-        """See which log dirs are full, and which are no longer; any one other thread may call."""
+        """Update the full state of all log dirs; any thread may call this, one at a time."""
         self._for_each_directory(LogDirectory.check_space)
 
     def close(self, broker_epoch: int = -1) -> None:
-        """Close all logs. The next start of the log dirs where that worked needs no recovery."""
+        """Close all logs. A log dir that closes without an error needs no recovery on restart."""
         for directory in self._directories:
             try:
                 directory.close(self._logs_in(directory), broker_epoch)

@@ -1,8 +1,8 @@
-"""The four offset checkpoints of one log dir, and what a failure of its disk means (edge).
+"""The four offset checkpoints of one log dir (edge).
 
 Bytes on disk: `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
-`replication-offset-checkpoint` (high watermarks) and `cleaner-offset-checkpoint`, each written as a
-whole (`checkpoint`). An OSError in here, or in what is derived, takes the log dir offline.
+`replication-offset-checkpoint` (high watermarks) and `cleaner-offset-checkpoint`, each replaced
+atomically (`checkpoint`). An OSError in this class or a subclass takes the log dir offline.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,36 +23,36 @@ from storage.log import Log
 
 
 class DirectoryCheckpoints:
-    """What the log dir at `path` remembers of its logs; `LogDirectory` is one of these."""
+    """The checkpoints of the log dir at `path`; the base class of `LogDirectory`."""
 
     def __init__(self, path: Path, health: DirectoryHealth) -> None:
         self.path = path
         self.health = health
         self.high_watermarks: dict[TopicPartition, Offset] = {}
-        """As they were stored last; of the logs that are in no role nothing else is known."""
+        """The last stored values; the only known ones for logs without a role."""
         self.cleaner_offsets: dict[TopicPartition, Offset] = {}
-        """Up to where each compacted log is clean; to be changed by the owner only."""
+        """End of the clean part of each compacted log (exclusive); only the owner changes it."""
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_starts: dict[TopicPartition, Offset] = {}
-        # Checkpoints are written by the owner and by a thread that does so now and then.
+        # The owner writes checkpoints, and so does a thread that runs periodically.
         self._checkpoint_lock = Lock()
 
     def _read_checkpoints(self) -> None:
-        """Learn what an earlier process has left; an unreadable checkpoint counts as absent."""
+        """Load the checkpoints of the previous process; an unreadable one counts as absent."""
         self._recovery_points = read_offsets_or_none(self.path / RECOVERY_POINT_CHECKPOINT)
         self._log_starts = read_offsets_or_none(self.path / LOG_START_CHECKPOINT)
         self.high_watermarks = read_offsets_or_none(self.path / HIGH_WATERMARK_CHECKPOINT)
         self.cleaner_offsets = read_offsets_or_none(self.path / CLEANER_CHECKPOINT)
 
     def write_recovery_points(self, logs: Iterable[Log]) -> None:
-        """Write how far each log is known to be on disk."""
+        """Write the recovery point of each log."""
         with self._io(), self._checkpoint_lock:
-            # Read under the lock: a truncation lowers the point and then comes here.
+            # Read under the lock: a truncation lowers the point before it calls this method.
             points = {each.topic_partition: each.recovery_point for each in logs}
             write_offsets(self.path / RECOVERY_POINT_CHECKPOINT, points)
 
     def write_log_starts(self, logs: Iterable[Log]) -> None:
-        """Write where logs start that do not start with their first segment."""
+        """Write the log start offsets that differ from the first segment's base offset."""
         with self._io(), self._checkpoint_lock:
             starts = {
                 each.topic_partition: each.log_start_offset
@@ -68,7 +68,7 @@ class DirectoryCheckpoints:
             self.high_watermarks = dict(offsets)
 
     def write_cleaner_offsets(self, partitions: Iterable[TopicPartition]) -> None:
-        """Write up to where logs are clean, of these only; any thread may call this."""
+        """Write the cleaner offsets of `partitions` only; any thread may call this."""
         held = set(partitions)
         with self._io(), self._checkpoint_lock:
             offsets = {

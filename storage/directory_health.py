@@ -1,10 +1,10 @@
-"""Whether a log dir still works (decision module; the event apart, no I/O).
+"""The health of a log dir (decision module; no I/O apart from log events).
 
-Three states. *Working*. *Full*: nothing is appended, all else goes on, and so does appending once
-there is space again. *Offline*: one other OSError is enough, as a disk that failed once is not
-trusted again before a restart; the logs of the dir refuse all work from then on. A want of file
-descriptors, or a name that is too long, is not the disk's failure. Other dirs go on in any case.
-Source: KIP-112, but for the state in between, which Kafka does not have (ADR 0028).
+A log dir is in one of three states. *Working*. *Full*: appends are refused until there is space
+again, everything else continues. *Offline*: a single other OSError is enough, because a disk that
+failed once is not trusted again before a restart; the logs of the dir refuse all work from then on.
+A lack of file descriptors, or a name that is too long, is not a failure of the disk. Other log dirs
+are never affected. Source: KIP-112, except for the full state, which Kafka lacks (ADR 0028).
 """
 
 import errno
@@ -35,8 +35,8 @@ _T = TypeVar("_T")
 class DirectoryHealth:
     """The state of one log dir, shared by all logs in it; any thread may change it.
 
-    `on_offline` is called once, `on_full` each time that state begins: in the thread that met the
-    failure and within the call that did.
+    `on_offline` is called once, `on_full` each time the dir becomes full. Both run synchronously in
+    the thread that met the failure.
     """
 
     def __init__(
@@ -47,33 +47,33 @@ class DirectoryHealth:
     ) -> None:
         self.path = path
         self.failure: str | None = None
-        """Why the dir is offline; None while it works."""
+        """Reason why the dir is offline; None while it works."""
         self.refusal: str | None = None
-        """Why nothing may be appended, as the dir is offline or full; None while one may."""
+        """Reason why appends are refused (offline or full); None while they are accepted."""
         self.damage: dict[Path, CorruptLogError] = {}
-        """Segments that are damaged, with the first damage that was met in each."""
+        """Damaged segments, each with the first damage found in it."""
         self._on_offline = on_offline
         self._on_full = on_full
 
     @property
     def is_full(self) -> bool:
-        """Whether the dir works but for want of space."""
+        """Whether the dir is full and not offline."""
         return self.refusal is not None and self.failure is None
 
     def check(self) -> None:
-        """Do nothing while the dir works, be it full or not.
+        """Check that the dir is not offline; it may be full.
 
         Raises:
-            LogDirOfflineError: it does not.
+            LogDirOfflineError: the dir is offline.
         """
         if self.failure is not None:
             raise LogDirOfflineError(self.path, self.failure)
 
     def check_writable(self) -> None:
-        """Do nothing while one may append.
+        """Check that the dir accepts appends.
 
         Raises:
-            LogDirOfflineError: the dir does not work.
+            LogDirOfflineError: the dir is offline.
             LogDirFullError: there is no space.
         """
         self.check()
@@ -81,7 +81,7 @@ class DirectoryHealth:
             raise LogDirFullError(self.path, self.refusal)
 
     def fail(self, error: OSError) -> StorageError:
-        """Draw the consequences of `error`; return what to raise."""
+        """Update the state after `error`; return the error to raise."""
         if error.errno == errno.ENAMETOOLONG:
             return StorageError(str(error))
         if error.errno in OUT_OF_FILES_ERRORS:
@@ -92,7 +92,7 @@ class DirectoryHealth:
         return self.give_up(str(error))
 
     def give_up(self, reason: str) -> LogDirOfflineError:
-        """Take the dir offline; return what to raise."""
+        """Take the dir offline; return the error to raise."""
         if self.failure is None:
             self.failure = self.refusal = reason
             log.error("log_dir.offline", path=str(self.path), error=reason)
@@ -100,20 +100,20 @@ class DirectoryHealth:
         return LogDirOfflineError(self.path, reason)
 
     def note_full(self, reason: str) -> None:
-        """Let nothing be appended until `note_space`."""
+        """Refuse appends until `note_space`."""
         if self.refusal is None:
             self.refusal = reason
             log.error("log_dir.full", path=str(self.path), error=reason)
             self._on_full()
 
     def note_space(self) -> None:
-        """Let logs be appended to again, as there is space."""
+        """Accept appends again after the dir was full."""
         if self.is_full:
             self.refusal = None
             log.warning("log_dir.resumed", path=str(self.path))
 
     def note_damage(self, error: CorruptLogError) -> None:
-        """Name the damage, once per segment however often it is met."""
+        """Record and log the damage, once per segment."""
         if error.path not in self.damage:
             self.damage[error.path] = error
             log.error("log.damaged", path=str(error.path), error=str(error))
@@ -121,7 +121,7 @@ class DirectoryHealth:
 
 @contextmanager
 def offline_on_failure(health: DirectoryHealth) -> Iterator[None]:
-    """Draw the consequences if the disk fails within, and refuse if it did before."""
+    """Translate an OSError of the body to a StorageError; raise at once if the dir is offline."""
     health.check()
     try:
         yield
@@ -130,10 +130,10 @@ def offline_on_failure(health: DirectoryHealth) -> Iterator[None]:
 
 
 def for_each(items: Iterable[_T], work: Callable[[_T], None]) -> None:
-    """Do `work` for all of `items`, also when it fails for one of them.
+    """Call `work` for each of `items`, even if a call fails.
 
     Raises:
-        StorageError: the first failure, when all have had their turn.
+        StorageError: the first failure, raised after all calls.
     """
     failure: StorageError | None = None
     for each in items:

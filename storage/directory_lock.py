@@ -1,7 +1,6 @@
 """`.lock`: one process per log dir (edge).
 
-Holding it is the evidence that no other process uses the log dir, in whatever container or on
-whatever machine that process may run.
+The holder knows that no other process uses the log dir, even from another container or machine.
 """
 
 import fcntl
@@ -18,15 +17,15 @@ class DirectoryLock:
     """The lock on the file at `path`, held until `release` or the end of the process.
 
     Raises:
-        LogDirLockedError: another one holds it.
+        LogDirLockedError: another process holds it.
     """
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # Both kinds: this one also sees a second lock of our own process, ...
+            # Two kinds: `flock` also detects a second lock of the same process, ...
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # ... and this one is what Kafka itself takes.
+            # ... and `lockf` is the lock that Kafka takes.
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:
             self.release()
@@ -35,18 +34,18 @@ class DirectoryLock:
             ) from error
 
     def release(self) -> None:
-        """Give the directory free."""
+        """Release the lock."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
 
 def lock_directory(path: Path) -> DirectoryLock:
-    """Make the log dir at `path`, unless it is there, and lock it.
+    """Create the log dir at `path` if it is missing, and lock it.
 
     Raises:
         LogDirLockedError: another process holds the lock.
-        OSError: it cannot be made or locked.
+        OSError: the log dir cannot be created or locked.
     """
     if not path.is_dir():
         path.mkdir(parents=True)
@@ -55,11 +54,11 @@ def lock_directory(path: Path) -> DirectoryLock:
 
 
 def lock_usable(paths: Iterable[Path]) -> dict[Path, DirectoryLock]:
-    """Lock those of the log dirs at `paths` that can be used; one that is named twice once.
+    """Lock all usable log dirs at `paths`; a duplicate path is locked once.
 
     Raises:
-        LogDirLockedError: another process holds one; none is locked then.
-        StorageError: none can be used.
+        LogDirLockedError: another process holds one of the locks. None is held on return.
+        StorageError: no log dir is usable.
     """
     locks: dict[Path, DirectoryLock] = {}
     failures: list[str] = []

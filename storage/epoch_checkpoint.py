@@ -19,25 +19,25 @@ log = structlog.get_logger()
 
 
 class EpochCheckpoint:
-    """The file of one partition, written when the history differs from what it holds.
+    """The file of one partition, rewritten when the history differs from its content.
 
-    It is written when a leadership begins, for whoever looks at the files of a running broker, and
-    synced only when something depends on it: an fsync for each of thousands of partitions would
-    make a failover slow.
+    It is written when a leadership begins, for tools that read the files of a running broker. It is
+    synced only when durability matters: an fsync for each of thousands of partitions would make a
+    failover slow.
     """
 
     def __init__(self, stored: tuple[EpochEntry, ...]) -> None:
         self._stored = stored
         self._is_durable = True
-        # The owner of a log may store the epochs, and another thread that flushes it.
+        # The owner of the log may store the epochs, and so may a thread that flushes the log.
         self._lock = Lock()
 
     def holds_more_than(self, epochs: LeaderEpochs) -> bool:
-        """Whether the file tells of leaderships that are not in the log any more."""
+        """Whether the file holds leaderships that are no longer in the log."""
         return not set(self._stored) <= set(epochs.entries)
 
     def store(self, directory: Path, epochs: LeaderEpochs, *, is_durable: bool = True) -> None:
-        """Bring the file up to date; durable when this returns, unless that is not asked for."""
+        """Update the file if needed; with `is_durable`, it is on disk on return."""
         with self._lock:
             entries = epochs.entries
             if entries != self._stored or (is_durable and not self._is_durable):
@@ -47,13 +47,13 @@ class EpochCheckpoint:
 
 
 def write_epochs(path: Path, entries: Iterable[EpochEntry], *, is_durable: bool = True) -> None:
-    """Replace the checkpoint; durable when this returns, unless that is not asked for."""
+    """Replace the checkpoint; with `is_durable`, it is on disk on return."""
     lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
     write_entries(path, lines, is_durable=is_durable)
 
 
 def read_epochs(path: Path) -> LeaderEpochs:
-    """Return the history on disk, empty when there is none or it is unreadable."""
+    """Return the history on disk; it is empty if the file is missing or unreadable."""
     try:
         return LeaderEpochs(_entry(path, words) for words in read_entries(path))
     except FileNotFoundError:

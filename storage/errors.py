@@ -1,23 +1,23 @@
-"""What can go wrong in a log (decision module: types only).
+"""Errors of a log (decision module: types only).
 
 StorageError
-  OffsetOutOfRangeError       an offset outside log start..log end; the client resets or is told
+  OffsetOutOfRangeError       an offset outside log start..log end; the client resets its offset
   OffsetOverflowError         too far from a segment's base offset; the log rolls and retries
-  UnexpectedOffsetError       a follower was handed a batch that does not continue its log
-  BatchTooLargeError          a batch that no segment may hold; the producer must send less
-  TruncatedRegionError        a region whose bytes a truncation has taken meanwhile
-  CorruptLogError             bytes in a log that are no batch where one must start
-  CorruptCheckpointError      a checkpoint file that cannot be read; callers treat it as absent
-  CorruptSnapshotError        a producer snapshot that cannot be read; an older one will do
-  OutOfOrderSequenceError     an idempotent producer's batch, where others are missing before it
-  InvalidProducerEpochError   a batch of an idempotent producer that a newer one has replaced
-  InvalidTransactionStateError  a batch outside of the transaction that its producer has open
+  UnexpectedOffsetError       a replicated batch does not continue the follower's log
+  BatchTooLargeError          a batch larger than any segment; the producer must send less
+  TruncatedRegionError        a region whose bytes were lost to a concurrent truncation
+  CorruptLogError             no valid batch at a position of a log where one must start
+  CorruptCheckpointError      an unreadable checkpoint file; callers treat it as absent
+  CorruptSnapshotError        an unreadable producer snapshot; an older one is used instead
+  OutOfOrderSequenceError     a batch of an idempotent producer, with missing batches before it
+  InvalidProducerEpochError   a batch of an idempotent producer with an old producer epoch
+  InvalidTransactionStateError  a batch outside of its producer's open transaction
   InconsistentTopicIdError    a directory that belongs to another topic of the same name
   InconsistentMetadataError   a log dir that belongs to another broker or cluster
   LogDirLockedError           another process uses the log dir
-  LogDirOfflineError          the log dir failed; its partitions are gone until a restart
-  LogDirFullError             no space in the log dir; appends are refused until there is
-  OutOfFilesError             this process may not open more files; try again
+  LogDirOfflineError          the log dir failed; its partitions are offline until a restart
+  LogDirFullError             no space in the log dir; appends are refused until there is some
+  OutOfFilesError             this process cannot open more files; retry
 """
 
 from pathlib import Path
@@ -47,11 +47,11 @@ __all__ = [
 
 
 class StorageError(Exception):
-    """The root: a failure of the environment, translated to a wire code by the handler."""
+    """The root: a failure of the environment, which the handler translates to a wire code."""
 
 
 class OffsetOutOfRangeError(StorageError):
-    """The offset lies outside `log_start_offset`..`log_end_offset` (both allowed)."""
+    """The offset lies outside `log_start_offset`..`log_end_offset` (both inclusive)."""
 
     def __init__(
         self, partition: TopicPartition, offset: int, log_start_offset: int, log_end_offset: int
@@ -69,7 +69,7 @@ class OffsetOverflowError(StorageError):
 
 
 class UnexpectedOffsetError(StorageError):
-    """A replicated batch overlaps what the log already holds; the fetcher must truncate first."""
+    """A replicated batch overlaps the follower's log; the fetcher must truncate first."""
 
 
 class BatchTooLargeError(StorageError):
@@ -77,11 +77,11 @@ class BatchTooLargeError(StorageError):
 
 
 class TruncatedRegionError(StorageError):
-    """The file ends inside the region; the response it was meant for must not be sent."""
+    """The file ends inside the region; a response that contains the region must not be sent."""
 
 
 class CorruptLogError(StorageError):
-    """There is no valid batch at `position` of `path`; recovery at the next start cuts there."""
+    """No valid batch at `position` of `path`; recovery at the next start truncates there."""
 
     def __init__(self, path: Path, position: int, reason: str) -> None:
         super().__init__(f"{path} at byte {position}: {reason}")
@@ -98,11 +98,11 @@ class CorruptSnapshotError(StorageError):
 
 
 class OutOfOrderSequenceError(StorageError):
-    """Records of the producer are missing before the batch; it must begin a new epoch."""
+    """Records of the producer are missing before the batch; the producer must begin a new epoch."""
 
 
 class InvalidProducerEpochError(StorageError):
-    """The batch carries an older producer epoch than the log has seen; its sender is a zombie."""
+    """The batch carries an older producer epoch than the log holds; the sender is a zombie."""
 
 
 class InvalidTransactionStateError(StorageError):
@@ -118,11 +118,11 @@ class InconsistentMetadataError(StorageError):
 
 
 class LogDirLockedError(StorageError):
-    """`.lock` of the log dir is held by another process; stop that broker first."""
+    """Another process holds the `.lock` of the log dir; stop that broker first."""
 
 
 class LogDirOfflineError(StorageError):
-    """The log dir has failed; `path` says which."""
+    """The log dir at `path` has failed."""
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(f"log dir {path} is offline: {cause}")
@@ -130,7 +130,7 @@ class LogDirOfflineError(StorageError):
 
 
 class LogDirFullError(StorageError):
-    """The log dir at `path` has no space: nothing was appended, reads go on."""
+    """The log dir at `path` has no space: nothing was appended, reads still work."""
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(f"log dir {path} is full: {cause}")
@@ -138,7 +138,7 @@ class LogDirFullError(StorageError):
 
 
 class OutOfFilesError(StorageError):
-    """This process has as many files open as it may: nothing was done."""
+    """This process has reached its limit of open files; nothing was done."""
 
     def __init__(self, path: Path, cause: str) -> None:
         super().__init__(f"too many open files, raise the limit (LimitNOFILE): {cause} in {path}")

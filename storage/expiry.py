@@ -1,4 +1,4 @@
-"""Deleting from a log what retention does not keep (edge over `retention`)."""
+"""Deletion of a log's expired segments (edge over `retention`)."""
 
 import structlog
 
@@ -12,10 +12,10 @@ log = structlog.get_logger()
 
 
 def delete_expired(each: Log, high_watermark: Offset, now_ms: int, max_segments: int) -> int:
-    """Delete up to `max_segments` segments, by the owner of the log; return how many went.
+    """Delete up to `max_segments` expired segments and return their number; the owner calls this.
 
-    If it is as many, there may be more. Only renames happen here: `Log.remove_deleted_files` frees
-    the space, and readers that are in the middle of a segment finish.
+    If the result equals `max_segments`, more may have expired. The files are only renamed:
+    `Log.remove_deleted_files` frees the space, and readers in the middle of a segment can finish.
 
     Raises:
         LogDirOfflineError: the disk failed.
@@ -25,7 +25,7 @@ def delete_expired(each: Log, high_watermark: Offset, now_ms: int, max_segments:
         high_watermark=high_watermark,
         log_end_offset=each.log_end_offset,
     )
-    # What is read here are indexes of closed segments, once each.
+    # This reads the index of each closed segment once.
     with offline_on_failure(each.health):
         breaches = list(
             find_breaches(

@@ -1,9 +1,9 @@
-"""Logs on their way to another log dir: copies that will take the place of the originals (edge).
+"""Future logs: copies in another log dir that will replace the originals (edge).
 
-A copy lies in `<topic>-<partition>.<32 hex digits>-future`. When it holds what the original holds,
-it gets the original's name, and the original waits for deletion. A crash between these two renames
-leaves the partition in two log dirs; the file `moved-here` tells which is the newer one. Source:
-KIP-113; that file is ours.
+A copy lies in `<topic>-<partition>.<32 hex digits>-future`. When it has caught up with the
+original, it gets the original's name, and the original waits for deletion. A crash between these
+two renames leaves the partition in two log dirs; the file `moved-here` marks the newer log.
+Source: KIP-113; the file is an addition of Ottla.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ log = structlog.get_logger()
 
 
 class FutureLogs:
-    """At most one copy per partition; the owner of the logs owns these, too.
+    """At most one copy per partition; the owner of the logs owns the copies too.
 
-    While another thread writes to a copy, its owner leaves it alone but for dropping it.
+    While another thread writes to a copy, the only thing the owner may do to it is drop it.
     """
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class FutureLogs:
         return None if found is None else found[0]
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the log dir where the copy lies."""
+        """Return the log dir that holds the copy."""
         found = self._copies.get(partition)
         return None if found is None else found[1]
 
     def add(self, copy: Log, directory: LogDirectory) -> None:
-        """Take in a copy; there must be none of that partition."""
+        """Add a copy; the partition must have none yet."""
         assert copy.topic_partition not in self._copies, "one move at a time"
         self._copies[copy.topic_partition] = (copy, directory)
 
@@ -59,10 +59,10 @@ class FutureLogs:
         return copy
 
     def drop(self, partition: TopicPartition) -> None:
-        """Give up a copy, if there is one; its files go later.
+        """Drop the copy of a partition, if there is one; its files are removed later.
 
         Raises:
-            StorageError: its directory could not be renamed, and the copy is still there.
+            StorageError: the directory could not be renamed, so the copy still exists.
         """
         found = self._copies.get(partition)
         if found is not None and found[1].health.failure is None:
@@ -72,12 +72,12 @@ class FutureLogs:
         self._copies.pop(partition, None)
 
     def promote(self, original: Log, now_ms: int) -> tuple[Log, LogDirectory]:
-        """Make a copy that holds all of `original` the log of its partition; return it, opened.
+        """Make a copy that has caught up the log of its partition; return it, opened.
 
-        The original has to be set aside next, and the move to be forgotten.
+        The caller must set the original aside next, and then forget the move.
 
         Raises:
-            StorageError: the copy's disk failed; the copy is given up, and the original goes on.
+            StorageError: the copy's disk failed. The copy is dropped, the original stays in use.
         """
         partition = original.topic_partition
         copy, directory = self._copies[partition]
@@ -86,7 +86,7 @@ class FutureLogs:
             copy.close()
             moved = directory.adopt(copy, now_ms)
         except StorageError:
-            # It may be closed. The next move makes another one.
+            # The copy may be closed already; the next move creates another one.
             with suppress(StorageError):
                 self.drop(partition)
             raise

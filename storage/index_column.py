@@ -1,14 +1,14 @@
-"""The columns of an index file that is only read (edge over its file).
+"""The columns of a read-only index file (edge over its file).
 
-Apart from the file, for `bisect` takes no sequence that was compiled with it
-(docs/adr/0043-hot-modules-are-compiled.md).
+A separate module, because `bisect` does not accept a sequence type that was compiled together with
+it (docs/adr/0043-hot-modules-are-compiled.md).
 """
 
 from struct import Struct
 from typing import Final, Protocol
 
 PAGE_ENTRIES: Final = 512
-"""What a lookup in a closed index reads at once: its last nine steps then cost no call each
+"""Entries per read of a closed index: the last nine steps of a lookup then need no system call
 (benchmarks/micro/test_log_read.py)."""
 
 
@@ -20,7 +20,7 @@ class Pages(Protocol):
 
 
 class Column(Protocol):
-    """A sorted sequence of numbers, as `bisect` wants it."""
+    """A sorted sequence of numbers, as `bisect` needs it."""
 
     def __len__(self) -> int: ...
 

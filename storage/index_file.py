@@ -1,14 +1,14 @@
 """The file of an index: entries of two big-endian numbers, sorted by both (edge).
 
-Bytes on disk: entries one after the other. While its segment is active the file is extended to
-`segment.index.bytes` and the rest is zeros; when the segment is closed it is cut to its entries.
+Bytes on disk: consecutive entries. While its segment is active, the file is extended with zeros to
+`segment.index.bytes`; when the segment is closed, the file is truncated to its entries.
 
-Two modes. *Writable*: both columns are in memory, and the file follows in growing steps, at the
-latest when the index is synced or closed: a crash loses only entries that recovery rebuilds.
-*Read-only*: nothing is in memory, the columns read the file; not through a memory map, because a
-failing disk must raise an OSError instead of killing the process.
+There are two modes. *Writable*: both columns are in memory, and the file is updated in growing
+steps, at the latest when the index is synced or closed. A crash loses only entries that recovery
+rebuilds. *Read-only*: nothing is in memory, the columns read the file. They do not use a memory
+map, because a failing disk must raise an OSError instead of killing the process.
 
-One thread owns an index. Another one may call `sync`, and nothing else.
+One thread owns an index. Other threads may only call `sync`.
 """
 
 import os
@@ -23,14 +23,14 @@ from storage.directory_health import FULL_ERRORS
 from storage.index_column import PAGE_ENTRIES, Column, FileColumn
 
 PENDING_ENTRIES: Final = 64
-"""So many entries are written at once, fewer while the index is small. Two writes per batch would
-cost as much as all else that an append does (benchmarks/micro/test_log_append.py)."""
+"""Number of entries per write, fewer while the index is small. Two writes per batch would double
+the cost of an append (benchmarks/micro/test_log_append.py)."""
 
 
 class IndexFile:
     """The entries of one index, `(key, value)` in order of their keys.
 
-    `typecodes` are those of `array` and `struct`: "i" for 4 bytes, "q" for 8.
+    `typecodes` are codes of `array` and `struct`: "i" for 4 bytes, "q" for 8.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class IndexFile:
         self._is_writable = False
         self._written_count = 0
         self._write_at_count = 1
-        # Number and bytes of the page that was read last; one value, so that they always agree.
+        # Number and bytes of the last page read. A single value, so that both always agree.
         self._page = (-1, b"")
         self.path = path
         self.max_entries = max_bytes // self._entry.size
@@ -88,17 +88,17 @@ class IndexFile:
         return cached[1]
 
     def create(self) -> None:
-        """Make an empty file, extended to the largest size, and be writable."""
+        """Create an empty file, extended to its maximum size, in writable mode."""
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL
         self._descriptor = os.open(self.path, flags, 0o644)
         os.ftruncate(self._descriptor, self.max_entries * self._entry.size)
         self._use_memory(b"")
 
     def open(self) -> int:
-        """Use the existing file, read-only; return how many bytes are not whole entries.
+        """Open the existing file read-only; return the size of an incomplete last entry.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no file.
         """
         size = os.fstat(self.fileno()).st_size
         count = size // self._entry.size
@@ -106,17 +106,17 @@ class IndexFile:
         return size % self._entry.size
 
     def make_writable(self) -> None:
-        """Load the entries of a file that was opened, and extend it again, unless that was done."""
+        """Switch an opened file to writable mode: load its entries and extend it again."""
         if self._is_writable:
             return
         count = len(self.keys)
         data = os.pread(self.fileno(), count * self._entry.size, 0)
-        # First, as it may find no space.
+        # Extend before any change of state: the disk may be full.
         self._extend()
         self._use_memory(data)
 
     def append(self, key: int, value: int) -> None:
-        """Add an entry; both numbers must not be less than those of the last one."""
+        """Add an entry; neither number may be less than in the last entry."""
         assert self._is_writable
         self._key_array.append(key)
         self._value_array.append(value)
@@ -124,13 +124,13 @@ class IndexFile:
             self._write_if_there_is_space()
 
     def read_all(self) -> list[tuple[int, int]]:
-        """Return all entries of an index that is open."""
+        """Return all entries of an open index."""
         self.write_pending()
         data = os.pread(self.fileno(), len(self.keys) * self._entry.size, 0)
         return [(key, value) for key, value in self._entry.iter_unpack(data)]
 
     def truncate(self, entry_count: int) -> None:
-        """Keep the first entries; the rest of the file becomes zeros."""
+        """Keep the first `entry_count` entries and fill the rest of the file with zeros."""
         assert self._is_writable
         with self._lock:
             del self._key_array[entry_count:]
@@ -141,9 +141,9 @@ class IndexFile:
                 self._extend()
 
     def _write_if_there_is_space(self) -> None:
-        """Bring the file up to date; on a full disk it stays behind until the next time.
+        """Write pending entries; on a full disk they stay pending until the next attempt.
 
-        The batch that the newest entry is about has been written, and is not to be taken back.
+        The batch of the newest entry has been written already and must not fail any more.
         """
         try:
             self.write_pending()
@@ -153,12 +153,12 @@ class IndexFile:
             self._write_at_count = len(self.values) + PENDING_ENTRIES
 
     def write_pending(self) -> None:
-        """Bring the file up to date with memory; not synced."""
+        """Write pending entries to the file, without a sync."""
         with self._lock:
             self._write_pending()
 
     def finish(self) -> None:
-        """Write everything, cut the file to its entries and become read-only."""
+        """Write pending entries, truncate the file to its entries and become read-only."""
         with self._lock:
             if self._is_writable:
                 self._write_pending()
@@ -166,7 +166,7 @@ class IndexFile:
                 self._use_file(self._written_count)
 
     def sync(self) -> None:
-        """Return when every entry is on disk; the one method that any thread may call."""
+        """Block until every entry is on disk; the only method that any thread may call."""
         with self._lock:
             descriptor = self._descriptor_to_sync()
         if descriptor is None:
@@ -179,16 +179,16 @@ class IndexFile:
     def _descriptor_to_sync(self) -> int | None:
         if self._descriptor >= 0:
             self._write_pending()
-            # The owner may close its own descriptor meanwhile.
+            # The owner may close its own descriptor during the sync.
             return os.dup(self._descriptor)
         try:
             return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            # Its segment is out of use since the caller looked.
+            # The segment was deleted after the caller found it.
             return None
 
     def release(self) -> None:
-        """Close the descriptor and be read-only; the next use opens the file again."""
+        """Close the descriptor and become read-only; the next use reopens the file."""
         with self._lock:
             self._is_writable = False
             descriptor, self._descriptor = self._descriptor, -1
@@ -196,7 +196,7 @@ class IndexFile:
                 os.close(descriptor)
 
     def _write_pending(self) -> None:
-        # Values are appended after keys, so that their number is that of the whole entries.
+        # A value is appended after its key, so the values count the complete entries.
         first, last = self._written_count, len(self.values)
         if first == last:
             return
@@ -210,7 +210,7 @@ class IndexFile:
         self._write_at_count = count + min(max(count, 1), PENDING_ENTRIES)
 
     def _extend(self) -> None:
-        # Never shorter than its entries: the limit may have been lowered since they were written.
+        # Never below its entries: the limit may have been lowered since they were written.
         entry_count = max(self.max_entries, self._written_count)
         os.ftruncate(self.fileno(), entry_count * self._entry.size)
 
@@ -233,7 +233,7 @@ class IndexFile:
 
 
 def _write_all(descriptor: int, data: bytes, position: int) -> None:
-    """Write `data`, in several steps if need be: the last of them tells why it is refused."""
+    """Write all of `data`; after a short write, the next write reports the reason."""
     written = 0
     while written < len(data):
         count = os.pwrite(descriptor, data[written:], position + written)

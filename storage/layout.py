@@ -1,9 +1,9 @@
 """Names of the files and directories of a log (decision module, no I/O).
 
-A partition lives in `<topic>-<partition>/`; each of its segments is named by its base offset, in
+A partition lives in `<topic>-<partition>/`. Each of its segments is named by its base offset, in
 20 digits, so that a listing sorts by offset. A directory that waits for deletion or was set aside
-is `<topic>-<partition>.<32 hex digits>-delete` or `-stray`. Topics may hold dots and dashes, so
-names are taken apart from the right.
+is `<topic>-<partition>.<32 hex digits>-delete` or `-stray`. Topics may contain dots and dashes, so
+names are parsed from the right.
 """
 
 import re
@@ -27,21 +27,21 @@ SEGMENT_SUFFIXES: Final = (
 )
 
 DELETED_SUFFIX: Final = ".deleted"
-"""Waits for `file.delete.delay.ms`; nobody reads it by name any more."""
+"""An obsolete file that waits for `file.delete.delay.ms`; no reader opens it by name any more."""
 CLEANED_SUFFIX: Final = ".cleaned"
-"""Being written by the cleaner; worthless after a crash."""
+"""A file that the cleaner is still writing; useless after a crash."""
 SWAP_SUFFIX: Final = ".swap"
-"""Completely written by the cleaner; takes the place of older segments, also after a crash."""
+"""A complete file of the cleaner; it replaces older segments, even after a crash."""
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 
 MOVED_HERE: Final = "moved-here"
-"""In a partition's directory: it has just taken the place of the copy in another log dir."""
+"""Marker in a partition's directory that has just replaced the one in another log dir."""
 
 META_PROPERTIES: Final = "meta.properties"
 FOREIGN_DIRECTORIES: Final = frozenset({"coordinator"})
-"""What lies in a log dir and is no log: the data of a node's own coordinator."""
+"""Directories of a log dir that are not logs: the data of a node's own coordinator."""
 LOCK: Final = ".lock"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
@@ -50,7 +50,7 @@ HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
 MAX_NAME_LENGTH: Final = 255
-# Of a UUID, which makes the name of a directory that is set aside unique.
+# Length of the UUID that makes the name of a set-aside directory unique.
 UNIQUE_HEX_DIGITS: Final = 32
 MAX_PARTITION: Final = 2**31 - 1
 
@@ -60,7 +60,7 @@ _SET_ASIDE: Final = re.compile(r"(\S+)-(\d{1,10})\.(\S+)-(delete|stray|future)")
 
 
 class SegmentFileName(NamedTuple):
-    """A file of a segment: whose, which (`.log`...), and the state its second suffix tells."""
+    """A segment file: base offset, suffix (`.log`...), and state (the second suffix)."""
 
     base_offset: Offset
     suffix: str
@@ -68,7 +68,7 @@ class SegmentFileName(NamedTuple):
 
 
 class DirectoryState(Enum):
-    """What the name of a partition directory says about it."""
+    """State of a partition directory, as encoded in its name."""
 
     LIVE = ""
     DELETED = "delete"
@@ -77,7 +77,7 @@ class DirectoryState(Enum):
 
 
 class PartitionDirectory(NamedTuple):
-    """A parsed directory name; of a set-aside directory the topic may have been cut short."""
+    """A parsed directory name; the topic of a set-aside directory may be truncated."""
 
     topic_partition: TopicPartition
     state: DirectoryState
@@ -89,7 +89,7 @@ def segment_file(directory: Path, base_offset: int, suffix: str) -> Path:
 
 
 def parse_segment_file(name: str) -> SegmentFileName | None:
-    """Take the name of a segment's file apart; None for any other file."""
+    """Parse the name of a segment file; return None for any other file."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None:
         return None
@@ -105,22 +105,22 @@ def partition_directory(partition: TopicPartition) -> str:
 def set_aside_directory(
     partition: TopicPartition, state: DirectoryState, unique: str | None = None
 ) -> str:
-    """Return a fresh name for the directory of a partition that is not to be served any more.
+    """Return a unique name for the directory of a partition that is no longer served.
 
-    The topic is cut so that the name fits in 255 characters (Kafka: KAFKA-4893).
+    The topic is truncated so that the name fits in 255 characters (Kafka: KAFKA-4893).
     """
     tail = f"-{partition.partition}.{unique or uuid4().hex}-{state.value}"
     return partition.topic[: MAX_NAME_LENGTH - len(tail)] + tail
 
 
 def can_be_copied(partition: TopicPartition) -> bool:
-    """Whether the name of a copy's directory has room for the whole name of the topic."""
+    """Whether the directory name of a future log has room for the full topic name."""
     name = set_aside_directory(partition, DirectoryState.FUTURE, unique="0" * UNIQUE_HEX_DIGITS)
     return name.startswith(f"{partition.topic}-")
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """Take the name of a partition's directory apart; None for any other directory."""
+    """Parse the name of a partition directory; return None for any other directory."""
     match = _SET_ASIDE.fullmatch(name)
     state = DirectoryState(match[4]) if match else DirectoryState.LIVE
     match = match or _PARTITION_DIRECTORY.fullmatch(name)

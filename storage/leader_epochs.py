@@ -1,7 +1,7 @@
-"""Which leader epoch wrote which offsets of a log (decision module, no I/O).
+"""The leader epochs of a log and the offsets that each of them wrote (decision module, no I/O).
 
-Invariant: epochs and start offsets both grow strictly from entry to entry. The first entry of an
-epoch says where the records of that leadership begin; they end where the next entry begins.
+Invariant: epochs and start offsets both grow strictly from entry to entry. The entry of an epoch
+holds the first offset of that leadership; its records end where the next entry begins.
 Source: KIP-101, KIP-279.
 """
 
@@ -23,12 +23,12 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochs:
-    """The history of leaderships of one log, shortened from both ends as the log is."""
+    """The leadership history of one log, truncated at both ends together with the log."""
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: list[EpochEntry] = []
         self.latest = UNDEFINED_EPOCH
-        """The newest epoch; a plain attribute, as every append compares with it."""
+        """The newest epoch; a plain attribute, because every append reads it."""
         for entry in entries:
             self.assign(*entry)
 
@@ -38,10 +38,10 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """Note that `epoch` begins at `start_offset`; return whether that was news.
+        """Record that `epoch` begins at `start_offset`; return whether the history changed.
 
-        Entries that contradict the new one (a later epoch, or the same offset or a higher one)
-        go: they belong to a leadership whose records are not in this log.
+        Entries that contradict the new one (a later epoch, or the same or a higher offset) are
+        removed: they belong to a leadership without records in this log.
         """
         assert epoch >= 0, f"epoch {epoch}"
         assert start_offset >= 0, f"start offset {start_offset}"
@@ -56,10 +56,10 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
-        """Return the largest known epoch up to `epoch` and the offset where it ends.
+        """Return the largest known epoch up to `epoch` and its end offset (exclusive).
 
-        An epoch below all known ones ends where the log begins for us. An epoch above all known
-        ones, or none at all, is undefined: (-1, -1).
+        An epoch below all known ones ends at the first entry. The result for an epoch above all
+        known ones, or for an empty history, is undefined: (-1, -1).
         """
         if epoch == self.latest and self._entries:
             return self.latest, log_end_offset
@@ -72,19 +72,19 @@ class LeaderEpochs:
         return self._entries[after - 1].epoch, end_offset
 
     def epoch_for(self, offset: Offset) -> LeaderEpoch:
-        """Return the epoch that wrote `offset`, or -1 when it is older than the history."""
+        """Return the epoch that wrote `offset`, or -1 for an offset older than the history."""
         slot = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset) - 1
         return self._entries[slot].epoch if slot >= 0 else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: Offset) -> bool:
-        """Forget epochs that begin at `end_offset` or later; return whether any did."""
+        """Remove epochs that begin at `end_offset` or later; return whether any did."""
         kept = [entry for entry in self._entries if entry.start_offset < end_offset]
         return self._replace(kept)
 
     def truncate_from_start(self, start_offset: Offset) -> bool:
-        """Forget offsets below `start_offset`; return whether that changed anything.
+        """Remove offsets below `start_offset`; return whether the history changed.
 
-        The epoch that wrote `start_offset` stays, and begins there from now on.
+        The epoch that wrote `start_offset` stays, and now begins there.
         """
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if after == 0:
@@ -93,7 +93,7 @@ class LeaderEpochs:
         return self._replace([survivor, *self._entries[after:]])
 
     def clear(self) -> bool:
-        """Forget everything; return whether there was anything."""
+        """Remove all entries; return whether there were any."""
         return self._replace([])
 
     def _replace(self, entries: list[EpochEntry]) -> bool:

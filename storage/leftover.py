@@ -1,12 +1,15 @@
-"""What a crash leaves half done in a partition's directory, finished or undone at the start (edge).
+"""Cleanup of unfinished operations in a partition's directory after a crash (edge).
 
-- `*.deleted`: was out of use already; removed.
-- `*.cleaned`: a cleaner was still writing it; removed. With it go the `*.swap` files from its
+At startup each kind of leftover is either completed or undone:
+
+- `*.deleted`: obsolete before the crash; removed.
+- `*.cleaned`: still being written by a cleaner; removed, together with the `*.swap` files from its
   offset on, which belong to the same unfinished split of a segment.
-- `*.swap`: complete and on disk; takes the place of the segments whose offsets it covers.
-- an index without a log: removed. (Producer snapshots stand for themselves.)
+- `*.swap`: complete and on disk; replaces the segments whose offsets it covers.
+- an index without a log: removed. (Producer snapshots are independent of logs.)
 
-The order of renames that makes this table right is the cleaner's duty. Source: Kafka's LogLoader.
+This table is correct because the cleaner renames its files in a fixed order.
+Source: Kafka's LogLoader.
 """
 
 import os
@@ -41,27 +44,27 @@ _SUFFIXES: Final = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
 
 class FoundSegment(NamedTuple):
-    """A segment that a directory holds."""
+    """A segment of a directory."""
 
     base_offset: Offset
     size_bytes: int
     has_indexes: bool
     has_aborted: bool
-    """Whether there is an index of aborted transactions, which need not be."""
+    """Whether the segment has an index of aborted transactions, which is optional."""
 
 
 class Found(NamedTuple):
-    """What is left in a directory: segments, and offsets of producer snapshots; oldest first."""
+    """The segments and the offsets of producer snapshots in a directory, oldest first."""
 
     segments: list[FoundSegment]
     snapshot_offsets: list[Offset]
 
 
 def tidy(directory: Path) -> Found:
-    """Leave only whole segments and producer snapshots in `directory`; return them."""
+    """Remove all files except complete segments and producer snapshots; return the rest."""
     sizes = _sizes(directory)
     logs = {name.base_offset for name in sizes if name.suffix == LOG_SUFFIX and not name.state}
-    # One listing is all that a start after an orderly stop costs.
+    # After a clean shutdown this costs a single listing.
     if any(
         name.state or (name.base_offset not in logs and not _is_snapshot(name)) for name in sizes
     ):
@@ -81,7 +84,7 @@ def tidy(directory: Path) -> Found:
 
 
 def holds_segments(directory: Path) -> bool:
-    """Whether there is a segment that is not the empty one with which each log begins."""
+    """Whether there is a segment other than the initial, empty one."""
     return any(
         name.suffix == LOG_SUFFIX and (name.base_offset or size)
         for name, size in _sizes(directory).items()
@@ -89,7 +92,7 @@ def holds_segments(directory: Path) -> bool:
 
 
 def _is_snapshot(name: SegmentFileName) -> bool:
-    """Whether this is a producer snapshot in use."""
+    """Whether this is a live producer snapshot."""
     return name.suffix == PRODUCER_SNAPSHOT_SUFFIX and not name.state
 
 
@@ -108,8 +111,8 @@ def _finish_swap(swaps: list[SegmentFileName], directory: Path) -> None:
     logs = [name for name in swaps if name.suffix == LOG_SUFFIX]
     if logs:
         first = min(name.base_offset for name in logs)
-        # Also what began at the same offset, if nothing was left of it.
         ends = [_end_offset(directory / _text(name), name.base_offset) for name in logs]
+        # A cleaned segment without batches still replaces the segment at its base offset.
         end = max([first + 1, *ends])
         replaced = [
             name for name in _list(directory) if not name.state and first <= name.base_offset < end
@@ -140,7 +143,7 @@ def _list(directory: Path) -> list[SegmentFileName]:
 
 
 def _sizes(directory: Path) -> dict[SegmentFileName, int]:
-    """The files of segments and their sizes, oldest segment first."""
+    """Return the segment files and their sizes, oldest segment first."""
     sizes: dict[SegmentFileName, int] = {}
     with os.scandir(directory) as entries:
         for entry in entries:

@@ -1,7 +1,7 @@
-"""How far the loading of a log dir is, told in log lines while it lasts (edge: clock, log lines).
+"""Log lines about the progress of loading a log dir (edge: clock, log lines).
 
-Loading after a crash reads every byte behind the recovery points, which can take minutes: an
-operator has to see that it goes on, and how long it will.
+Loading after a crash reads every byte above the recovery points, which can take minutes. Operators
+need to see the progress and the remaining time.
 """
 
 import time
@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 class LoadProgress:
-    """Counts the logs of one log dir as they are loaded; any thread may do so."""
+    """Counter of the loaded logs of one log dir; any thread may update it."""
 
     def __init__(self, path: Path, log_count: int, *, was_clean: bool) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class LoadProgress:
         )
 
     def on_loaded(self) -> None:
-        """Count one log, and say how far we are if nobody did for a while."""
+        """Count one log, and report the progress unless that happened a moment ago."""
         with self._lock:
             self._loaded_count += 1
             now_s = time.monotonic()
@@ -42,7 +42,7 @@ class LoadProgress:
                 self._report("log_dir.load_advanced")
 
     def on_end(self) -> None:
-        """Say that all have been loaded."""
+        """Report that all logs have been loaded."""
         self._report("log_dir.loaded")
 
     def _report(self, event: str) -> None:

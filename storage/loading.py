@@ -1,7 +1,7 @@
-"""From the files in a partition's directory to a log that can be served (edge).
+"""Loading of a partition's directory into a log that can be served (edge).
 
-After an orderly stop nothing but the end of the last segment is read. After a crash the segments
-from the recovery point on are recovered. Source: Kafka's LogLoader.
+After a clean shutdown only the end of the last segment is read. After a crash the segments from the
+recovery point on are recovered. Source: Kafka's LogLoader.
 """
 
 from dataclasses import dataclass
@@ -26,19 +26,19 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLog:
-    """What a directory held."""
+    """Content of a partition's directory."""
 
     segments: SegmentList
     epochs: LeaderEpochs
     stored_epochs: tuple[EpochEntry, ...]
-    """What the checkpoint on disk says of them."""
+    """Leader epochs in the checkpoint on disk."""
     producers: ProducerState
     snapshot_offset: Offset
-    """Up to where the newest producer snapshot reaches."""
+    """Offset of the newest producer snapshot."""
     discarded: list[Path]
-    """Files that are out of use, and may be removed."""
+    """Obsolete files, which may be removed."""
     damage: list[CorruptLogError]
-    """What cannot be read, and is not to be repaired."""
+    """Damage that is not repaired."""
     log_start_offset: Offset
     log_end_offset: Offset
     recovery_point: Offset
@@ -56,11 +56,11 @@ def load_log(
 ) -> LoadedLog:
     """Load the log in `directory`; an empty directory becomes an empty log.
 
-    Transactions that ended above `high_watermark`, if that is known, are known as not committed.
+    Transactions that ended above `high_watermark`, if that is known, count as not yet committed.
 
     Raises:
         OSError: the disk failed.
-        CorruptLogError: bytes below the recovery point are damaged and were needed.
+        CorruptLogError: required bytes below the recovery point are damaged.
     """
     found = leftover.tidy(directory)
     if split_overflowed(directory, found.segments, config):
@@ -79,13 +79,14 @@ def load_log(
     epochs = epoch_checkpoint.read_epochs(directory / LEADER_EPOCH_CHECKPOINT)
     stored_epochs = epochs.entries
     discarded: list[Path] = []
-    # With the other indexes, as by Kafka: nobody can tell whether one that is gone had entries.
+    # The transaction index is rebuilt with the others, as in Kafka: a missing one may have had
+    # entries.
     reindexed = {each.base_offset for each in found.segments if not each.has_indexes}
     reindexed |= _open_transactions(segments, found.segments)
     is_whole = was_clean and _resume_last(segments)
     snapshots = found.snapshot_offsets
     if not is_whole:
-        # Those behind are made again: a truncation may not have been on disk, nor a removal.
+        # Later snapshots are rebuilt: a truncation or their removal may not be on disk.
         trusted = (
             segments[_first_to_recover(segments, recovery_point)].base_offset if segments else 0
         )
@@ -94,9 +95,9 @@ def load_log(
         reindexed |= {each.base_offset for each in segments if each.base_offset >= trusted}
         discarded += _recover(segments, epochs, recovery_point)
     if segments and segments[-1].next_offset < log_start_offset:
-        discarded += _discard(segments, 0, f"the log begins at {log_start_offset} only")
+        discarded += _discard(segments, 0, f"ends below the log start offset {log_start_offset}")
         epochs.clear()
-        # Of producers whose batches are gone; one may have the name of the segment made below.
+        # The producers' batches are gone, and a snapshot may have the name of the new segment.
         producer_snapshots.remove(directory, snapshots)
         snapshots = []
     if not epochs.entries and recovery.have_epochs(segments):
@@ -111,7 +112,7 @@ def load_log(
     snapshots = producer_snapshots.remove_stray(directory, snapshots, bases, end)
     reindexed &= set(bases)
     producers = ProducerState()
-    # An orderly stop leaves a snapshot; where there was none, nobody wrote who has to be known.
+    # A clean shutdown leaves a snapshot. Without one, no producer with state has written.
     if snapshots or reindexed or not is_whole:
         usable = [each for each in snapshots if each <= min(reindexed, default=end)]
         producer_replay.rebuild(producers, directory, segments, usable, end, reindexed)
@@ -139,17 +140,17 @@ def load_log(
 
 
 def _first_to_recover(segments: list[Segment], recovery_point: Offset) -> int:
-    """Slot of the segment that holds the last offset below the recovery point.
+    """Return the slot of the segment that holds the last offset below the recovery point.
 
-    Not of the one that begins there: if that was rolled after the flush, the indexes of its
-    predecessor were closed after it, and may not be on disk.
+    That segment counts even if the next one begins exactly at the recovery point: when the log
+    rolls after a flush, it closes the indexes of the older segment, which may not be on disk yet.
     """
     slots = [slot for slot, each in enumerate(segments) if each.base_offset < recovery_point]
     return slots[-1] if slots else 0
 
 
 def _open_transactions(segments: list[Segment], found: list[FoundSegment]) -> set[Offset]:
-    """Open the transaction indexes; return where the segments begin whose index is damaged."""
+    """Open the transaction indexes; return the base offsets of segments with a damaged index."""
     damaged = set()
     for segment, each in zip(segments, found, strict=True):
         try:
@@ -162,15 +163,15 @@ def _open_transactions(segments: list[Segment], found: list[FoundSegment]) -> se
 
 
 def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[CorruptLogError]:
-    """Make indexes again that are missing or, looked at more closely, do not fit to their log.
+    """Rebuild indexes that are missing or, with `sample`, inconsistent with their log.
 
-    Returns the damage that was met. Nothing is repaired in the middle of a log; what can be found
-    there is served.
+    Returns the damage that was found. Damage in the middle of a log is not repaired; the readable
+    batches around it are served.
     """
     damage = []
     for segment in segments:
         try:
-            # Opening it makes missing indexes again, and those that end in the wrong place.
+            # Opening the file rebuilds indexes that are missing or end at the wrong position.
             _ = segment.file
             if sample and not recovery.are_indexes_right(segment):
                 segment.mend_index()
@@ -181,19 +182,19 @@ def _check_indexes(segments: list[Segment], *, sample: bool = False) -> list[Cor
 
 
 def _resume_last(segments: list[Segment]) -> bool:
-    """Find the end of the log; False if it is not as an orderly stop leaves it."""
+    """Find the end of the log; return False if it does not look like after a clean shutdown."""
     try:
         if segments:
             segments[-1].resume()
     except CorruptLogError as error:
-        # Recovery cuts it.
+        # Recovery truncates the log there.
         log.error("log.damaged", path=str(error.path), error=str(error))
         return False
     return True
 
 
 def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: Offset) -> list[Path]:
-    """Recover what was not known to be on disk; drop the segments behind the first bad byte."""
+    """Recover the log above the recovery point; drop the segments behind the first bad byte."""
     for slot in range(_first_to_recover(segments, recovery_point), len(segments)):
         segment = segments[slot]
         is_last = slot == len(segments) - 1
@@ -219,7 +220,7 @@ def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: Offs
 
 
 def _discard(segments: list[Segment], first: int, reason: str) -> list[Path]:
-    """Take the segments from slot `first` on out of use; return their files."""
+    """Discard the segments from slot `first` on; return their files."""
     files: list[Path] = []
     for segment in segments[first:]:
         log.warning(

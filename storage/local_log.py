@@ -1,10 +1,10 @@
 """The segments of one log as one sequence of offsets (edge).
 
-Invariants: offsets grow without overlap from segment to segment; `log_end_offset` is raised after a
-batch stands in the file, never before; everything below `recovery_point` is on disk; `producers`
-knows who wrote below `log_end_offset`.
+Invariants: offsets grow without overlap from segment to segment; `log_end_offset` is raised only
+after a batch has been written to the file; everything below `recovery_point` is on disk;
+`producers` reflects all batches below `log_end_offset`.
 
-One thread owns it. Another one may call `sync`.
+One thread owns a `LocalLog`. Other threads may call `sync`.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class LocalLog:
-    """What lies in `directory`. Raises OSError as it comes; whoever owns the log dir reacts."""
+    """The log in `directory`. OSErrors pass through; the owner of the log dir handles them."""
 
     def __init__(self, directory: Path, config: LogConfig, loaded: LoadedLog, now_ms: int) -> None:
         self.directory = directory
@@ -39,11 +39,11 @@ class LocalLog:
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         self.producers = loaded.producers
-        """Whoever calls `append` for a producer's batch tells it; `append_all` does so itself."""
+        """State of the producers. `append_all` updates it; a caller of `append` has to."""
         self.deleted_files = DeletedFiles(loaded.discarded)
         self._active = loaded.segments.last
         self.has_aborted = any(each.transactions.size_bytes for each in loaded.segments)
-        """Whether there may be an aborted transaction. In most logs there is none."""
+        """Whether there may be an aborted transaction; false for most logs."""
         self._clock_ms = now_ms
         self._snapshot_offset = loaded.snapshot_offset
         self._empty_region: FileRegion | None = None
@@ -65,7 +65,7 @@ class LocalLog:
         timestamp_ms: int,
         now_ms: int,
     ) -> None:
-        """Write one batch at the end, in a new segment if it has to be."""
+        """Write one batch at the end, rolling to a new segment if needed."""
         segment = self._active
         if segment.must_roll(len(batch), last_offset, timestamp_ms, self.config, now_ms):
             segment = self.roll(base_offset, now_ms)
@@ -73,7 +73,7 @@ class LocalLog:
         self.log_end_offset = Offset(last_offset + 1)
 
     def append_all(self, data: memoryview, headers: list[BatchHeader], now_ms: int) -> None:
-        """Write batches that stand side by side, with one write if one segment takes them all."""
+        """Write consecutive batches, with a single write if one segment has room for all."""
         last_offset = Offset(headers[-1].last_offset)
         latest_ms = max(header.max_timestamp_ms for header in headers)
         active = self._active
@@ -106,18 +106,18 @@ class LocalLog:
                     aborted.append(found)
             position += header.size_bytes
         if aborted:
-            # When all producers are known, as this may fail.
+            # After all producers have been updated, as this may fail.
             self.has_aborted = True
             self._active.transactions.append(aborted)
 
     def note_marker(self, batch: memoryview, header: BatchHeader) -> None:
-        """Note the control batch that `append` has just written."""
+        """Update transactions after `append` has written a control batch."""
         self._note_producers(batch, [header])
 
     def read(
         self, offset: Offset, max_bytes: int, end_offset: Offset, *, min_one_batch: bool
     ) -> FileRegion:
-        """Return whole batches from `offset` on and below `end_offset`; empty if there is none."""
+        """Return the complete batches in `offset`..`end_offset` (exclusive); maybe none."""
         if offset >= end_offset:
             return self._nothing()
         active = self._active
@@ -139,14 +139,14 @@ class LocalLog:
     ) -> list[AbortedTransaction]:
         """Return the aborted transactions that may have records in `region`.
 
-        That is what `read` has just returned for `offset` and `end_offset`. Those that end below
-        `offset` are left out; markers are looked for up to the end of the log.
+        `region` is the result of the last `read` with `offset` and `end_offset`. Transactions that
+        end below `offset` are left out. Markers are searched up to the end of the log.
         """
         found: list[AbortedTransaction] = []
         if not region.size_bytes:
             return found
         segments = self.segments.from_offset(offset)
-        # The region lies in one segment: what begins in a later one does not matter.
+        # The region lies in one segment: transactions that begin in a later one do not matter.
         for segment, following in pairwise(segments):
             if segment.holds(region):
                 end_offset = min(end_offset, segment.offset_behind(region, following.base_offset))
@@ -170,7 +170,7 @@ class LocalLog:
         closed = self._active
         closed.close()
         if len(self.segments) > 1:
-            # Few read as far back as that. Files of all segments ever written would be too many.
+            # Few reads go back that far, and the files of all segments would be too many.
             self.segments.at(-2).release()
         self._clock_ms = now_ms
         self._active = self._create_segment(base_offset)
@@ -191,10 +191,10 @@ class LocalLog:
         return Segment.create(self.directory, base_offset, self.config, self._clock_ms)
 
     def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
-        """Announce that a cleaned segment takes the place of closed ones; see `SegmentSwap`.
+        """Prepare the replacement of closed segments by a cleaned one; see `SegmentSwap`.
 
-        Returns False, and does nothing, if those are not neighbours here any more. Nothing is
-        replaced before `finish_swap`, and the directory must be synced in between.
+        Returns False, and does nothing, if the segments are no longer neighbours in this log.
+        Nothing is replaced before `finish_swap`, and the directory must be synced in between.
         """
         found = self._neighbours(base_offsets)
         if self._swap is not None or found is None:
@@ -209,7 +209,7 @@ class LocalLog:
         return found if is_same and found[-1] is not self._active else None
 
     def finish_swap(self, now_ms: int) -> bool:
-        """Put the cleaned segment in place; False if it was given up meanwhile."""
+        """Put the cleaned segment in place; return False if the swap has been cancelled."""
         swap = self._swap
         if swap is None:
             return False
@@ -230,19 +230,19 @@ class LocalLog:
         return True
 
     def cancel_swap(self) -> None:
-        """Give up a swap that has begun, because the log will not be what it was cleaned from."""
+        """Cancel a pending swap, because the log is about to differ from the cleaned one."""
         if self._swap is not None:
-            # Forgotten when it is done: what it leaves would be finished by the next start.
+            # Cleared only after success: the next start would finish a swap that is left on disk.
             self._swap.cancel()
             self._swap = None
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drop all batches that hold `offset` or a later one; `log_end_offset` tells the result."""
+        """Drop all batches that hold `offset` or a later one, and lower `log_end_offset`."""
         self.cancel_swap()
         if offset < self.segments.first.base_offset:
             self.restart_at(offset)
             return
-        # The newest first, so that a crash within leaves no hole.
+        # The newest first, so that a crash in between leaves no gap.
         for segment in self.segments.above(offset)[::-1]:
             self._delete(segment)
             self.segments.remove(segment)
@@ -254,8 +254,8 @@ class LocalLog:
     def restart_at(self, offset: Offset) -> None:
         """Drop everything; the next batch begins at `offset` or above."""
         self.cancel_swap()
-        # In this order: the old files may have the new one's name, and another thread that
-        # syncs must never find the list empty.
+        # In this order: the old files may have the name of the new one, and a concurrent sync must
+        # never find the list empty.
         for segment in [*self.segments][:0:-1]:
             self._delete(segment)
             self.segments.remove(segment)
@@ -271,7 +271,7 @@ class LocalLog:
         producer_snapshots.remove(self.directory, offsets)
 
     def _reload_producers(self) -> None:
-        """Forget what producers wrote behind the end."""
+        """Discard the state of batches above the log end."""
         offsets = producer_snapshots.snapshot_offsets(self.directory)
         behind = [offset for offset in offsets if offset > self.log_end_offset]
         producer_snapshots.remove(self.directory, behind)
@@ -290,13 +290,13 @@ class LocalLog:
             self.recovery_point = min(self.recovery_point, offset)
 
     def release_closed(self) -> None:
-        """Close the files of segments that nobody appends to; the next reader opens them again."""
+        """Close the files of closed segments; the next reader reopens them."""
         for segment in self.segments:
             if segment is not self._active:
                 segment.release()
 
     def delete_below(self, offset: Offset) -> None:
-        """Delete the segments that lie below `offset` as a whole, never the active one."""
+        """Delete the segments that lie entirely below `offset`, never the active one."""
         below = self.segments.below(offset)
         if below:
             self.cancel_swap()
@@ -305,7 +305,10 @@ class LocalLog:
             self.segments.remove(segment)
 
     def delete_oldest(self, count: int, now_ms: int) -> Offset:
-        """Delete so many segments, also the active one; return where the first one left begins."""
+        """Delete the `count` oldest segments, perhaps the active one; return the new first offset.
+
+        That is the base offset of the oldest segment that is left.
+        """
         if count == len(self.segments):
             self.roll(self.log_end_offset, now_ms)
         end_offset = self.segments.at(count).base_offset
@@ -323,18 +326,18 @@ class LocalLog:
 
     @property
     def has_closed_since_sync(self) -> bool:
-        """Whether a segment was closed that is not known to be on disk."""
+        """Whether a closed segment may not be on disk yet."""
         return self._active.base_offset > self.recovery_point
 
     def sync(self, *, closed_only: bool = False) -> None:
-        """Bring what has been appended to disk and raise the recovery point; any thread may."""
+        """Sync all appended batches and raise the recovery point; any thread may call this."""
         with self._truncation_lock:
             truncation_count = self._truncation_count
             recovery_point = self.recovery_point
             end_offset = self._active.base_offset if closed_only else self.log_end_offset
         if end_offset <= recovery_point:
             return
-        # From the segment that ends at the recovery point: its indexes were closed after that.
+        # From the segment that ends at the recovery point on: its indexes were closed after that.
         segments = self.segments.from_offset(recovery_point - 1)
         for segment in segments:
             if segment.base_offset < end_offset:
@@ -346,7 +349,7 @@ class LocalLog:
                 self.recovery_point = max(self.recovery_point, end_offset)
 
     def close(self) -> None:
-        """Sync, and leave the files as a start without recovery needs them."""
+        """Sync, and leave the files in the state for a start without recovery."""
         self.cancel_swap()
         self._active.close()
         self._write_last_snapshot()
@@ -356,7 +359,7 @@ class LocalLog:
         self._empty_region = None
 
     def _write_last_snapshot(self) -> None:
-        """Leave behind what is known of the producers, on disk if that is anything."""
+        """Write a final producer snapshot; sync it unless it is empty."""
         end_offset = self.log_end_offset
         if end_offset > self._snapshot_offset:
             producer_snapshots.write_snapshot(

@@ -1,9 +1,9 @@
-"""One partition's log: what the rest of the broker may do with it (edge over `local_log`).
+"""One partition's log: the interface for the rest of the broker (edge over `local_log`).
 
-Adds to the segments: who leads (epochs), where the log starts, whose topic it is, and that a
-failing disk takes the log dir offline. Invariant: `log_start_offset <= log_end_offset`.
+It adds to the segments: leader epochs, the log start offset, the topic id, and taking the log dir
+offline when its disk fails. Invariant: `log_start_offset <= log_end_offset`.
 
-One thread owns a log. Another one may call `flush`, and read the regions that `read` returned.
+One thread owns a log. Other threads may call `flush`, and read the regions that `read` returned.
 """
 
 from pathlib import Path
@@ -36,12 +36,12 @@ __all__ = ["AppendInfo", "FileRegion", "Log", "TimestampOffset"]
 log = structlog.get_logger()
 
 NO_APPEND_TIME: Final = -1
-# Found once: an enum looks its members up by Python code.
+# Looked up once: access to an enum member runs Python code.
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 
 
 class AppendInfo(NamedTuple):
-    """Where batches came to lie; `log_append_time_ms` is -1 where records keep their own time."""
+    """Offsets of appended batches; `log_append_time_ms` is -1 if records keep their own time."""
 
     base_offset: Offset
     last_offset: Offset
@@ -50,7 +50,7 @@ class AppendInfo(NamedTuple):
 
 
 class Log(LogUpkeep):
-    """The log of a partition: made by `open`, owned by one thread."""
+    """The log of a partition, created by `open` and owned by one thread."""
 
     @classmethod
     def open(
@@ -66,13 +66,13 @@ class Log(LogUpkeep):
         now_ms: int,
         health: DirectoryHealth | None = None,
     ) -> "Log":
-        """Open the log in `directory`, or begin one if the directory is empty.
+        """Open the log in `directory`, or create one if the directory is empty.
 
-        `high_watermark` is the one that is stored, if there is one.
+        `high_watermark` is the stored one, if any.
 
         Raises:
             LogDirOfflineError: the disk failed.
-            CorruptCheckpointError: `partition.metadata` does not say whose log this is.
+            CorruptCheckpointError: `partition.metadata` is damaged, so the topic is unknown.
         """
         health = health or DirectoryHealth(directory.parent)
         with offline_on_failure(health):
@@ -105,18 +105,18 @@ class Log(LogUpkeep):
             health=health,
             now_ms=now_ms,
         )
-        opened._unstore_epochs()
+        opened._drop_stored_epochs()
         return opened
 
     def update_config(self, config: LogConfig) -> None:
-        """Use `config` from now on; what shapes the indexes counts from the next segment on."""
+        """Adopt `config`; settings of the indexes take effect with the next segment."""
         self._local.config = config
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
-        """Say which topic the log belongs to; durable when this returns.
+        """Store the id of the topic that the log belongs to; it is durable on return.
 
         Raises:
-            InconsistentTopicIdError: it belongs to another one already.
+            InconsistentTopicIdError: the log belongs to another topic.
         """
         if self.topic_id == topic_id:
             return
@@ -131,17 +131,17 @@ class Log(LogUpkeep):
     def append_as_leader(
         self, batch: memoryview, header: BatchHeader, leader_epoch: LeaderEpoch, now_ms: int
     ) -> AppendInfo:
-        """Append one validated batch: offsets, epoch and time are written into `batch` in place.
+        """Append one validated batch, after writing offsets, epoch and time into `batch` in place.
 
-        A batch that its producer has written already is not appended again; the answer tells where
-        it stands, which is below `log_end_offset`. A control batch is always appended.
+        A duplicate of a producer's batch is not appended again; the result then holds the offsets
+        of the first copy, which are below `log_end_offset`. A control batch is always appended.
 
         Raises:
             OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTransactionStateError: the
                 producer may not write this batch now; nothing was appended.
             BatchTooLargeError: the batch is larger than a segment; nothing was appended.
             LogDirOfflineError: the disk failed, now or before; nothing was appended.
-            LogDirFullError: there is no space; nothing was appended, but perhaps a control batch.
+            LogDirFullError: there is no space; nothing except perhaps a control batch was appended.
         """
         local = self._local
         config = local.config
@@ -166,11 +166,12 @@ class Log(LogUpkeep):
         if config.message_timestamp_type is _LOG_APPEND_TIME:
             set_log_append_time(batch, now_ms)
             timestamp_ms = append_time_ms = now_ms
-        # Not `_io`, which costs as much as all of this (benchmarks/micro/test_log_append.py).
+        # Without `_io`, which costs as much as the whole append
+        # (benchmarks/micro/test_log_append.py).
         try:
             if leader_epoch != self._noted_epoch:
                 self.leader_epochs.assign(leader_epoch, base_offset)
-                self._note_epochs()
+                self._store_new_epoch()
             local.append(batch, base_offset, last_offset, timestamp_ms, now_ms)
             if is_control:
                 local.note_marker(batch, header._replace(base_offset=base_offset))
@@ -180,7 +181,7 @@ class Log(LogUpkeep):
             self.producers.on_append(header, last_offset, timestamp_ms)
         if local.log_end_offset - local.recovery_point >= config.flush_messages:
             self.flush()
-        # Not AppendInfo(...), which is a Python function around this.
+        # The constructor AppendInfo(...) is a Python function around this call.
         return tuple.__new__(
             AppendInfo, (base_offset, last_offset, append_time_ms, self.log_start_offset)
         )
@@ -190,13 +191,13 @@ class Log(LogUpkeep):
         return AppendInfo(batch.base_offset, last_offset, time_ms, self.log_start_offset)
 
     def append_as_follower(self, data: memoryview, now_ms: int) -> AppendInfo | None:
-        """Append the whole batches in `data` as the leader wrote them; None if there is none.
+        """Append the complete batches in `data` as the leader wrote them; None if there is none.
 
-        Limits on the size of a batch do not count here: the leader has accepted it.
+        Limits on the size of a batch do not apply, because the leader has accepted it.
 
         Raises:
             CorruptBatchError: a batch is damaged; none was appended.
-            UnexpectedOffsetError: a batch overlaps what the log holds; none was appended.
+            UnexpectedOffsetError: a batch overlaps the log; none was appended.
             LogDirOfflineError: the disk failed; a prefix may have been appended.
             LogDirFullError: there is no space; a prefix may have been appended.
         """
@@ -209,16 +210,16 @@ class Log(LogUpkeep):
         base_offset, last_offset = headers[0].base_offset, headers[-1].last_offset
         with self._io():
             if base_offset < self.log_end_offset:
-                # The log is empty, and begins within this batch.
+                # The log is empty, and its start offset lies inside this batch.
                 self._local.restart_at(Offset(base_offset))
                 self.leader_epochs.clear()
-                self._unstore_epochs()
+                self._drop_stored_epochs()
             for header in headers:
                 if header.leader_epoch > self.leader_epochs.latest:
                     epoch = LeaderEpoch(header.leader_epoch)
                     self.leader_epochs.assign(epoch, Offset(header.base_offset))
             if self._noted_epoch != self.leader_epochs.latest:
-                self._note_epochs()
+                self._store_new_epoch()
             size = sum(header.size_bytes for header in headers)
             try:
                 self._local.append_all(data[:size], headers, now_ms)
@@ -244,11 +245,11 @@ class Log(LogUpkeep):
                     self._local.truncate_to(offset)
                 log.info("log.truncated", partition=str(self.topic_partition), offset=offset)
         finally:
-            # Some segments may be gone, also if it failed.
+            # Even a failed truncation may have dropped segments.
             self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-            # In any case: a leadership may have begun at the end without writing anything.
+            # Unconditionally: a leadership may have begun at the log end without writing a batch.
             self._forget_epochs_beyond_end()
-        self._unstore_epochs()
+        self._drop_stored_epochs()
         return has_effect
 
     def truncate_fully_and_start_at(self, offset: Offset) -> None:
@@ -261,7 +262,7 @@ class Log(LogUpkeep):
             raise
         self.log_start_offset = offset
         self.leader_epochs.clear()
-        self._unstore_epochs()
+        self._drop_stored_epochs()
         log.info("log.restarted", partition=str(self.topic_partition), offset=offset)
 
     def _forget_epochs_beyond_end(self) -> None:
@@ -270,9 +271,9 @@ class Log(LogUpkeep):
         self._noted_epoch = UNDEFINED_EPOCH
 
     def take_over_from(self, source: "Log") -> None:
-        """Know what the files do not tell of `source`, whose copy this is.
+        """Take over the state of `source`, the original of this copy, that no file contains.
 
-        That are leaderships without a batch, and transactions whose end may not be committed.
+        This is: leaderships without a batch, and transactions whose end may not be committed.
         """
         self.producers.add_ended(source.producers.ended_below(self.log_end_offset))
         for entry in source.leader_epochs.entries:

@@ -1,7 +1,8 @@
-"""What the log dirs of a broker remember of its logs across restarts (edge over `log_directory`).
+"""The checkpoints of all log dirs of a broker (edge over `log_directory`).
 
-A log's entries lie in the log dir that holds the log. Each file is written as a whole. What is done
-for all log dirs is done for the others, too, when one of them fails; the failure is raised then.
+The entries of a log lie in the log dir that holds the log, and each file is replaced atomically. An
+operation on all log dirs continues with the others when one of them fails, and raises the failure
+at the end.
 """
 
 from collections.abc import Mapping
@@ -17,21 +18,21 @@ class LogCheckpoints(LogTable):
     """The checkpoints of the logs in the table."""
 
     def cleaner_offset(self, partition: TopicPartition) -> Offset | None:
-        """Return up to where a log is clean; None if it never was cleaned."""
+        """Return the end of a log's clean part (exclusive); None if it was never cleaned."""
         return self._home[partition].cleaner_offsets.get(partition)
 
     def note_cleaner_offset(self, partition: TopicPartition, offset: Offset) -> None:
-        """Note up to where a log is clean; `write_cleaner_offsets` makes it durable."""
+        """Set the end of a log's clean part; `write_cleaner_offsets` makes it durable."""
         self._home[partition].cleaner_offsets[partition] = offset
 
     def high_watermark(self, partition: TopicPartition) -> Offset:
-        """Return the high watermark that was stored before the start, within the log's bounds."""
+        """Return the high watermark stored before the start, clamped to the log's bounds."""
         local, directory = self._logs[partition], self._home[partition]
         stored = directory.high_watermarks.get(partition, Offset(0))
         return max(local.log_start_offset, min(stored, local.log_end_offset))
 
     def write_cleaner_offsets(self) -> None:
-        """Write up to where logs are clean; any thread may call this."""
+        """Write the cleaner offsets of all logs; any thread may call this."""
         self._for_each_directory(self._write_cleaner_offsets)
 
     def _write_cleaner_offsets(self, directory: LogDirectory) -> None:
@@ -40,7 +41,7 @@ class LogCheckpoints(LogTable):
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Write the high watermarks of all logs, each to its log dir; any thread may call this.
 
-        A log that has no role, and so is not in `offsets`, keeps the one that was stored last.
+        A log without a role is not in `offsets` and keeps the value that was stored last.
         """
 
         def write(directory: LogDirectory) -> None:
@@ -56,12 +57,12 @@ class LogCheckpoints(LogTable):
         self._for_each_directory(write)
 
     def write_checkpoints(self) -> None:
-        """Write recovery points and log starts; any thread may call this."""
+        """Write recovery points and log start offsets; any thread may call this."""
         self.write_recovery_points()
         self.write_log_starts()
 
     def write_recovery_points(self) -> None:
-        """Bring closed segments to disk, and note how far each log is; any thread may call this."""
+        """Sync closed segments and write the recovery points; any thread may call this."""
 
         def write(directory: LogDirectory) -> None:
             try:
@@ -72,7 +73,7 @@ class LogCheckpoints(LogTable):
         self._for_each_directory(write)
 
     def write_log_starts(self) -> None:
-        """Note where logs start; any thread may call this."""
+        """Write the log start offsets; any thread may call this."""
         self._for_each_directory(
             lambda directory: directory.write_log_starts(self._logs_in(directory))
         )

@@ -1,4 +1,4 @@
-"""One log dir: whose it is, how it was left, its partitions' directories (edge).
+"""One log dir: its owner, its shutdown state and its partitions' directories (edge).
 
 Bytes on disk: `.lock`, `meta.properties`, `.kafka_cleanshutdown`, the checkpoints of
 `directory_checkpoints`, and a directory per partition.
@@ -44,11 +44,11 @@ log = structlog.get_logger()
 
 
 class LogDirectory(DirectoryCheckpoints):
-    """The log dir at `path`, locked by this object, or by its maker if `is_locked`.
+    """The log dir at `path`, locked by this object, or by its creator if `is_locked`.
 
     Raises:
         LogDirLockedError: another process uses it.
-        LogDirOfflineError: it cannot be used; other log dirs may still be.
+        LogDirOfflineError: it is unusable; other log dirs may still be usable.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class LogDirectory(DirectoryCheckpoints):
         self._reserve = SpaceReserve(path, reserve_bytes)
         super().__init__(path, DirectoryHealth(path, on_offline, self._reserve.release))
         self.is_loaded = False
-        """Whether every log in it has been opened, so that an orderly stop may say so."""
+        """Whether all its logs have been opened, so that `close` may mark a clean shutdown."""
         self.loaded_futures: list[Log] = []
-        """Copies that were on their way here when the broker stopped."""
+        """Future logs in this log dir that were incomplete when the broker stopped."""
         self._deleted = DeletedFiles()
         self._strays: dict[TopicPartition, list[Path]] = {}
         with self._io():
@@ -72,7 +72,7 @@ class LogDirectory(DirectoryCheckpoints):
         try:
             with self._io():
                 if not self._reserve.hold():
-                    # There may be much to recover.
+                    # Recovery may need the space.
                     self._reserve.release()
                 self.meta = read_meta_properties(path / META_PROPERTIES)
                 self.last_shutdown = take_marker(path / CLEAN_SHUTDOWN)
@@ -82,10 +82,10 @@ class LogDirectory(DirectoryCheckpoints):
             raise
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Say that the log dir belongs to this broker; durable when this returns.
+        """Mark the log dir as property of this broker; durable on return.
 
         Raises:
-            InconsistentMetadataError: it belongs to another one.
+            InconsistentMetadataError: it belongs to another broker or cluster.
         """
         self.meta.check(self.path, broker_id, cluster_id)
         if self.meta.broker_id is None or self.meta.cluster_id is None:
@@ -98,9 +98,9 @@ class LogDirectory(DirectoryCheckpoints):
     def load_logs(
         self, config_of: Callable[[TopicPartition], LogConfig], now_ms: int, thread_count: int = 1
     ) -> list[Log]:
-        """Open every log in the directory, recovering it if the last stop was not orderly.
+        """Open every log in the directory, with recovery unless the last shutdown was clean.
 
-        A log that cannot be opened because of damage is left alone and reported.
+        A log that is too damaged to open is left alone and reported.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -143,15 +143,15 @@ class LogDirectory(DirectoryCheckpoints):
             return None
 
     def check_space(self) -> None:
-        """Let appends go on if there is space again, or see that there is too little of it.
+        """Update the full state: accept appends if there is space again, refuse them if not.
 
-        Any one thread may call this, every now and then.
+        Any thread may call this periodically, but only one at a time.
         """
         with self._io():
             if self._reserve.hold():
                 self.health.note_space()
             elif not self._reserve.is_held:
-                self.health.note_full("less is free than is kept for stopping and recovering")
+                self.health.note_full("the free space is smaller than the reserve for recovery")
 
     def create_log(
         self,
@@ -161,14 +161,15 @@ class LogDirectory(DirectoryCheckpoints):
         now_ms: int,
         state: DirectoryState = DirectoryState.LIVE,
     ) -> Log:
-        """Make an empty log, or take back the one of this topic that was set aside as a stray.
+        """Create an empty log, or take back the one of this topic that was set aside as a stray.
 
-        Any thread may call this. Its directory and its topic id are durable when this returns. The
-        directory has the name of a live partition, or one that tells another `state`.
+        Any thread may call this. The directory and the topic id are durable on return. The
+        directory has the name of a live partition, or of one in another `state`.
 
         Raises:
             LogDirOfflineError, LogDirFullError: the disk failed, or is full.
-            StorageError: a log of this topic lies there that could not be opened; it is left alone.
+            StorageError: the log dir has a log of this topic that could not be opened; it is left
+                alone.
         """
         self.health.check_writable()
         name = partition_directory(partition)
@@ -195,9 +196,9 @@ class LogDirectory(DirectoryCheckpoints):
         )
 
     def _take_back(self, partition: TopicPartition, topic_id: TopicId | None) -> bool:
-        """Give the stray of this topic, if there is one, the name of a live partition again.
+        """Rename the stray of this topic, if there is one, to a live partition again.
 
-        It was not to be set aside: whoever did so did not know all.
+        It was set aside by mistake, on incomplete knowledge.
         """
         stray = self.stray_of(partition, topic_id)
         if stray is None:
@@ -208,19 +209,19 @@ class LogDirectory(DirectoryCheckpoints):
         return True
 
     def note_stray(self, partition: TopicPartition, path: Path) -> None:
-        """Remember where the directory of a partition lies that was set aside."""
+        """Remember the directory of a partition that was set aside."""
         self._strays.setdefault(partition, []).append(path)
 
     def stray_of(self, partition: TopicPartition, topic_id: TopicId | None) -> Path | None:
-        """Return where the partition of this very topic was set aside last, if it was."""
+        """Return the last directory to which the partition of this topic was set aside, if any."""
         paths = [path for path in self._strays.get(partition, ()) if path.is_dir()]
         mine = [path for path in paths if topic_id is not None and _is_of(path, topic_id)]
         return max(mine, key=lambda path: path.stat().st_ctime_ns, default=None)
 
     def _make_way(self, partition: TopicPartition, topic_id: TopicId | None) -> None:
-        """See that no records that lie under the partition's name get into a new log.
+        """Keep records in an existing directory of the partition's name out of a new log.
 
-        What was left by a creation that failed half-way is gone on with.
+        The remains of a creation that failed halfway are reused.
         """
         directory = self.path / partition_directory(partition)
         if not directory.exists():
@@ -230,16 +231,16 @@ class LogDirectory(DirectoryCheckpoints):
             self._rename_unopened(partition, DirectoryState.STRAY)
         elif leftover.holds_segments(directory):
             raise StorageError(
-                f"{directory} holds a log that could not be opened: repair it, or move it away"
+                f"{directory} holds a log that could not be opened: repair it or move it away"
             )
 
     def adopt(self, closed: Log, now_ms: int) -> Log:
-        """Give the directory of `closed`, a log in here, its partition's name, and open it.
+        """Rename the directory of `closed`, a log in this log dir, to its partition, and open it.
 
-        What else has that name in another log dir is out of date from then on.
+        A directory of the same name in another log dir is stale from then on.
 
         Raises:
-            StorageError: the directory waits for its deletion, and nothing is out of date.
+            StorageError: the directory waits for its deletion, and no other one is stale.
         """
         partition = closed.topic_partition
         name = partition_directory(partition)
@@ -259,17 +260,17 @@ class LogDirectory(DirectoryCheckpoints):
                 was_clean=True,
             )
         except StorageError:
-            # Else the next start would take it for what is newer, and drop what goes on.
+            # Otherwise the next start would take it for the newer log, and drop the one in use.
             with suppress(OSError):
                 self.remove_later(self._rename_unopened(partition, DirectoryState.DELETED))
             raise
 
     def has_moved_here(self, partition: TopicPartition) -> bool:
-        """Whether the partition's directory here took the place of one in another log dir."""
+        """Whether the partition's directory here has replaced one in another log dir."""
         return (self.path / partition_directory(partition) / MOVED_HERE).exists()
 
     def forget_move(self, partition: TopicPartition) -> None:
-        """Note that the copy elsewhere is gone."""
+        """Remove the marker of a move, as the stale directory is gone."""
         with self._io():
             (self.path / partition_directory(partition) / MOVED_HERE).unlink(missing_ok=True)
 
@@ -298,7 +299,7 @@ class LogDirectory(DirectoryCheckpoints):
         )
 
     def _find_logs(self) -> dict[str, PartitionDirectory]:
-        """The directories with a log to open, by name; those to be removed are noted."""
+        """Return the directories of logs by name; schedule obsolete directories for removal."""
         found = {}
         with self._io():
             paths = sorted(path for path in self.path.iterdir() if path.is_dir())
@@ -321,11 +322,11 @@ class LogDirectory(DirectoryCheckpoints):
         return found
 
     def holds(self, partition: TopicPartition) -> bool:
-        """Whether there is a directory of that live partition, be its log open or not."""
+        """Whether there is a directory of that live partition; its log need not be open."""
         return (self.path / partition_directory(partition)).exists()
 
     def delete_unopened(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let go of partitions whose log is not open here; durably there is none afterwards."""
+        """Delete partitions whose log is not open here; the deletion is durable on return."""
         with self._io():
             for partition in filter(self.holds, partitions):
                 self.remove_later(self._rename_unopened(partition, DirectoryState.DELETED))
@@ -340,16 +341,16 @@ class LogDirectory(DirectoryCheckpoints):
         return renamed
 
     def remove_later(self, directory: Path) -> None:
-        """Have a partition's directory, renamed already, removed by `remove_due`."""
+        """Schedule a renamed partition directory for removal by `remove_due`."""
         self._deleted.add([directory])
 
     def remove_due(self, clock_ms: int, delay_ms: int) -> None:
-        """Remove directories that have waited for `delay_ms` since the first call that saw them.
+        """Remove directories that have waited for `delay_ms` since their first call.
 
-        Any one thread may call this.
+        Any thread may call this, but only one at a time.
 
         Raises:
-            StorageError: one could not be removed; it is tried again with the next call.
+            StorageError: a directory could not be removed; the next call retries.
         """
         with self._io():
             self._deleted.remove_due(clock_ms, delay_ms, _remove_directory)
@@ -360,12 +361,12 @@ class LogDirectory(DirectoryCheckpoints):
             sync_directory(self.path)
 
     def close(self, logs: Iterable[Log], broker_epoch: int) -> None:
-        """Close the logs; the next start needs no recovery if all went well, now and at the start.
+        """Close the logs, and mark a clean shutdown if all have been opened and closed.
 
-        A lock of this object's own is released in any case.
+        The lock is released in any case, if this object holds it.
 
         Raises:
-            StorageError: a log could not be closed; the others are.
+            StorageError: a log could not be closed; the others were.
         """
         logs = list(logs)
         try:
@@ -381,7 +382,7 @@ class LogDirectory(DirectoryCheckpoints):
             self.unlock()
 
     def unlock(self) -> None:
-        """Give the directory free for another process, unless the maker holds the lock."""
+        """Release the lock of the directory, unless the creator of this object holds it."""
         if self._lock is not None:
             self._lock.release()
 

@@ -1,8 +1,8 @@
-"""The bytes of one segment: a file that is appended to, and regions of it (edge).
+"""The bytes of one segment: an append-only file, and regions of it (edge).
 
-Invariant: bytes below `size_bytes` are whole batches and never change, except that a truncation
-takes them away. The descriptor lives as long as anyone holds the `LogFile`, so that a reader
-finishes although the file has been renamed or removed.
+Invariant: the bytes below `size_bytes` are complete batches and never change, but a truncation may
+remove them. The descriptor lives as long as the `LogFile` is referenced, so that a reader can
+finish after the file has been renamed or removed.
 """
 
 import os
@@ -16,8 +16,8 @@ from storage.errors import TruncatedRegionError
 class LogFile:
     """One `.log` file, open for reading and writing.
 
-    Only `size_bytes` says how much of the file counts: a file may be longer while space for it is
-    reserved, and is longer while a failed append is being undone.
+    Only the first `size_bytes` bytes count. The file is longer if disk space has been reserved, and
+    while a failed append is being undone.
     """
 
     __slots__ = ("_descriptor", "path", "size_bytes")
@@ -34,19 +34,19 @@ class LogFile:
             os.close(self._descriptor)
 
     def fileno(self) -> int:
-        """Return the descriptor, for `os.sendfile`; valid while this object is held."""
+        """Return the descriptor, for `os.sendfile`; valid while this object is referenced."""
         return self._descriptor
 
     def reserve(self, size_bytes: int) -> None:
-        """Take disk space now for a file of `size_bytes`; `truncate` gives back what is unused."""
+        """Reserve disk space for a file of `size_bytes`; `truncate` frees the unused part."""
         os.posix_fallocate(self._descriptor, 0, size_bytes)
 
     def append(self, data: memoryview) -> None:
-        """Write `data` at the end, whole or not at all.
+        """Write `data` at the end, completely or not at all.
 
         Raises:
-            OSError: nothing was appended. What part of it reached the file has been cut off
-                again, or lies above `size_bytes`, where recovery finds and cuts it.
+            OSError: nothing was appended. Bytes that reached the file have been truncated, or lie
+                above `size_bytes`, where recovery finds and truncates them.
         """
         end = self.size_bytes
         if os.pwrite(self._descriptor, data, end) != len(data):
@@ -54,7 +54,7 @@ class LogFile:
         self.size_bytes = end + len(data)
 
     def _write_rest(self, data: memoryview, position: int) -> None:
-        """Finish a short write; it begins again, as the count of a short write may not be known."""
+        """Finish a short write; start over, because the count of written bytes may be unknown."""
         written = 0
         try:
             while written < len(data):
@@ -83,7 +83,7 @@ class LogFile:
 
     def truncate(self, size_bytes: int) -> None:
         """End the file at `size_bytes`, giving back reserved space."""
-        # First, so that a reader never believes in bytes that are gone.
+        # Lower the size first, so that a reader never relies on bytes that are gone.
         before, self.size_bytes = self.size_bytes, size_bytes
         try:
             os.ftruncate(self._descriptor, size_bytes)
@@ -92,15 +92,15 @@ class LogFile:
             raise
 
     def sync(self) -> None:
-        """Return when every byte is on disk."""
+        """Block until every byte is on disk."""
         sync_data(self._descriptor)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRegion:
-    """Whole batches in a file, to be sent without copying them through this process.
+    """Complete batches in a file, which can be sent without copying them through this process.
 
-    Holds its file open, whatever happens to the segment meanwhile.
+    The region keeps its file open, even if the segment is renamed or removed.
     """
 
     file: LogFile
@@ -111,7 +111,7 @@ class FileRegion:
         """Return the bytes.
 
         Raises:
-            TruncatedRegionError: a truncation took some of them; the reader must not get the rest.
+            TruncatedRegionError: a truncation removed some of the bytes; discard the region.
         """
         data = self.file.read(self.position, self.size_bytes)
         if len(data) != self.size_bytes:

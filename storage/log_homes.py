@@ -1,7 +1,7 @@
-"""In which log dir a log is made, and how it gets to another one (edge over `future_logs`).
+"""Choice of a log dir for a new log, and moves between log dirs (edge over `future_logs`).
 
-The copy of a log that moves is filled by others (`log_copying`); here it is begun, given up, and
-put in the place of the original.
+This module creates the copy of a log that moves, drops it, or swaps it with the original.
+`log_copying` fills it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,16 +24,16 @@ log = structlog.get_logger()
 
 
 class LogHomes(LogCheckpoints):
-    """Where the logs of the table lie, and are to lie."""
+    """The current and the requested log dirs of the logs in the table."""
 
     def __init__(self, directories: Sequence[LogDirectory], offline: Iterable[Path] = ()) -> None:
         super().__init__(directories, offline)
         self.cleaning: Cleaning = NoCleaning()
-        """Who must not clean a log while its segments are cut or moved."""
+        """The compaction, which must be paused while segments of a log are cut or moved."""
         self._wanted_home: dict[TopicPartition, LogDirectory] = {}
 
     def _resume_moves(self) -> None:
-        """Take in the copies of logs that were under way, and drop those that are of no use."""
+        """Adopt the incomplete copies of an earlier process, and drop the useless ones."""
         for directory in self.online_directories:
             for copy in directory.loaded_futures:
                 home = self._home.get(copy.topic_partition)
@@ -46,9 +46,9 @@ class LogHomes(LogCheckpoints):
                 directory.forget_move(partition)
 
     def want_home(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Have the log of `partition` made in `directory`, when it is made.
+        """Request that a future log of `partition` be created in `directory`.
 
-        Of more than `MAX_WANTED_HOMES` such wishes the oldest are forgotten.
+        Only the last `MAX_WANTED_HOMES` requests are kept.
         """
         self._wanted_home.pop(partition, None)
         self._wanted_home[partition] = directory
@@ -60,7 +60,7 @@ class LogHomes(LogCheckpoints):
     ) -> LogDirectory:
         for directory in self.online_directories:
             if directory.holds(partition):
-                # It decides what becomes of that; in two log dirs the partition must never lie.
+                # That log dir handles its leftover. A partition must never lie in two log dirs.
                 return directory
         for directory in self.online_directories:
             if directory.stray_of(partition, topic_id) is not None:
@@ -72,12 +72,12 @@ class LogHomes(LogCheckpoints):
         return min(with_space or self.online_directories, key=self._count)
 
     def begin_move(self, partition: TopicPartition, directory: LogDirectory, now_ms: int) -> bool:
-        """Begin a copy of a log in `directory`; False if it lies there, or is on its way there.
+        """Start a copy of a log in `directory`; return False if it is there or moving there.
 
-        A move to another log dir is given up.
+        A move to another log dir is cancelled.
 
         Raises:
-            LogDirOfflineError: a log dir is offline, and may hold a copy that was begun before.
+            LogDirOfflineError: a log dir is offline, and may hold an earlier copy.
             LogDirFullError: there is no space.
         """
         if self.futures.directory_of(partition) is directory:
@@ -91,13 +91,13 @@ class LogHomes(LogCheckpoints):
         return True
 
     def end_move(self, partition: TopicPartition, now_ms: int) -> Log:
-        """Let the copy, which holds all that the log holds, take its place; return it.
+        """Replace a log by its copy, which has caught up; return the copy.
 
         Raises:
-            StorageError: the copy's disk failed; the copy is given up, the log goes on as it was.
+            StorageError: the copy's disk failed. The copy is dropped, the log stays in use.
         """
         original, old_home = self._logs[partition], self._home[partition]
-        # What is being cleaned of the original comes too late.
+        # Abort a cleaning of the original: its result would arrive too late.
         self.cleaning.pause(partition)
         self.cleaning.resume(partition)
         moved, home = self.futures.promote(original, now_ms)
@@ -105,17 +105,17 @@ class LogHomes(LogCheckpoints):
         if (mark := old_home.high_watermarks.pop(partition, None)) is not None:
             home.high_watermarks[partition] = mark
         log.info("move.ended", partition=str(partition), path=str(home.path))
-        # From here on the records go to the copy, whatever else fails.
+        # From here on appends go to the copy, even if a later step fails.
         try:
             self._write_checkpoints(home)
             self._write_checkpoints(old_home)
-            # The copy counts as never cleaned: parts may be older than what was cleaned since.
+            # The copy counts as never cleaned: it may hold records that a cleaning has dropped.
             if old_home.cleaner_offsets.pop(partition, None) is not None:
                 self._write_cleaner_offsets(old_home)
             old_home.remove_later(original.set_aside(DirectoryState.DELETED))
             old_home.sync()
             home.forget_move(partition)
         except StorageError as error:
-            # `moved-here` tells the next start what is out of date.
+            # `moved-here` lets the next start detect the stale directory.
             log.error("log.not_deleted", path=str(original.directory), error=str(error))
         return moved

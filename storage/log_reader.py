@@ -1,8 +1,8 @@
-"""What may be asked of a partition's log: its bounds, its batches, its times (edge: reads).
+"""Read access to a partition's log: its bounds, batches and timestamps (edge: reads).
 
-The lowest of three layers of one object: `log_upkeep` adds what is done to it from time to time,
-`log` what producers and leaders do to it. Here is also what all of them know of it, and what a
-failing disk means: the log dir goes offline. Invariant: `log_start_offset <= log_end_offset`.
+This is the lowest of three layers of one object: `log_upkeep` adds maintenance, `log` adds the
+operations of leaders and followers. This layer also holds the shared state, and takes the log dir
+offline when its disk fails. Invariant: `log_start_offset <= log_end_offset`.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from storage.transaction_index import AbortedTransaction
 
 
 class LogReader:
-    """The log of `topic_partition`, for whoever reads it."""
+    """The log of `topic_partition`, for reads."""
 
     def __init__(
         self,
@@ -41,34 +41,34 @@ class LogReader:
         self.health = health
         self.log_start_offset = loaded.log_start_offset
         self.leader_epochs = loaded.epochs
-        """To be changed by the log's own methods only."""
+        """History of leader epochs; only methods of the log may change it."""
         self.producers = loaded.producers
-        """Who wrote what; likewise."""
+        """State of the producers; only methods of the log may change it."""
         self.is_closed = False
         self._last_flush_ms = now_ms
         self._local = local
         self._epoch_checkpoint = EpochCheckpoint(loaded.stored_epochs)
-        # The newest epoch that was written down when it began; compared with by every append.
+        # The newest epoch that was stored when it began; every append compares with it.
         self._noted_epoch = UNDEFINED_EPOCH
 
     @property
     def config(self) -> LogConfig:
-        """How the log is laid out and kept."""
+        """Layout and retention of the log."""
         return self._local.config
 
     @property
     def directory(self) -> Path:
-        """Where the files lie."""
+        """Directory of the files."""
         return self._local.directory
 
     @property
     def log_end_offset(self) -> Offset:
-        """The offset that the next record gets."""
+        """Offset of the next record."""
         return self._local.log_end_offset
 
     @property
     def recovery_point(self) -> Offset:
-        """Everything below is on disk."""
+        """Offset below which everything is on disk."""
         return self._local.recovery_point
 
     @property
@@ -84,10 +84,10 @@ class LogReader:
     def read(
         self, offset: Offset, max_bytes: int, *, end_offset: Offset, min_one_batch: bool
     ) -> FileRegion:
-        """Return whole batches from the one that holds `offset` on, all below `end_offset`.
+        """Return complete batches from the one that holds `offset` on, all below `end_offset`.
 
-        The region has at most `max_bytes`, except that with `min_one_batch` a larger first batch
-        comes whole. It is empty where nothing may be read yet. It ends with a segment.
+        The region has at most `max_bytes`, except that `min_one_batch` allows a larger first batch.
+        It is empty if no batch may be read yet, and never extends over two segments.
 
         Raises:
             OffsetOutOfRangeError: `offset` is below the log start or above the log end.
@@ -107,10 +107,10 @@ class LogReader:
     def aborted_in(
         self, region: FileRegion, offset: Offset, end_offset: Offset
     ) -> list[AbortedTransaction]:
-        """Return the aborted transactions that may have records in what `read` has just returned.
+        """Return the aborted transactions that may have records in the last region from `read`.
 
         Raises:
-            CorruptLogError: an index of transactions is damaged.
+            CorruptLogError: a transaction index is damaged.
             LogDirOfflineError: the disk failed.
         """
         if not self._local.has_aborted:
@@ -119,22 +119,22 @@ class LogReader:
             return self._local.aborted_in(region, offset, end_offset)
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """Return up to where (exclusive) all is committed and decided (see `ProducerState`)."""
+        """Return the last stable offset for this high watermark (see `ProducerState`)."""
         stable = self.producers.last_stable_offset(high_watermark)
         if stable == high_watermark:
             return stable
-        # The head of an open transaction may have been deleted.
+        # The first records of an open transaction may have been deleted.
         return min(high_watermark, max(stable, self.log_start_offset))
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
-        """Return the first record below `end_offset` that is not older than `timestamp_ms`."""
+        """Return the first record below `end_offset` with at least `timestamp_ms`."""
         start = self.log_start_offset
         with self._io():
             segments = self._local.segments.from_offset(start)
             return time_search.first_from(segments, timestamp_ms, start, end_offset)
 
     def max_timestamp(self) -> TimestampOffset | None:
-        """Return the first of the records with the largest timestamp, or None without any."""
+        """Return the first record with the largest timestamp, or None if the log has none."""
         with self._io():
             return time_search.latest(self._local.segments)
 

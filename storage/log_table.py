@@ -1,7 +1,7 @@
-"""Which logs a broker has, and in which log dir each of them lies (edge over `log_directory`).
+"""The logs of a broker, each with its log dir (edge over `log_directory`).
 
-Invariant: a partition has at most one log here, in exactly one log dir; beside it there may be one
-copy, on its way to another log dir.
+Invariant: a partition has at most one log, in exactly one log dir. Besides, it may have one future
+log in another log dir.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,17 +17,17 @@ from storage.log_directory import LogDirectory
 
 
 class LogTable:
-    """The logs in `directories`; log dirs that could not be opened are `offline`."""
+    """The logs in `directories`; `offline` lists the log dirs that could not be opened."""
 
     def __init__(self, directories: Sequence[LogDirectory], offline: Iterable[Path] = ()) -> None:
         self._directories = list(directories)
         self._failed_to_open = list(offline)
         self._logs: dict[TopicPartition, Log] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
-        # Being set aside: still served, and in no checkpoint any more.
+        # Partitions that are being set aside: still served, but no longer in a checkpoint.
         self._leaving: set[TopicPartition] = set()
         self.futures = FutureLogs()
-        """Copies of logs in other log dirs; they are begun and ended by methods of `Logs`."""
+        """Copies of logs in other log dirs; methods of `Logs` start and end them."""
 
     def _check_any_online(self) -> None:
         if not self.online_directories:
@@ -36,7 +36,7 @@ class LogTable:
 
     @property
     def directories(self) -> tuple[LogDirectory, ...]:
-        """All log dirs that could be opened, also those that have failed since."""
+        """All log dirs that could be opened, even if they have failed since."""
         return tuple(self._directories)
 
     @property
@@ -57,7 +57,7 @@ class LogTable:
         return len(self._logs)
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return the log of `partition`; if its log dir has failed, every use of it says so."""
+        """Return the log of `partition`; if its log dir has failed, every use of it raises."""
         return self._logs.get(partition)
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
@@ -70,12 +70,12 @@ class LogTable:
 
     @property
     def damage_count(self) -> int:
-        """How many segments are known to be damaged."""
+        """Number of segments with known damage."""
         return sum(len(each.health.damage) for each in self._directories)
 
     @property
     def full_paths(self) -> tuple[Path, ...]:
-        """The log dirs that nothing can be appended to for want of space."""
+        """The log dirs that refuse appends because they are full."""
         return tuple(each.path for each in self._directories if each.health.is_full)
 
     def _add(self, new: Log, directory: LogDirectory) -> None:
@@ -85,7 +85,7 @@ class LogTable:
             if directory.has_moved_here(partition) == other.has_moved_here(partition):
                 raise StorageError(
                     f"{partition} lies in {other.path} and in {directory.path}: "
-                    "remove the copy that is out of date"
+                    "remove the outdated copy"
                 )
             if other.has_moved_here(partition):
                 directory.remove_later(new.set_aside(DirectoryState.DELETED))
@@ -98,10 +98,10 @@ class LogTable:
         return sum(1 for home in self._home.values() if home is directory)
 
     def _logs_in(self, directory: LogDirectory) -> Iterator[Log]:
-        """The logs that lie there, and the copies that are on their way there.
+        """Iterate over the logs and the future logs in `directory`.
 
-        Checkpoints are written of these, and take them one by one under their lock: a list that
-        was made before could bring back a log that has left the checkpoint meanwhile.
+        A checkpoint draws from this iterator under its lock. A list made earlier could bring back a
+        log that has left the checkpoint since.
         """
         for each in self:
             partition = each.topic_partition

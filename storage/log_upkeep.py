@@ -1,7 +1,7 @@
-"""What is done to a partition's log from time to time (edge over `local_log`).
+"""Maintenance of a partition's log (edge over `local_log`).
 
-Flushing, rolling, retention, cleaned segments that take the place of others, closing. None of it
-changes a record that may be read, or where the log ends.
+This covers flushing, rolling, retention, swaps of cleaned segments, and closing. None of it changes
+a readable record or the log end offset.
 """
 
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ class LogUpkeep(LogReader):
     """The log of a partition, for retention, flushing and compaction."""
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment and begin a new one, unless it is empty."""
+        """Close the active segment and start a new one, unless it is empty."""
         if self._local.segments.last.size_bytes:
             with self._io():
                 self._local.roll(self.log_end_offset, now_ms)
 
     def flush(self) -> None:
-        """Bring everything that has been appended to disk; any thread may call this.
+        """Bring all appended batches to disk; any thread may call this.
 
         Raises:
-            LogDirOfflineError: the disk failed; nothing is known about what is on it.
+            LogDirOfflineError: the disk failed; the batches may or may not be on it.
         """
         with self._io():
             self._store_epochs()
@@ -47,9 +47,9 @@ class LogUpkeep(LogReader):
         self._last_flush_ms = now_ms
 
     def flush_closed(self) -> None:
-        """Bring the segments that are closed to disk; any thread may call this.
+        """Bring the closed segments to disk; any thread may call this.
 
-        It bounds how much a start after a crash has to recover.
+        This limits the amount that the start after a crash has to recover.
         """
         if self._local.has_closed_since_sync:
             with self._io():
@@ -57,17 +57,17 @@ class LogUpkeep(LogReader):
                 self._local.sync(closed_only=True)
 
     def _store_epochs(self) -> None:
-        """Write down what batches below the recovery point tell, before it is raised.
+        """Store the leader epochs of the batches below a recovery point before it is raised.
 
-        Those above tell it again after a crash, so no append waits for this.
+        A crash recovers the epochs of later batches from the log, so no append waits for this.
         """
         self._epoch_checkpoint.store(self.directory, self.leader_epochs)
 
-    def _note_epochs(self) -> None:
-        """Write down that a leadership begins, before its first batch; not synced.
+    def _store_new_epoch(self) -> None:
+        """Store the beginning of a leadership before its first batch, without a sync.
 
-        Without space, or a descriptor, the file follows with the next flush, unless it tells what
-        is not so.
+        If there is no space or descriptor for the file, the next flush writes it. That is refused
+        if the file holds epochs that are wrong by now.
         """
         try:
             self._epoch_checkpoint.store(self.directory, self.leader_epochs, is_durable=False)
@@ -77,10 +77,11 @@ class LogUpkeep(LogReader):
                 raise
         self._noted_epoch = self.leader_epochs.latest
 
-    def _unstore_epochs(self) -> None:
-        """Take back what a truncation or a start has found untrue, before anything is appended.
+    def _drop_stored_epochs(self) -> None:
+        """Remove epochs from the file that are no longer in the log, before the next append.
 
-        What comes next may be of an older leadership, which would not show after a crash.
+        The next batch may belong to an older leadership. After a crash, the stale entries would
+        hide that.
         """
         self._noted_epoch = UNDEFINED_EPOCH
         if self._epoch_checkpoint.holds_more_than(self.leader_epochs):
@@ -88,13 +89,13 @@ class LogUpkeep(LogReader):
                 self._store_epochs()
 
     def release_closed(self) -> None:
-        """Close the files of all but the active segment, until somebody reads there."""
+        """Close the files of all closed segments until the next read there."""
         self._local.release_closed()
 
     def advance_log_start(self, offset: Offset) -> bool:
-        """Make `offset` the first one there is; return whether that was news.
+        """Raise the log start offset to `offset`; return whether it moved.
 
-        Segments that lie below it as a whole are deleted.
+        Segments that lie entirely below it are deleted.
 
         Raises:
             OffsetOutOfRangeError: the log ends below `offset`.
@@ -110,9 +111,9 @@ class LogUpkeep(LogReader):
         return True
 
     def delete_oldest(self, segment_count: int, now_ms: int) -> None:
-        """Delete the oldest segments, which must be committed; the log starts behind them then.
+        """Delete the oldest segments, which must be committed, and raise the log start offset.
 
-        The active one may be among them, unless it is empty: a new one takes its place.
+        They may include the active segment, unless it is empty. A new one then replaces it.
         """
         with self._io():
             end_offset = self._local.delete_oldest(segment_count, now_ms)
@@ -121,40 +122,40 @@ class LogUpkeep(LogReader):
             self.leader_epochs.truncate_from_start(end_offset)
 
     def begin_swap(self, base_offsets: Sequence[int], size_bytes: int) -> bool:
-        """Announce that a cleaned segment takes the place of those that begin at these offsets.
+        """Prepare the replacement of the segments at `base_offsets` by a cleaned one.
 
-        Returns False, and does nothing, if the log is not what was cleaned. If it becomes so
-        later, the swap is given up. `sync_names` must return before `finish_swap` is called.
+        Returns False, and does nothing, if the log no longer matches the cleaned one. If it changes
+        later, the swap is cancelled. `sync_names` must return before `finish_swap` is called.
         """
         with self._io():
             return not self.is_closed and self._local.begin_swap(base_offsets, size_bytes)
 
     def finish_swap(self, now_ms: int) -> bool:
-        """Put the cleaned segment in place; False if that was given up meanwhile.
+        """Put the cleaned segment in place; return False if the swap has been cancelled.
 
-        Readers that hold a region of a replaced segment finish.
+        Readers that hold a region of a replaced segment can finish.
         """
         with self._io():
             return self._local.finish_swap(now_ms)
 
     def cancel_swap(self) -> None:
-        """Give up a swap that has begun, if there is one."""
+        """Cancel the pending swap, if there is one."""
         with self._io():
             self._local.cancel_swap()
 
     def sync_names(self) -> None:
-        """Make the names of the files durable; any thread may call this."""
+        """Make the file names of the log durable; any thread may call this."""
         with self._io():
             sync_directory(self.directory)
 
     def remove_deleted_files(self, clock_ms: int) -> None:
-        """Remove files that have been out of use for `file.delete.delay.ms`, or at once if full."""
+        """Remove files that became obsolete `file.delete.delay.ms` ago; all of them if full."""
         delay_ms = 0 if self.health.is_full else self.config.file_delete_delay_ms
         with self._io():
             self._local.deleted_files.remove_due(clock_ms, delay_ms)
 
     def close(self) -> None:
-        """Flush, and leave the files as a start without recovery needs them."""
+        """Flush, and leave the files in the state for a start without recovery."""
         if self.is_closed:
             return
         with self._io():
@@ -165,13 +166,13 @@ class LogUpkeep(LogReader):
     def set_aside(self, state: DirectoryState) -> Path:
         """Stop serving the log and rename its directory; return the new path.
 
-        Readers that hold a region finish. Durable when the log dir has been synced.
+        Readers that hold a region can finish. The new name is durable once the log dir is synced.
         """
         with self._io():
             self._local.cancel_swap()
             name = set_aside_directory(self.topic_partition, state)
             was_closed = self.is_closed
-            # First, as a flush in another thread may find the directory gone from here on.
+            # Set before the rename: a concurrent flush may find the directory gone from here on.
             self.is_closed = True
             try:
                 self._local.directory = self.directory.rename(self.directory.with_name(name))

@@ -1,7 +1,7 @@
-"""`meta.properties`: which broker of which cluster a log dir belongs to (edge).
+"""`meta.properties`: the broker and cluster that a log dir belongs to (edge).
 
-Bytes on disk: Java properties `version`, `broker.id`, `cluster.id`, perhaps `directory.id`. Version
-1, which Kafka writes without ZooKeeper, says `node.id` instead; it is read, and never written.
+Bytes on disk: Java properties `version`, `broker.id`, `cluster.id` and optionally `directory.id`.
+Version 1, which Kafka writes in KRaft mode, has `node.id` instead; it is read but never written.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ VERSION_WITHOUT_ZOOKEEPER: Final = "1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """What the file says; None where it says nothing."""
+    """The content of the file; None for a missing property."""
 
     broker_id: int | None = None
     cluster_id: str | None = None
@@ -27,7 +27,7 @@ class MetaProperties:
         """Check that the log dir at `path` belongs to this broker.
 
         Raises:
-            InconsistentMetadataError: it belongs to another one.
+            InconsistentMetadataError: it belongs to another broker or cluster.
         """
         if self.broker_id not in (None, broker_id):
             raise InconsistentMetadataError(
@@ -40,10 +40,10 @@ class MetaProperties:
 
 
 def read_meta_properties(path: Path) -> MetaProperties:
-    """Return what the file at `path` says: nothing if it is not there.
+    """Return the content of the file at `path`; a missing file has no properties.
 
     Raises:
-        InconsistentMetadataError: it is of an unknown version, or holds nonsense.
+        InconsistentMetadataError: the version is unknown, or a value is malformed.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -65,7 +65,7 @@ def read_meta_properties(path: Path) -> MetaProperties:
 
 
 def write_meta_properties(path: Path, meta: MetaProperties) -> None:
-    """Replace the file; durable when this returns."""
+    """Replace the file; it is durable on return."""
     entries = {
         "broker.id": meta.broker_id,
         "cluster.id": meta.cluster_id,
@@ -82,5 +82,5 @@ def _is_entry(line: str) -> bool:
 
 def _split(line: str) -> tuple[str, str]:
     name, _, value = line.partition("=")
-    # Java escapes separators within values; none of ours needs more than that undone.
+    # Java escapes separators in values; our values need no other unescaping.
     return name.strip(), value.strip().replace("\\", "")

@@ -1,7 +1,7 @@
-"""Where in a segment an offset is: a sparse map from offset to byte position (edge over its file).
+"""The offset index of a segment: a sparse map from offset to byte position (edge over its file).
 
-An entry is written with a batch when more than `index.interval.bytes` have been appended since the
-last entry; it names the batch's **last** offset and the position where the batch **starts**.
+A batch gets an entry when more than `index.interval.bytes` have been appended since the last entry.
+The entry holds the batch's **last** offset and the position where the batch **starts**.
 Invariant: offsets and positions grow strictly. Bytes on disk: relative offset 4, position 4.
 """
 
@@ -16,7 +16,7 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 class IndexEntry(NamedTuple):
-    """The batch that starts at `position` ends with `offset`."""
+    """Position of a batch, and its last offset."""
 
     offset: Offset
     position: int
@@ -37,7 +37,7 @@ class OffsetIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry fits any more, so that the segment must be closed."""
+        """Whether the index has no room for another entry, so that the segment must be closed."""
         file = self.file
         return len(file.keys) >= file.max_entries
 
@@ -67,22 +67,22 @@ class OffsetIndex:
     def last_entry_in(
         self, first_position: int, limit: int, interval_bytes: int
     ) -> IndexEntry | None:
-        """Return the last entry that names a position above the first one and up to the limit.
+        """Return the last entry with a position above `first_position` and up to `limit`.
 
-        Made for the end of a region whose start was looked up just before: it searches only as
-        many entries after that one as can lie within the region.
+        This finds the end of a region right after the lookup of its start: it searches only the
+        entries after that start that can lie within the region.
         """
         values = self.file.values
         first = self._last_slot
         if first >= len(values) or values[first] > first_position:
-            # Something else was looked up since.
+            # Another lookup came in between.
             first = 0
         entry_count = (limit - first_position) // (interval_bytes + 1) + 2
         slot = bisect_right(values, limit, first, min(first + entry_count, len(values))) - 1
         return self.entry(slot) if slot >= 0 and values[slot] > first_position else None
 
     def first_entry_from(self, position: int) -> IndexEntry | None:
-        """Return the first entry that names `position` or a later one."""
+        """Return the first entry at `position` or a later one."""
         slot = bisect_left(self.file.values, position)
         return self.entry(slot) if slot < len(self.file.values) else None
 

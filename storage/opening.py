@@ -1,4 +1,4 @@
-"""Opening log dirs, and the logs in them, side by side (edge: threads)."""
+"""Parallel opening of log dirs and their logs (edge: threads)."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +16,11 @@ def open_directories(
     reserve_bytes: int,
     locked: Collection[Path] = (),
 ) -> tuple[list[LogDirectory], list[Path]]:
-    """Lock the log dirs that can be used, unless they are among `locked`; return also the others.
+    """Lock the usable log dirs that are not in `locked`; return them and the unusable paths.
 
     Raises:
-        StorageError: one is locked, or says that it is something else; none is locked then.
+        StorageError: another process holds a lock, or the metadata of a log dir is inconsistent.
+            No lock is held on return.
     """
     directories: list[LogDirectory] = []
     offline: list[Path] = []
@@ -44,7 +45,10 @@ def load_directories(
     now_ms: int,
     recovery_threads: int,
 ) -> Iterator[tuple[LogDirectory, list[Log]]]:
-    """Open the logs in all directories, each with so many threads; none of those that fail."""
+    """Open the logs in all directories, each with `recovery_threads` threads.
+
+    A log dir that fails yields no logs.
+    """
 
     def load(directory: LogDirectory) -> list[Log]:
         try:
@@ -52,10 +56,10 @@ def load_directories(
                 lambda partition: config_of(partition.topic), now_ms, recovery_threads
             )
         except LogDirOfflineError:
-            # Reported where it happened; the other log dirs go on.
+            # The failure has been reported already; the other log dirs continue.
             return []
         except (LogDirFullError, OutOfFilesError) as error:
-            # What was not loaded cannot be served, also when there is space again.
+            # A log that was not loaded cannot be served, even when there is space again.
             directory.health.give_up(str(error))
             return []
 

@@ -1,7 +1,8 @@
-"""`partition.metadata`: which topic a partition's directory belongs to (edge).
+"""`partition.metadata`: the id of the topic that a partition's directory belongs to (edge).
 
-Bytes on disk: `version: 0`, newline, `topic_id: <22 characters>`. It is there before the first
-batch, so that data of a deleted topic is never taken for that of its successor. Source: KIP-516.
+Bytes on disk: `version: 0`, newline, `topic_id: <22 characters>`. The file is written before the
+first batch, so that data of a deleted topic is never mistaken for data of a new topic of that name.
+Source: KIP-516.
 """
 
 from pathlib import Path
@@ -19,16 +20,16 @@ VERSION: Final = "0"
 
 
 def write_topic_id(path: Path, topic_id: TopicId) -> None:
-    """Write the file; durable when this returns."""
+    """Write the file; it is durable on return."""
     write_atomically(path, f"version: {VERSION}\ntopic_id: {topic_id_to_text(topic_id)}")
 
 
 def read_topic_id(path: Path) -> TopicId | None:
-    """Return the topic id, or None when there is no file.
+    """Return the topic id, or None if there is no file.
 
     Raises:
-        CorruptCheckpointError: the file is not of its format. It is not treated as absent, as the
-            data beside it might then be given to another topic.
+        CorruptCheckpointError: the file is malformed. It must not be treated as absent, because the
+            data beside it might then be assigned to another topic.
     """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,8 +1,8 @@
-"""What a log knows of one producer (decision module, no I/O).
+"""The state of one producer in a log (decision module, no I/O).
 
-Sequence numbers count the records of one producer in one partition, from 0 in each epoch, and go on
-with 0 after 2^31 - 1. Kafka keeps the last five batches of each producer, as that many may be under
-way at once. Source: KIP-98, KIP-360, and Kafka's ProducerStateEntry.
+Sequence numbers count the records of one producer in one partition. They start at 0 in each epoch,
+and wrap to 0 after 2^31 - 1. Kafka keeps the last five batches of each producer, because that many
+may be in flight at once. Source: KIP-98, KIP-360, and Kafka's ProducerStateEntry.
 """
 
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class WrittenBatch(NamedTuple):
-    """A batch of a producer that stands in the log; sequences and offsets are inclusive."""
+    """A batch of a producer in the log; sequences and offsets are inclusive."""
 
     last_sequence: int
     last_offset: int
@@ -55,11 +55,11 @@ class ProducerEntry:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp_ms = NO_TIMESTAMP
         self.transaction_first_offset = NO_OFFSET
-        """Where the open transaction begins; -1 without one."""
+        """First offset of the open transaction; -1 without one."""
         self.batches: list[WrittenBatch] = []
-        """The oldest first, at most `RETAINED_BATCHES`, all of `epoch`."""
+        """The last batches, oldest first, at most `RETAINED_BATCHES`, all of `epoch`."""
         self.next_sequence = 0
-        """What the next batch of `epoch` must begin with."""
+        """Base sequence of the next batch of `epoch`."""
 
     @property
     def has_transaction(self) -> bool:
@@ -68,12 +68,12 @@ class ProducerEntry:
 
     @property
     def last_batch(self) -> WrittenBatch | None:
-        """The newest batch of the current epoch, if it wrote any."""
+        """The newest batch of the current epoch, if there is one."""
         return self.batches[-1] if self.batches else None
 
     @property
     def has_only_batches(self) -> bool:
-        """Whether all that is known comes from batches, and not from the end of a transaction."""
+        """Whether the entry derives from batches only, and not from the end of a transaction."""
         return (
             bool(self.batches)
             and not self.has_transaction
@@ -85,7 +85,7 @@ class ProducerEntry:
         return bool(self.batches) and self.batches[-1].last_offset >= offset
 
     def truncate(self, end_offset: Offset) -> None:
-        """Forget batches that hold `end_offset` or a later one; some must be left."""
+        """Drop batches that hold `end_offset` or a later one; at least one batch must remain."""
         while self.batches[-1].last_offset >= end_offset:
             del self.batches[-1]
         last = self.batches[-1]
@@ -100,7 +100,7 @@ class ProducerEntry:
         return None
 
     def add(self, epoch: int, batch: WrittenBatch) -> None:
-        """Note a batch that was written under `epoch`."""
+        """Add a batch that was written under `epoch`."""
         self.move_to(epoch)
         batches = self.batches
         if len(batches) == RETAINED_BATCHES:
@@ -110,7 +110,7 @@ class ProducerEntry:
         self.last_timestamp_ms = batch.timestamp_ms
 
     def move_to(self, epoch: int) -> None:
-        """Adopt `epoch`; batches of another one count no more."""
+        """Adopt `epoch`; drop the batches of another epoch."""
         if self.epoch != epoch:
             self.epoch = epoch
             self.batches.clear()

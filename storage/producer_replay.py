@@ -1,7 +1,8 @@
-"""What is known of the producers, told from a log's files (edge: reads, and writes snapshots).
+"""Reconstruction of the producer state from a log's files (edge: reads, and writes snapshots).
 
-The newest snapshot says most of it, the batches from there on the rest; the batches just before it
-say what it has no room for. Source: Kafka's UnifiedLog.rebuildProducerState.
+The newest snapshot holds most of the state, and the batches from its offset on hold the rest. The
+batches just before it supply details that a snapshot has no fields for.
+Source: Kafka's UnifiedLog.rebuildProducerState.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -23,7 +24,7 @@ from storage.transaction_index import AbortedTransaction
 log = structlog.get_logger()
 
 RECALL_BYTES: Final = 512 * 1024
-"""How much is read again, by its headers, for what a snapshot has no room for."""
+"""Amount of the log before a snapshot that is scanned for details missing in the snapshot."""
 
 
 def rebuild(
@@ -34,11 +35,11 @@ def rebuild(
     end_offset: Offset,
     reindexed: Container[Offset] = (),
 ) -> None:
-    """Make `state` what the batches of `segments`, all there are, and `snapshots` say.
+    """Rebuild `state` from the batches of `segments`, which are all there are, and `snapshots`.
 
-    `snapshots` are offsets of those that may be trusted. Segments that begin behind the one that
-    is used get one of their own, so that this much need not be read again. The transaction index
-    of each segment in `reindexed`, all of them behind that snapshot, is made again.
+    `snapshots` are the offsets of trusted snapshots. Each segment that begins above the one in use
+    gets its own snapshot, so that the next start reads less. The transaction index of each segment
+    in `reindexed`, all of which begin at or above that snapshot, is rebuilt.
     """
     start, entries = producer_snapshots.read_newest(directory, snapshots)
     ended = state.ended_below(end_offset)
@@ -55,7 +56,7 @@ def rebuild(
             try:
                 _replay(state, segment, start, aborted)
             except CorruptLogError as error:
-                # What lies before damage is served; producers are known as far as it goes.
+                # Batches before the damage are served, and producer state reaches up to it.
                 log.error("log.damaged", path=str(error.path), error=str(error))
             if not segment.is_active:
                 segment.release()
@@ -64,7 +65,7 @@ def rebuild(
 
 
 def has_markers(segments: Iterable[Segment], start: Offset) -> bool:
-    """Whether a transaction ends in `segments` at the offset `start` or above."""
+    """Whether `segments` hold a transaction marker at the offset `start` or above."""
     for segment in segments:
         try:
             if any(
@@ -81,10 +82,10 @@ def has_markers(segments: Iterable[Segment], start: Offset) -> bool:
 
 
 def _recall(state: ProducerState, segments: list[Segment], start: Offset) -> None:
-    """Look up the batches before those that a snapshot at `start` has, if they lie near.
+    """Add the batches that precede the snapshot at `start`, if they are close to it.
 
-    Kafka does without: after an orderly restart a producer with several batches under way may
-    find that the broker knows the last of them only.
+    Kafka lacks this: after a clean restart, a producer with several batches in flight may find that
+    the broker remembers only the last of them.
     """
     before = [segment for segment in segments if segment.base_offset < start]
     if not len(state) or not before or not before[-1].size_bytes:
@@ -104,7 +105,7 @@ def _recall(state: ProducerState, segments: list[Segment], start: Offset) -> Non
 def _replay(
     state: ProducerState, segment: Segment, start: Offset, aborted: list[AbortedTransaction]
 ) -> None:
-    """Replay the batches of `segment` from the offset `start` on; note what was `aborted`."""
+    """Replay the batches of `segment` from `start` on; add aborted transactions to `aborted`."""
     for at, header in _produced_from(segment, start):
         found = state.replay(header, _marker(segment, at, header))
         if found is not None:
@@ -128,7 +129,7 @@ def _marker(segment: Segment, position: int, header: BatchHeader) -> EndTransact
 
 
 def read_marker(batch: bytes | memoryview) -> EndTransactionMarker | None:
-    """Return what a control batch says about its producer's transaction, if it says anything."""
+    """Return the transaction marker in a control batch, or None if it holds none."""
     try:
         return read_control_batch(batch)
     except CorruptBatchError as error:

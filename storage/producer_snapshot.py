@@ -1,12 +1,12 @@
-"""The bytes of a producer snapshot, as Kafka's (decision module, no I/O).
+"""The bytes of a producer snapshot, in Kafka's format (decision module, no I/O).
 
-`<offset>.snapshot` says what was known of the producers where the log ended at `offset`:
+`<offset>.snapshot` holds the state of the producers when the log ended at `offset`:
 
-    version 2 (= 1) | CRC-32C 4 of all that follows | count 4 | entries
+    version 2 (= 1) | CRC-32C 4 of all later bytes | count 4 | entries
     entry: producer id 8 | epoch 2 | last sequence 4 | last offset 8 | offset delta 4 |
            timestamp 8 | coordinator epoch 4 | first offset of the open transaction 8
 
-Of each producer there is only its last batch; -1 stands for what is not there.
+An entry describes only the last batch of its producer; -1 means that a value is absent.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _NO_BATCH: Final = WrittenBatch(last_sequence=-1, last_offset=-1, offset_delta=0
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """Return the file's content for these producers, in their order."""
+    """Return the content of the file for `entries`, in their order."""
     rows = [_encode_entry(entry) for entry in entries]
     content = bytearray(_HEADER.pack(VERSION, 0, len(rows)) + b"".join(rows))
     content[_CRC_START:_CRC_END] = crc32c(memoryview(content)[_CRC_END:]).to_bytes(4, "big")
@@ -54,7 +54,7 @@ def decode_snapshot(content: bytes) -> list[ProducerEntry]:
     """Return the producers in a snapshot.
 
     Raises:
-        CorruptSnapshotError: not a snapshot of this version, or damaged.
+        CorruptSnapshotError: the bytes are damaged, or not a snapshot of this version.
     """
     if len(content) < _HEADER.size:
         raise CorruptSnapshotError(f"{len(content)} bytes, a header has {_HEADER.size}")

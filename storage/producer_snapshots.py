@@ -1,8 +1,8 @@
 """The producer snapshots of a partition (edge).
 
-Bytes on disk: `<offset>.snapshot` (see `producer_snapshot`), one for each segment, which says what
-was known where the segment begins, and one at the log's end from an orderly stop. A snapshot is
-not synced when it is written: a damaged or missing one costs the reading of more of the log.
+Bytes on disk: `<offset>.snapshot` (see `producer_snapshot`), one for the start of each segment, and
+one for the log end after a clean shutdown. A snapshot is not synced when it is written: if it is
+damaged or missing, the next start only has to read more of the log.
 """
 
 import os
@@ -27,7 +27,7 @@ def write_snapshot(
     *,
     is_durable: bool = False,
 ) -> None:
-    """Write what is known of the producers where the log ends at `offset`."""
+    """Write the snapshot of the producers for a log that ends at `offset`."""
     path = segment_file(directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
     with path.open("wb") as file:
         file.write(encode_snapshot(entries))
@@ -37,9 +37,9 @@ def write_snapshot(
 
 
 def read_newest(directory: Path, offsets: Iterable[Offset]) -> tuple[Offset, list[ProducerEntry]]:
-    """Return the newest snapshot of those at `offsets` that is whole; (0, []) without one.
+    """Return the newest valid snapshot at one of `offsets`; (0, []) if there is none.
 
-    Damaged ones are removed.
+    Damaged snapshots are removed.
     """
     for offset in sorted(offsets, reverse=True):
         path = segment_file(directory, offset, PRODUCER_SNAPSHOT_SUFFIX)
@@ -52,7 +52,7 @@ def read_newest(directory: Path, offsets: Iterable[Offset]) -> tuple[Offset, lis
 
 
 def snapshot_offsets(directory: Path) -> list[Offset]:
-    """Return the offsets at which there are snapshots."""
+    """Return the offsets of all snapshots."""
     names = (parse_segment_file(path.name) for path in directory.iterdir())
     return sorted(
         name.base_offset
@@ -66,8 +66,8 @@ def remove_stray(
 ) -> list[Offset]:
     """Remove the snapshots that belong to no segment, and return the offsets of the others.
 
-    `bases` are where segments begin, in order. Behind the last of them the newest snapshot up to
-    `end_offset` stays, as an orderly stop has written it.
+    `bases` are the base offsets of the segments, in order. The newest snapshot between the last of
+    them and `end_offset` is kept, because a clean shutdown writes one there.
     """
     bases = list(bases)
     last_base = bases[-1] if bases else Offset(0)

@@ -1,9 +1,9 @@
-"""Who has written what into a log, so that nothing is written twice (decision module, no I/O).
+"""The state of a log's producers, which prevents duplicate writes (decision module, no I/O).
 
-Holds the producers of one log, up to its end. A leader asks `find_duplicate` before it appends, and
-tells of what it wrote; what a follower or a start reads from a log is replayed without questions.
-Invariant: what a producer's entry says follows from the batches below the log's end alone, in their
-order. Source: KIP-98, KIP-360, and Kafka's ProducerStateManager and ProducerAppendInfo.
+A leader calls `find_duplicate` before and `on_append` after each append. A follower replays the
+batches that it appends, and a start replays the batches of the log, both without checks.
+Invariant: the entry of a producer depends only on the batches below the log end, in their order.
+Source: KIP-98, KIP-360, and Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
 from collections import OrderedDict
@@ -32,26 +32,26 @@ _TRANSACTIONAL: Final = 0x10
 
 
 class LastRecord(NamedTuple):
-    """The newest record of a producer, which compaction keeps; None if its epoch wrote none."""
+    """The newest record of a producer, which compaction keeps; None if its epoch has none."""
 
     offset: Offset | None
     producer_epoch: int
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction that has its marker; both offsets are inclusive."""
+    """A transaction with a marker; both offsets are inclusive."""
 
     first_offset: Offset
     marker_offset: Offset
 
 
 class ProducerState:
-    """All producers that a log knows, and the transactions that are not over."""
+    """All producers of a log, and its unfinished transactions."""
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
-        # First offset -> producer id, ascending. Not a dict: to find the first key of one is
-        # linear in what was deleted before it.
+        # First offset -> producer id, ascending. Not a dict: finding the first key of a dict is
+        # linear in the number of keys deleted before it.
         self._open: OrderedDict[Offset, int] = OrderedDict()
         # A heap of the transactions whose marker may not be committed yet.
         self._ended: list[EndedTransaction] = []
@@ -63,21 +63,21 @@ class ProducerState:
         return iter(list(self._entries.values()))
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """Return what is known of a producer."""
+        """Return the entry of a producer."""
         return self._entries.get(producer_id)
 
-    # What a leader asks
+    # Checks of a leader
 
     def find_duplicate(self, header: BatchHeader) -> WrittenBatch | None:
-        """Return what was written already of a producer's batch; None if it is to be written now.
+        """Return the batch in the log that this one duplicates; None if this one is new.
 
         Raises:
             OutOfOrderSequenceError: records of the producer are missing before this batch.
             InvalidProducerEpochError: a newer incarnation of the producer has written since.
-            InvalidTransactionStateError: outside of the transaction that the producer has open.
+            InvalidTransactionStateError: the batch lies outside of the open transaction.
         """
         entry = self._entries.get(header.producer_id)
-        # Without state any sequence will do: retention may have removed all that there was.
+        # Without state any sequence is accepted: retention may have removed the older batches.
         if entry is None or (
             header.base_sequence == entry.next_sequence
             and header.producer_epoch == entry.epoch
@@ -101,7 +101,7 @@ class ProducerState:
         if header.base_sequence != expected and entry.epoch != NO_PRODUCER_EPOCH:
             raise OutOfOrderSequenceError(
                 f"producer {entry.producer_id} sends sequence {header.base_sequence} in epoch "
-                f"{header.producer_epoch}, {expected} comes next"
+                f"{header.producer_epoch}, expected {expected}"
             )
         if entry.has_transaction and not header.is_transactional:
             raise InvalidTransactionStateError(
@@ -110,19 +110,20 @@ class ProducerState:
             )
         return None
 
-    # What stands in the log now
+    # Updates after an append
 
     def on_append(self, header: BatchHeader, last_offset: Offset, timestamp_ms: int) -> None:
-        """Note that the batch of `header`, no control batch, ends at `last_offset` in the log.
+        """Add the data batch of `header`, which ends at `last_offset` in the log.
 
-        `timestamp_ms` is the largest of its records as they stand in the log.
+        `timestamp_ms` is the largest timestamp of its records in the log.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
         if header.producer_epoch != entry.epoch:
             entry.move_to(header.producer_epoch)
-        # As `ProducerEntry.add`, which costs twice as much (benchmarks/micro/test_producers.py).
+        # Inlined `ProducerEntry.add`, which costs twice as much
+        # (benchmarks/micro/test_producers.py).
         delta = header.last_offset_delta
         last_sequence = header.base_sequence
         if last_sequence >= 0:
@@ -142,9 +143,9 @@ class ProducerState:
     def replay(
         self, header: BatchHeader, marker: EndTransactionMarker | None = None
     ) -> AbortedTransaction | None:
-        """Note a batch as it stands in the log; `marker` is what a control batch holds, if any.
+        """Add a batch of the log; `marker` is the transaction marker in a control batch.
 
-        Returns the transaction that the marker has aborted, if there was one to abort.
+        Returns the transaction that the marker has aborted, if any.
         """
         if header.producer_id >= 0:
             if header.is_control:
@@ -153,9 +154,9 @@ class ProducerState:
         return None
 
     def recall(self, headers: Iterable[BatchHeader]) -> None:
-        """Complete what a snapshot had: each producer's batches before the last one.
+        """Add the batches of each producer before the last one, which a snapshot lacks.
 
-        `headers` are of neighbouring batches that lie before the snapshot, in their order.
+        `headers` belong to consecutive batches of the log, up to the snapshot's offset.
         """
         chains: dict[int, list[WrittenBatch]] = {}
         for header in headers:
@@ -199,10 +200,10 @@ class ProducerState:
         return AbortedTransaction(entry.producer_id, first_offset, marker_offset, stable)
 
     def truncate(self, end_offset: Offset) -> bool:
-        """Forget what lies at `end_offset` or behind it; False if that cannot be told from here.
+        """Drop batches at `end_offset` or above; return False if that is not possible.
 
-        Then nothing has changed, and the log must be read again: a producer has nothing left, so
-        that an older epoch may count, or there have been transactions.
+        The state is then unchanged, and the caller must rebuild it from the log. This happens if a
+        producer has no batch left, so that an older epoch may apply, or after transactions.
         """
         touched = [entry for entry in self if entry.reaches(end_offset)]
         if any(not entry.has_only_batches for entry in self) or any(
@@ -212,7 +213,7 @@ class ProducerState:
         for entry in touched:
             entry.truncate(end_offset)
         if self._ended:
-            # Of producers that have expired since.
+            # Transactions of producers that have expired.
             self._ended = self.ended_below(end_offset)
             heapify(self._ended)
         return True
@@ -220,10 +221,10 @@ class ProducerState:
     # Transactions
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """Return up to where (exclusive) all is committed, and decided if it is transactional.
+        """Return the offset below which all records are committed and all transactions decided.
 
-        A transaction counts as decided when its marker is below the high watermark, which must not
-        have been higher in an earlier call unless the log was cut since.
+        A transaction is decided once its marker is below the high watermark. `high_watermark` must
+        not decrease between calls unless the log has been truncated.
         """
         ended = self._ended
         if not self._open and not ended:
@@ -238,14 +239,14 @@ class ProducerState:
         return [each for each in self._ended if each.marker_offset < end_offset]
 
     def add_ended(self, transactions: Iterable[EndedTransaction]) -> None:
-        """Know of transactions that ended before the snapshot that this was loaded from."""
+        """Add transactions that ended before the snapshot from which this state was loaded."""
         self._ended = list({*self._ended, *transactions})
         heapify(self._ended)
 
     # As a whole
 
     def last_records(self) -> dict[int, LastRecord]:
-        """Return the newest record of each producer: compaction keeps its batch, empty if need be.
+        """Return the newest record of each producer, whose batch compaction keeps, maybe empty.
 
         Any thread may call this.
         """
@@ -257,9 +258,9 @@ class ProducerState:
         }
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget who wrote nothing for `expiration_ms`; return how many did not.
+        """Remove producers without a write for `expiration_ms`; return the number removed.
 
-        Counted by the timestamps of their records, as by Kafka; never while a transaction is open.
+        As in Kafka, record timestamps count. A producer with an open transaction never expires.
         """
         expired = [
             entry.producer_id
@@ -271,7 +272,7 @@ class ProducerState:
         return len(expired)
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:
-        """Know exactly what `entries` say."""
+        """Replace the state by `entries`."""
         self.clear()
         self._entries.update({entry.producer_id: entry for entry in entries})
         begun = sorted(entry.transaction_first_offset for entry in self if entry.has_transaction)
@@ -279,7 +280,7 @@ class ProducerState:
         self._open.update({offset: by_offset[offset] for offset in begun})
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all state."""
         self._entries.clear()
         self._open.clear()
         self._ended.clear()

@@ -1,8 +1,8 @@
-"""Making a log trustworthy again after a crash (edge).
+"""Recovery of a log after a crash (edge).
 
-The rule is Kafka's: from the recovery point on, every batch is checked (length, format, checksum,
-order of offsets); at the first byte that does not begin a good batch the log ends. Nothing behind
-it is kept, even if it looks well again, and nothing in the middle is repaired.
+The rule is Kafka's: every batch from the recovery point on is checked (length, format, checksum,
+order of offsets), and the log ends at the first byte that does not begin a valid batch. Nothing
+behind that byte is kept, even if it looks valid, and nothing in the middle is repaired.
 """
 
 from collections.abc import Iterable
@@ -25,11 +25,11 @@ SAMPLED_ENTRIES: Final = 1024
 
 
 def recover_segment(segment: Segment, epochs: LeaderEpochs, limit: Offset | None) -> int:
-    """Check `segment` from its first byte, cut what is bad, make its indexes again.
+    """Check `segment` from its first byte, truncate it at the first bad one, rebuild its indexes.
 
-    Offsets must be below `limit`, where the next segment begins (None: there is no next one).
-    Returns the number of bytes that were cut. Leader epochs that the batches tell are added to
-    `epochs`. The segment is closed afterwards, and its files are.
+    Offsets must be below `limit`, the base offset of the next segment (None: there is none).
+    Returns the number of truncated bytes. The leader epochs of the batches are added to `epochs`.
+    The segment and its files are closed afterwards.
     """
     end = 0
     too_high = segment.base_offset + MAX_RELATIVE_OFFSET + 1
@@ -51,7 +51,7 @@ def recover_segment(segment: Segment, epochs: LeaderEpochs, limit: Offset | None
 
 
 def have_epochs(segments: Iterable[Segment]) -> bool:
-    """Whether the first batch tells a leader epoch, so that a lost history can be told again."""
+    """Whether the first batch has a leader epoch, so that a lost history can be rebuilt."""
     first = next((segment for segment in segments if segment.size_bytes), None)
     if first is None:
         return False
@@ -65,9 +65,9 @@ def have_epochs(segments: Iterable[Segment]) -> bool:
 
 
 def read_epochs(segments: Iterable[Segment]) -> LeaderEpochs:
-    """Tell the leader epochs from the batches alone, as far as those can be read.
+    """Rebuild the leader epochs from the readable batches.
 
-    Epochs without a batch of their own are not found; nothing depends on those.
+    Epochs without a batch are not found, but nothing depends on them.
     """
     epochs = LeaderEpochs()
     for segment in segments:
@@ -82,10 +82,10 @@ def read_epochs(segments: Iterable[Segment]) -> LeaderEpochs:
 
 
 def are_indexes_right(segment: Segment) -> bool:
-    """Whether the indexes of `segment` are sorted and, as far as a sample tells, fit to its log.
+    """Whether the indexes of `segment` are sorted and, by a sample, consistent with its log.
 
-    All entries are read, and up to `SAMPLED_ENTRIES` of them are looked up in the log. What is
-    missed here is noticed when it is used.
+    All entries are read, and up to `SAMPLED_ENTRIES` of them are looked up in the log. A wrong
+    entry outside the sample is detected on use.
     """
     _ = segment.file
     index = segment.index

@@ -1,4 +1,4 @@
-"""What a follower checks before it appends what the leader sent (decision module, no I/O)."""
+"""Checks of a follower before it appends replicated batches (decision module, no I/O)."""
 
 from kafkawire.errors import CorruptBatchError
 from kafkawire.ids import Offset
@@ -9,10 +9,10 @@ from storage.errors import UnexpectedOffsetError
 def check_replicated(
     data: memoryview, *, log_start_offset: Offset, log_end_offset: Offset
 ) -> list[BatchHeader]:
-    """Return the headers of the whole batches in `data`, which continue the log.
+    """Return the headers of the complete batches in `data`, which must continue the log.
 
-    An empty log may be handed a batch that begins below its start: so the leader answers when
-    DeleteRecords has cut into that batch.
+    The first batch of an empty log may begin below the log start offset: the leader sends such a
+    batch if DeleteRecords has moved its log start offset into the batch.
 
     Raises:
         CorruptBatchError: a batch is damaged.
@@ -27,7 +27,7 @@ def check_replicated(
         holds_start = is_empty and not headers and header.last_offset >= log_end_offset
         if header.base_offset < next_offset and not holds_start:
             raise UnexpectedOffsetError(
-                f"a batch at {header.base_offset} where {next_offset} comes next"
+                f"a batch at {header.base_offset}, expected {next_offset} or above"
             )
         next_offset = Offset(header.next_offset)
         headers.append(header)

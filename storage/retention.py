@@ -1,11 +1,14 @@
-"""Which segments of a log retention deletes (decision module, no I/O).
+"""The choice of segments that retention deletes (decision module, no I/O).
 
-Segments go from the oldest on, as long as a rule wants them gone: those that lie below the log
-start as a whole; then, if `cleanup.policy` has `delete`, those without which the log is still as
-large as `retention.bytes`; then those whose newest record is older than `retention.ms`. The first
-segment that stays protects all behind it. Never deleted: what reaches up to the high watermark or
-beyond, and a last segment that is empty. The last segment goes like any other, if it has records.
-Source: Kafka's `UnifiedLog.deleteOldSegments`.
+Retention deletes the oldest segments first, as long as a rule applies:
+
+- the segment lies entirely below the log start offset;
+- `cleanup.policy` has `delete`, and the log has at least `retention.bytes` without the segment;
+- `cleanup.policy` has `delete`, and the newest record is older than `retention.ms`.
+
+The first segment that is kept protects all later ones. A segment that reaches the high watermark
+is never deleted, and neither is an empty last segment. A last segment with records is treated like
+any other. Source: Kafka's `UnifiedLog.deleteOldSegments`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,22 +21,22 @@ from storage.config import DELETE, LogConfig
 
 
 class SegmentFacts(Protocol):
-    """What is known of a segment without opening its files."""
+    """The facts about a segment that are known without opening its files."""
 
     @property
     def base_offset(self) -> Offset:
-        """Where the range of the segment begins."""
+        """First offset of the segment's range."""
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of batches it holds."""
+        """Size of the segment's batches."""
 
 
 AnySegment = TypeVar("AnySegment", bound=SegmentFacts)
 
 
 class Reason(Enum):
-    """The rule by which segments go; the value is the name of its setting."""
+    """The rule by which segments are deleted; the value is the name of its setting."""
 
     LOG_START_OFFSET = "log_start_offset"
     SIZE = "retention.bytes"
@@ -41,7 +44,7 @@ class Reason(Enum):
 
 
 class Breach(NamedTuple):
-    """The next `segment_count` segments go, for this reason."""
+    """A run of `segment_count` segments to delete, and the reason."""
 
     reason: Reason
     segment_count: int
@@ -49,7 +52,7 @@ class Breach(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """Where a log starts and ends, and up to where it is committed."""
+    """Start, end and high watermark of a log."""
 
     log_start_offset: Offset
     high_watermark: Offset
@@ -65,10 +68,10 @@ def find_breaches(
     newest_ms: Callable[[AnySegment], int],
     max_segments: int,
 ) -> Iterator[Breach]:
-    """Yield what is to go, oldest first: each breach begins where the one before it ended.
+    """Yield the breaches, oldest segments first; each begins where the previous one ended.
 
-    There are at most `max_segments`. `newest_ms` tells the time of a segment's newest record; it
-    may have to read files, so it is asked only about segments that go and the first that stays.
+    They cover at most `max_segments`. `newest_ms` returns the time of a segment's newest record. It
+    may read files, so it is called only for deleted segments and the first one that is kept.
     """
     starts_of_next = [segment.base_offset for segment in segments[1:]]
     ends = [*starts_of_next, bounds.log_end_offset] if segments[-1].size_bytes else starts_of_next
@@ -91,7 +94,7 @@ def find_breaches(
 
 
 def _count_superfluous(sizes: Sequence[int], config: LogConfig) -> int:
-    """How many segments may go, oldest first, while `retention.bytes` or more remain."""
+    """Return the number of oldest segments whose deletion leaves `retention.bytes` or more."""
     if config.retention_bytes is None:
         return 0
     excess = sum(sizes) - config.retention_bytes
@@ -102,11 +105,11 @@ def _count_superfluous(sizes: Sequence[int], config: LogConfig) -> int:
     return count
 
 
-def _count_while(answers: Iterator[bool]) -> int:
-    """How many of the first answers are yes."""
+def _count_while(conditions: Iterator[bool]) -> int:
+    """Return the number of leading true `conditions`."""
     count = 0
-    for answer in answers:
-        if not answer:
+    for condition in conditions:
+        if not condition:
             break
         count += 1
     return count

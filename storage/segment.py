@@ -1,11 +1,11 @@
-"""One run of a log: a file of batches and the indexes that belong to it (edge).
+"""One segment of a log: a file of batches and its indexes (edge).
 
-Bytes on disk: `<base offset>.log`, `.index`, `.timeindex`, `.txnindex`. An index entry is made
-after its batch was written, so that none points past the end of the file.
+Bytes on disk: `<base offset>.log`, `.index`, `.timeindex`, `.txnindex`. An index entry is written
+after its batch, so that no entry points past the end of the file.
 
-A segment is *active* while it is appended to, and *closed* otherwise. A closed segment has its
-files as Kafka leaves them, holds nothing in memory, and opens its files at first use. Indexes that
-do not fit to the log are noticed where they are used, and made again.
+A segment is *active* while it accepts appends, and *closed* otherwise. The files of a closed
+segment look as Kafka leaves them. It keeps nothing in memory, and opens its files on first use.
+Indexes that are inconsistent with the log are detected on use, and rebuilt.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ __all__ = ["FileRegion", "LogFile", "Segment"]
 
 
 class Segment:
-    """The segment that starts at `base_offset`; one thread owns it, others may only `sync`."""
+    """The segment at `base_offset`; one thread owns it, other threads may only call `sync`."""
 
     __slots__ = (
         "_closed_size_bytes",
@@ -56,18 +56,18 @@ class Segment:
         self.files = SegmentFiles(directory, base_offset)
         self.index = SegmentIndex(directory, base_offset, config)
         self.transactions = TransactionIndexFile(directory, base_offset)
-        """The aborted transactions whose markers lie here; as new until its `open` is called."""
+        """Aborted transactions with markers in this segment; empty until its `open` is called."""
         self.is_active = False
         self.is_counted = False
-        """Whether `next_offset` and the maximum in the index are known."""
+        """Whether `next_offset` and the maximum timestamp are known."""
         self.next_offset = base_offset
-        """Where the next append goes."""
+        """Offset of the next append."""
         self._file: LogFile | None = None
         self._closed_size_bytes = size_bytes
         self._created_ms = now_ms
         self._first_timestamp_ms: int | None = None
         self._jitter_ms = _jitter_ms(config, f"{directory.name}/{base_offset}")
-        # The newest batch: where consumers that keep up read, without a look into the index.
+        # The newest batch. Consumers that keep up read here, without an index lookup.
         self._tail_offset = NO_LIMIT
         self._tail_position = 0
 
@@ -75,7 +75,7 @@ class Segment:
     def create(
         cls, directory: Path, base_offset: Offset, config: LogConfig, now_ms: int
     ) -> "Segment":
-        """Make the files of an empty segment, in place of any that exist; it is active."""
+        """Create an empty, active segment, replacing any existing files."""
         segment = cls(directory, base_offset, 0, config, now_ms)
         segment._file = segment.files.create_log(config)
         segment.start_indexing()
@@ -83,17 +83,17 @@ class Segment:
 
     @property
     def file(self) -> LogFile:
-        """The `.log` file; at first use it is opened, with its indexes."""
+        """The `.log` file; first use opens it together with its indexes."""
         return self._file or self._open()
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of batches there are."""
+        """Size of all batches."""
         return self._closed_size_bytes if self._file is None else self._file.size_bytes
 
     @property
     def first_timestamp_ms(self) -> int:
-        """The largest timestamp of the first batch, which there must be."""
+        """Largest timestamp of the first batch; the segment must not be empty."""
         if self._first_timestamp_ms is None:
             self._first_timestamp_ms = self._read_first_timestamp()
         return self._first_timestamp_ms
@@ -106,14 +106,14 @@ class Segment:
         config: LogConfig,
         now_ms: int,
     ) -> bool:
-        """Whether a batch of this size, end and timestamp belongs into a new segment.
+        """Whether a batch of this size, end and timestamp needs a new segment.
 
-        Time counts in timestamps of records from the first batch on, and only where that has none
-        by the clock. An empty segment takes a batch of any size.
+        The age of the segment is measured by record timestamps, starting from the first batch. If
+        that has none, the clock is used. An empty segment accepts a batch of any size.
         """
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
-        # Not by way of the properties: this runs for each batch.
+        # Without the properties, because this runs for each batch.
         size = self._closed_size_bytes if self._file is None else self._file.size_bytes
         if size == 0:
             return False
@@ -160,10 +160,10 @@ class Segment:
             position += header.size_bytes
 
     def add_batch(self, position: int, header: BatchHeader) -> None:
-        """Note a batch that the log holds at `position`.
+        """Add a batch at `position` of the log file to the indexes.
 
         Raises:
-            CorruptLogError: its offsets cannot be those of a batch of this segment.
+            CorruptLogError: its offsets are outside of this segment's range.
         """
         if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             path = self.files.open_log(0).path
@@ -192,12 +192,12 @@ class Segment:
         self._tail_position = position
 
     def find(self, offset: Offset) -> BatchPlace | None:
-        """Return the first batch that ends at or after `offset`; None when all end below it.
+        """Return the first batch that ends at or after `offset`; None if all end below it.
 
         Raises:
             CorruptLogError: the log is damaged.
         """
-        # First, as it opens the indexes too.
+        # This comes first, because it opens the indexes too.
         file = self._file or self._open()
         if offset >= self._tail_offset:
             return find_batch(file, self._tail_position, file.size_bytes, offset)
@@ -207,7 +207,7 @@ class Segment:
         try:
             return self._find_from(entry, offset)
         except CorruptLogError as error:
-            # Behind the batch that the entry names it is the log that is damaged.
+            # Damage behind the batch of the entry is damage of the log, not of the index.
             if error.position != entry.position:
                 raise
             log.warning("index.damaged", path=str(file.path), error=str(error))
@@ -215,10 +215,10 @@ class Segment:
         return find_batch(file, self.index.offsets.lookup(offset).position, file.size_bytes, offset)
 
     def _find_from(self, entry: IndexEntry, offset: Offset) -> BatchPlace | None:
-        """Find a batch, starting with the one that an index entry names.
+        """Find a batch, starting with the one at the position of an index entry.
 
-        That one must not end above the entry's offset. It may end below: a Kafka follower up to
-        3.9 makes one entry for several batches.
+        That batch must not end above the entry's offset. It may end below it, because a Kafka
+        follower up to 3.9 writes one entry for several batches.
         """
         file = self.file
         if entry.position >= file.size_bytes:
@@ -226,37 +226,37 @@ class Segment:
         return find_batch(file, entry.position, file.size_bytes, offset, entry.offset)
 
     def holds(self, region: FileRegion) -> bool:
-        """Whether a region that was read just now lies in this segment."""
+        """Whether a region that was just read lies in this segment."""
         return self._file is region.file
 
     def offset_behind(self, region: FileRegion, end_offset: Offset) -> Offset:
-        """Return an offset above all in `region`, which lies here: at most that of an index entry.
+        """Return an upper bound of the offsets in `region`, which lies here, by the index.
 
-        It is `end_offset`, where the segment ends, if there is no entry behind the region.
+        The bound is `end_offset`, the end of the segment, if no entry lies behind the region.
         """
         entry = self.index.offsets.first_entry_from(region.position + region.size_bytes)
         return end_offset if entry is None else entry.offset
 
     def read_header(self, place: BatchPlace) -> BatchHeader:
-        """Read the whole header of a batch that `find` found."""
+        """Read the complete header of a batch that `find` has found."""
         return next(walk_headers(self.file, place.position, self.size_bytes))[1]
 
     def mend_index(self) -> None:
-        """Make both indexes again, because one of them does not fit to the log.
+        """Rebuild both indexes, because one of them is inconsistent with the log.
 
         Raises:
-            CorruptLogError: the log is damaged. The indexes stay as they are: they are all that
-                leads to the batches behind the damage.
+            CorruptLogError: the log is damaged. The indexes stay unchanged, because only they lead
+                to the batches behind the damage.
         """
         for _ in walk_headers(self.file, 0, self.size_bytes):
             pass
         self.index_again()
 
     def index_again(self) -> None:
-        """Make both indexes from the log alone.
+        """Rebuild both indexes from the log alone.
 
         Raises:
-            CorruptLogError: the log is damaged; the indexes lead to the batches before that.
+            CorruptLogError: the log is damaged; the indexes cover the batches before the damage.
         """
         was_active = self.is_active
         self.start_indexing()
@@ -269,7 +269,7 @@ class Segment:
         log.info("index.rebuilt", path=str(self.file.path), entry_count=len(self.index.offsets))
 
     def start_indexing(self) -> None:
-        """Empty the indexes: every batch that the log holds must be added again."""
+        """Empty the indexes; the caller must add every batch of the log again."""
         self._file = self._file or self.files.open_log(self._closed_size_bytes)
         self.index.create()
         self.is_active = self.is_counted = True
@@ -282,7 +282,7 @@ class Segment:
         self.is_active = True
 
     def truncate_to(self, offset: Offset) -> Offset:
-        """Cut every batch that holds `offset` or a later one; return where the log ends then.
+        """Drop every batch that holds `offset` or a later one; return the new log end offset.
 
         That is `offset`, or the base offset of the batch that held it. The segment is active
         afterwards.
@@ -292,9 +292,9 @@ class Segment:
             self.activate()
         if found is None:
             return offset
-        # First: an entry that stays would name a later transaction at these offsets.
+        # First, because a remaining entry would match a later transaction at these offsets.
         self.transactions.truncate_to(Offset(found.base_offset))
-        # Before the log, as it may find no space: then all batches are still there.
+        # Before the log: if the disk is full, this fails while all batches are still there.
         self.index.truncate_to(Offset(found.base_offset))
         self.file.truncate(found.position)
         self._forget_batches()
@@ -303,7 +303,7 @@ class Segment:
         return Offset(min(offset, found.base_offset))
 
     def sync(self) -> None:
-        """Return when log and indexes are on disk; any thread may call this."""
+        """Block until log and indexes are on disk; any thread may call this."""
         file = self._file
         if file is None:
             self.files.sync()
@@ -313,7 +313,7 @@ class Segment:
             self.transactions.sync()
 
     def close(self) -> None:
-        """Stop appending: give the time index its last entry and cut all files to size."""
+        """Stop appending: write the last entry of the time index and truncate files to size."""
         if self.is_active:
             self.index.close()
             self.transactions.close()
@@ -321,7 +321,7 @@ class Segment:
             self.is_active = False
 
     def release(self) -> None:
-        """Let go of the files of a closed segment until it is used again."""
+        """Close the files of a closed segment until its next use."""
         assert not self.is_active
         self._closed_size_bytes = self.size_bytes
         self._file = None
@@ -329,10 +329,10 @@ class Segment:
         self.transactions.release()
 
     def resume(self) -> None:
-        """Find the end of the last segment of a log; its files are closed again afterwards.
+        """Find the end of the last segment of a log, and close its files again.
 
         Raises:
-            CorruptLogError: the end of the log is damaged; recovery must cut it.
+            CorruptLogError: the end of the log is damaged; recovery must truncate it.
         """
         self._file = self.files.open_log(self._closed_size_bytes)
         try:
@@ -342,7 +342,7 @@ class Segment:
             self.release()
 
     def _open(self) -> LogFile:
-        """Open a closed segment. What lies before damage at its end is served."""
+        """Open a closed segment. Batches before a damaged end are served."""
         self._file = file = self.files.open_log(self._closed_size_bytes)
         try:
             if not self._open_index():
@@ -351,21 +351,21 @@ class Segment:
             self.is_counted = True
             log.error("log.damaged", path=str(file.path), error=str(error))
         except OSError:
-            # The next use opens all three files, or fails again.
+            # The next use reopens all three files, or fails again.
             self.is_active = False
             self.release()
             raise
         return file
 
     def _open_index(self) -> bool:
-        """Open the indexes and count up to the end; False when they do not fit to the log."""
+        """Open the indexes and count up to the end; False if they are inconsistent with the log."""
         try:
             return self.index.open() and (self.is_counted or self._count())
         except FileNotFoundError:
             return False
 
     def _count(self) -> bool:
-        """Count what comes after the last index entry; False when the indexes do not fit."""
+        """Count the batches after the last index entry; False if the indexes are inconsistent."""
         last = self.index.offsets.last_entry()
         start = self.index.rewind()
         try:
@@ -376,7 +376,7 @@ class Segment:
                     return False
                 self.add_batch(position, header)
         except CorruptLogError:
-            # Either the indexes are wrong or the log is; making them again tells.
+            # Either the indexes are wrong or the log is; rebuilding them shows which.
             return False
         self.is_counted = True
         return self.index.ends_with_maximum()
@@ -393,6 +393,6 @@ class Segment:
 
 
 def _jitter_ms(config: LogConfig, name: str) -> int:
-    """A time that is spread over segments like dice, and the same at every start."""
+    """Return a pseudo-random time that is stable for a segment across restarts."""
     limit_ms = min(config.segment_jitter_ms, config.segment_ms)
     return crc32(name.encode()) % limit_ms if limit_ms else 0

@@ -1,4 +1,4 @@
-"""The files of one segment as a whole: made, removed, set aside, synced (edge)."""
+"""The files of one segment as a unit: creation, renaming, deletion, sync (edge)."""
 
 import os
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ from storage.log_file import LogFile
 
 
 def rename_back(renamed: Mapping[Path, Path]) -> None:
-    """Undo renames, source to target, of which the next one failed, as far as that is possible.
+    """Undo renames (source to target) after the next one failed, as far as possible.
 
-    Half of a segment under its name would be met by readers, and by the next try.
+    Otherwise readers, and the next attempt, would find half of a segment under its name.
     """
     for source, target in renamed.items():
         with suppress(OSError):
@@ -29,7 +29,7 @@ def rename_back(renamed: Mapping[Path, Path]) -> None:
 
 
 class SegmentFiles:
-    """The files in `directory` whose name begins with the 20 digits of `base_offset`."""
+    """The files in `directory` with names that begin with the 20 digits of `base_offset`."""
 
     __slots__ = ("base_offset", "directory")
 
@@ -38,7 +38,7 @@ class SegmentFiles:
         self.base_offset = base_offset
 
     def create_log(self, config: LogConfig) -> LogFile:
-        """Make an empty log file; whatever had a name of this segment is removed."""
+        """Create an empty log file; any existing file of this segment is removed."""
         for path in [*self._paths(), self._snapshot_path()]:
             path.unlink(missing_ok=True)
         file = LogFile(self._log_path(), 0, is_new=True)
@@ -51,20 +51,21 @@ class SegmentFiles:
         return LogFile(self._log_path(), size_bytes)
 
     def mark_deleted(self) -> list[Path]:
-        """Rename all files so that no start takes them for a segment; return their new names.
+        """Rename all files so that a start ignores them; return their new names.
 
-        Readers that hold a region of the log finish.
+        Readers that hold a region of the log can finish.
 
         Raises:
-            OSError: nothing has changed.
+            OSError: a rename failed; nothing has changed.
         """
         return self._rename([*self._paths(), self._snapshot_path()], "", DELETED_SUFFIX)
 
     def change_state(self, old: str, new: str) -> list[Path]:
         """Rename all files, the log first, to another second suffix; return their new names.
 
-        What had the new name is replaced. A crash in between is what storage/leftover.py mends.
-        Not the producer snapshot: it is of what lies before the segment, whatever that holds.
+        Existing files of the new names are replaced. storage/leftover.py handles a crash in
+        between. The producer snapshot keeps its name, because it describes the log before the
+        segment.
         """
         return self._rename(self._paths(), old, new)
 
@@ -81,11 +82,11 @@ class SegmentFiles:
         return list(renamed.values())
 
     def modified_ms(self) -> int:
-        """When the log file was last written."""
+        """Return the modification time of the log file."""
         return self._log_path().stat().st_mtime_ns // 1_000_000
 
     def sync(self) -> None:
-        """Return when all files are on disk."""
+        """Block until all files are on disk."""
         for path in [*self._paths(), self._snapshot_path()]:
             try:
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
-"""The two indexes of a segment, and the rule when they get an entry (edge over their files).
+"""The two indexes of a segment, and the rule for adding entries (edge over their files).
 
-Invariant: what is on disk depends only on the batches in the log, not on how they came there:
-appending, truncating, closing, opening again and rebuilding all lead to the same entries.
+Invariant: the entries on disk depend only on the batches in the log. Appending, truncating,
+closing, reopening and rebuilding all lead to the same entries.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from storage.time_index import NO_TIMESTAMP, TimeIndex
 
 
 class SegmentIndex:
-    """Offset index and time index of one segment; other threads may only call `sync`."""
+    """The offset index and time index of one segment; other threads may only call `sync`."""
 
     __slots__ = (
         "_bytes_since_entry",
@@ -30,7 +30,7 @@ class SegmentIndex:
     def __init__(
         self, directory: Path, base_offset: Offset, config: LogConfig, state: str = ""
     ) -> None:
-        """`state` is the second suffix of the files, if they are not those of a live segment."""
+        """`state` is the second suffix of the files; empty for a live segment."""
         max_bytes = config.segment_index_bytes
         self.base_offset = base_offset
         self.offsets = OffsetIndex(
@@ -46,7 +46,7 @@ class SegmentIndex:
         self.max_timestamp_ms = NO_TIMESTAMP
         """The largest timestamp of the batches added so far."""
         self.max_timestamp_offset = base_offset
-        """The last offset of the first batch that holds it."""
+        """The last offset of the first batch with that timestamp."""
         self.interval_bytes = config.index_interval_bytes
         self._bytes_since_entry = 0
 
@@ -58,7 +58,7 @@ class SegmentIndex:
     def add_batch(
         self, position: int, size_bytes: int, last_offset: Offset, max_timestamp_ms: int
     ) -> None:
-        """Note a batch that stands in the log now, at `position`."""
+        """Add a batch that has been written to the log at `position`."""
         if max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp_ms
             self.max_timestamp_offset = last_offset
@@ -68,7 +68,7 @@ class SegmentIndex:
         self._bytes_since_entry += size_bytes
 
     def _append_entries(self, last_offset: Offset, position: int) -> None:
-        # Also beyond the limit, which only an index made again under a lowered one can reach.
+        # Even beyond the limit: only an index rebuilt under a lowered limit can exceed it.
         self.offsets.append(last_offset, position)
         self.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self._check_room()
@@ -77,7 +77,7 @@ class SegmentIndex:
         self.is_full = self.offsets.is_full or self.times.is_full
 
     def create(self) -> None:
-        """Make both files, empty, in place of any that exist."""
+        """Create both files empty, replacing any existing ones."""
         for file in (self.offsets.file, self.times.file):
             file.release()
             file.path.unlink(missing_ok=True)
@@ -87,7 +87,7 @@ class SegmentIndex:
         self._check_room()
 
     def open(self) -> bool:
-        """Use the existing files as they are; return whether they look like an index.
+        """Open the existing files; return whether they look like an index.
 
         Raises:
             FileNotFoundError: one of them is missing.
@@ -96,7 +96,7 @@ class SegmentIndex:
         return has_whole_entries and self._is_plausible()
 
     def _is_plausible(self) -> bool:
-        """Whether the last entries follow the first ones, as far as two reads can tell."""
+        """Whether the last entries are consistent with the first ones; costs two reads."""
         for index in (self.offsets.file, self.times.file):
             if len(index.keys) > 1 and not (
                 index.keys[0] < index.keys[-1] and 0 <= index.values[0] <= index.values[-1]
@@ -105,14 +105,14 @@ class SegmentIndex:
         return True
 
     def activate(self) -> None:
-        """Make the opened files ready for further entries."""
+        """Make the opened files writable."""
         self.offsets.file.make_writable()
         self.times.make_writable()
         self.times.truncate_after(self._last_indexed())
         self._check_room()
 
     def rewind(self) -> int:
-        """Go back to the last entry; the batches from the returned position on must be added."""
+        """Reset to the last entry; return the position from which batches must be added again."""
         self._forget_batches()
         slot = self.times.slot_of(self._last_indexed())
         if slot >= 0:
@@ -121,7 +121,7 @@ class SegmentIndex:
         return last.position if last else 0
 
     def has_room_for(self, entry_count: int) -> bool:
-        """Whether so many entries fit, so that the segment need not be closed for want of room."""
+        """Whether `entry_count` more entries fit without closing the segment."""
         files = (self.offsets.file, self.times.file)
         return all(len(file.keys) + entry_count < file.max_entries for file in files)
 
@@ -134,24 +134,24 @@ class SegmentIndex:
         )
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drop the entries of batches that hold `offset` or a later one; `rewind` comes next."""
+        """Drop the entries of batches that hold `offset` or a later one; call `rewind` next."""
         self.offsets.truncate_to(offset)
         self.times.truncate_after(self._last_indexed())
         self._check_room()
 
     def close(self) -> None:
-        """Write the maximum as the last entry of the time index and cut both files to size."""
+        """Write the maximum as the last entry of the time index and truncate files to size."""
         self.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.offsets.file.finish()
         self.times.file.finish()
 
     def release(self) -> None:
-        """Close the descriptors of closed indexes until they are used again."""
+        """Close the descriptors of closed indexes until their next use."""
         self.offsets.file.release()
         self.times.file.release()
 
     def sync(self) -> None:
-        """Return when all entries are on disk; any thread may call this."""
+        """Block until all entries are on disk; any thread may call this."""
         self.offsets.file.sync()
         self.times.file.sync()
 

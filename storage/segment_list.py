@@ -1,6 +1,6 @@
 """The segments of one log in order of their base offsets (decision module, no I/O).
 
-Invariant: base offsets grow strictly, and the last segment is the one that may be appended to.
+Invariant: base offsets grow strictly, and only the last segment may accept appends.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -15,7 +15,7 @@ def _base_offset(segment: Segment) -> Offset:
 
 
 class SegmentList:
-    """Segments, found by offset."""
+    """Segments, searchable by offset."""
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         self._segments = sorted(segments, key=_base_offset)
@@ -37,19 +37,19 @@ class SegmentList:
         return self._segments[-1]
 
     def at(self, slot: int) -> Segment:
-        """The segment in `slot`, counted from the oldest one."""
+        """Return the segment in `slot`, counted from the oldest one."""
         return self._segments[slot]
 
     def add(self, segment: Segment) -> None:
-        """Take a segment in."""
+        """Add a segment at the end."""
         insort(self._segments, segment, key=_base_offset)
 
     def replace(self, segment: Segment) -> None:
-        """Hold only this segment from now on."""
+        """Replace all segments by `segment`."""
         self._segments = [segment]
 
     def splice(self, old: Sequence[Segment], new: Segment) -> None:
-        """Hold `new` instead of `old`, which are neighbours."""
+        """Replace `old`, which must be neighbours, by `new`."""
         slot = self._segments.index(old[0])
         assert self._segments[slot : slot + len(old)] == list(old), "neighbours, in order"
         self._segments[slot : slot + len(old)] = [new]
@@ -60,7 +60,7 @@ class SegmentList:
         return self._segments[max(slot, 0) :]
 
     def remove(self, segment: Segment) -> None:
-        """Take out a segment; never the last one that is left, for other threads look here."""
+        """Remove a segment. Other threads read the list, so one segment must remain."""
         assert len(self._segments) > 1, "a log has a segment"
         self._segments = [each for each in self._segments if each is not segment]
 
@@ -74,6 +74,6 @@ class SegmentList:
         return self._segments[: bisect_right(starts_of_next, offset)]
 
     def end_of(self, segment: Segment) -> Offset:
-        """Return where the range of `segment`, not the last one, ends (exclusive)."""
+        """Return the end (exclusive) of the range of `segment`, which is not the last one."""
         slot = bisect_left(self._segments, segment.base_offset, key=_base_offset)
         return self._segments[slot + 1].base_offset

@@ -1,17 +1,17 @@
-"""Splitting a segment whose offsets lie too far apart for its indexes (edge).
+"""Split of a segment whose offset range is too large for its indexes (edge).
 
-An index counts offsets from the segment's base in 31 bits. The cleaner of Kafka before 1.1 could
-join segments to more than that (KAFKA-6264). Such a segment is split when its log is loaded, before
-anything else looks at it:
+An index stores offsets relative to the segment's base offset in 31 bits. The cleaner of Kafka
+before 1.1 could merge segments beyond that range (KAFKA-6264). Such a segment is split when its log
+is loaded, before any other step:
 
-1. its batches are written to new segments, as `.cleaned` files, all of them on disk at the end;
-2. those are renamed to `.swap`, the last one first: until the first one is renamed, a start finds a
-   `.cleaned` below them and drops them all (storage/leftover.py);
-3. the old files are renamed to `.deleted`, the new ones from `.swap` to their live names, the first
-   one first: what a crash leaves of the `.swap` files lies behind those that are live already.
+1. The batches are written to new segments, as `.cleaned` files, and all of these are synced.
+2. These files are renamed to `.swap`, the last segment first. Until the first segment is renamed, a
+   start finds a `.cleaned` file below the others and drops them all (storage/leftover.py).
+3. The old files are renamed to `.deleted`, then the new files from `.swap` to their live names, the
+   first segment first. The `.swap` files that a crash leaves lie behind the live ones.
 
-Only what was joined is split, which is never the end of a log: there, an offset so far away is a
-damaged one, and recovery cuts it. Source: LocalLog.splitOverflowedSegment of Kafka 3.9.
+Only merged segments are split, and the last segment of a log never is one. There, an offset out of
+range is damage, and recovery truncates it. Source: LocalLog.splitOverflowedSegment of Kafka 3.9.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ log = structlog.get_logger()
 
 
 class _Source(NamedTuple):
-    """A segment that may have to be split; its offsets are below `limit`."""
+    """A segment that may need a split; its offsets are below `limit`."""
 
     base_offset: Offset
     file: LogFile
@@ -56,14 +56,14 @@ class _Source(NamedTuple):
 
 
 def split_overflowed(directory: Path, found: Sequence[FoundSegment], config: LogConfig) -> bool:
-    """Split every segment in `directory` that needs it; return whether one did.
+    """Split every segment in `directory` that needs it; return whether any did.
 
-    One whose headers are damaged is left as it is.
+    A segment with damaged headers is left unchanged.
     """
     sources = [
         _open(directory, segment, following.base_offset)
         for segment, following in pairwise(found)
-        # Otherwise none of its offsets can be too far away, and nothing has to be read.
+        # Otherwise none of its offsets can be out of range, and nothing has to be read.
         if following.base_offset - segment.base_offset > MAX_RELATIVE_OFFSET + 1
     ]
     return sum(_split(directory, source, config) for source in sources) > 0
@@ -90,10 +90,10 @@ def _split(directory: Path, source: _Source, config: LogConfig) -> bool:
 
 
 def _new_bases(source: _Source) -> list[Offset]:
-    """Return where the new segments begin.
+    """Return the base offsets of the new segments.
 
     Raises:
-        CorruptLogError: the headers are not those of batches in order.
+        CorruptLogError: a header is damaged, or the batches are out of order.
     """
     bases, next_offset = [source.base_offset], source.base_offset
     for position, header in walk_headers(source.file, 0, source.file.size_bytes):
@@ -110,9 +110,9 @@ def _is_too_far(header: BatchHeader, base_offset: Offset) -> bool:
 
 
 def _write(directory: Path, source: _Source, bases: Sequence[Offset], config: LogConfig) -> None:
-    """Bring the new segments to disk, all of them as old as the one that they come from.
+    """Write and sync the new segments, with the modification time of the original.
 
-    Batches are copied as they are: one whose records are damaged stays what it was.
+    Batches are copied unchanged, even if their records are damaged.
 
     Raises:
         ValueError: the transaction index cannot be read.
@@ -137,7 +137,7 @@ def _aborted(directory: Path, base_offset: Offset) -> list[AbortedTransaction]:
 
 
 def _swap(directory: Path, base_offset: Offset, bases: Sequence[Offset]) -> None:
-    """Put the new segments, which are on disk, in the place of the one at `base_offset`."""
+    """Replace the segment at `base_offset` by the new segments, which are on disk."""
     for new in reversed(list(_files(directory, bases))):
         new.change_state(CLEANED_SUFFIX, SWAP_SUFFIX)
     sync_directory(directory)

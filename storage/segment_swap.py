@@ -1,13 +1,13 @@
-"""A cleaned segment takes the place of those that it was made from, crash or no crash (edge).
+"""Crash-safe replacement of segments by the cleaned segment made from them (edge).
 
-1. `begin`: its files are renamed from `.cleaned` to `.swap`. The directory must be synced then,
-   in any thread: what follows must not be on disk without it.
-2. `finish`: the old files are renamed to `.deleted`, oldest segment first, then the new ones from
-   `.swap` to their live names. The directory should be synced again, in any thread.
+1. `begin` renames the new files from `.cleaned` to `.swap`. Any thread must then sync the
+   directory, so that step 2 cannot reach the disk before step 1.
+2. `finish` renames the old files to `.deleted`, oldest segment first, then the new files from
+   `.swap` to their live names. Any thread should then sync the directory again.
 
-A start after a crash finds: `.cleaned` (before 1), nothing has happened; `.swap` (before the end
-of 2), it takes the place of whatever is left of the old ones (storage/leftover.py). `cancel` goes
-back between 1 and 2. Source: LocalLog.replaceSegments of Kafka 3.9.
+After a crash before step 1, the next start finds `.cleaned` files and removes them. After a crash
+before the end of step 2 it finds `.swap` files, which replace the rest of the old segments
+(storage/leftover.py). `cancel` undoes step 1. Source: LocalLog.replaceSegments of Kafka 3.9.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from storage.segment_files import SegmentFiles, rename_back
 
 
 class SegmentSwap:
-    """The swap of `old`, neighbours without a gap, for the cleaned segment at their head."""
+    """The swap of `old`, adjacent segments, for the cleaned segment at their first base offset."""
 
     def __init__(self, directory: Path, old: Sequence[Segment], size_bytes: int) -> None:
         self.old = tuple(old)
@@ -34,7 +34,7 @@ class SegmentSwap:
         self._files = SegmentFiles(directory, self.base_offset)
 
     def begin(self) -> bool:
-        """Rename the new files to `.swap`; False if they are not what the cleaner wrote."""
+        """Rename the new files to `.swap`; return False if they differ from the cleaner's."""
         path = segment_file(self._directory, self.base_offset, LOG_SUFFIX + CLEANED_SUFFIX)
         try:
             if path.stat().st_size != self.size_bytes:
@@ -45,10 +45,10 @@ class SegmentSwap:
         return True
 
     def finish(self, config: LogConfig, now_ms: int) -> tuple[Segment, list[Path]]:
-        """Put the new segment in place; return it, and the files that are out of use now.
+        """Put the new segment in place; return it, and the files that are now obsolete.
 
         Raises:
-            OSError, CorruptLogError: the old segments are in place.
+            OSError, CorruptLogError: the swap failed; the old segments are in place.
         """
         new = Segment(self._directory, self.base_offset, self.size_bytes, config, now_ms)
         deleted: list[Path] = []
@@ -65,7 +65,7 @@ class SegmentSwap:
         return new, deleted
 
     def cancel(self) -> None:
-        """Give the new segment up; that holds across a power loss when this returns."""
+        """Discard the new segment; this is durable on return."""
         self._files.change_state(SWAP_SUFFIX, CLEANED_SUFFIX)
         remove_cleaned(self._directory, self.base_offset)
         sync_directory(self._directory)

@@ -1,8 +1,7 @@
-"""Space that is kept for bad times: a file that takes it, and is removed on a full disk (edge).
+"""A reserve of disk space: a placeholder file that is removed when the disk is full (edge).
 
-With the room that it gives, a broker on a full disk still writes its checkpoints, rolls and
-truncates its logs, stops in order, and recovers at the next start. Bytes on disk: `.ottla-reserve`,
-whose content does not matter.
+The freed space lets a broker on a full disk write its checkpoints, roll and truncate its logs, shut
+down cleanly, and recover at the next start. Bytes on disk: `.ottla-reserve`, of arbitrary content.
 """
 
 import os
@@ -12,11 +11,11 @@ from typing import Final
 
 FILE_NAME: Final = ".ottla-reserve"
 LEAST_FREE_BYTES: Final = 1024 * 1024
-"""What has to be free for appends to go on, even if no reserve is kept."""
+"""Free space that appends require, even without a reserve."""
 
 
 class SpaceReserve:
-    """A file of `size_bytes` in `directory`; 0 keeps nothing. Any thread may use it."""
+    """A file of `size_bytes` in `directory` (0: no reserve). Any thread may use it."""
 
     def __init__(self, directory: Path, size_bytes: int) -> None:
         self._path = directory / FILE_NAME
@@ -25,7 +24,7 @@ class SpaceReserve:
 
     @property
     def is_held(self) -> bool:
-        """Whether the space is taken."""
+        """Whether the space is reserved."""
         if not self._size_bytes:
             return True
         try:
@@ -34,10 +33,10 @@ class SpaceReserve:
             return False
 
     def hold(self) -> bool:
-        """Take the space, if as much again is free beside it; return whether it is taken.
+        """Reserve the space if as much again stays free; return whether it is reserved.
 
         Raises:
-            OSError: the disk failed otherwise than by being full.
+            OSError: the disk failed for a reason other than being full.
         """
         needed_bytes = max(self._size_bytes, LEAST_FREE_BYTES)
         if not self.is_held:
@@ -57,13 +56,13 @@ class SpaceReserve:
         return True
 
     def release(self) -> None:
-        """Give the space back; does nothing if it is not held."""
+        """Free the space; do nothing if it is not reserved."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
 
 def free_bytes(directory: Path) -> int:
-    """How many bytes this process may still write there.
+    """Return the number of bytes that this process may still write in `directory`.
 
     Raises:
         OSError: the disk failed.

@@ -1,9 +1,9 @@
-"""How late the records of a segment are: a sparse map from time to offset (edge over its file).
+"""The time index of a segment: a sparse map from time to offset (edge over its file).
 
-An entry (timestamp, offset) says: no record up to `offset` is later than `timestamp`, and the batch
-that ends with `offset` was the first to reach it. Entries are written together with those of the
-offset index, as far as the maximum has risen since the last one, and once more when the segment is
-closed; the last entry of a closed segment is therefore its maximum.
+An entry (timestamp, offset) means that no record up to `offset` is later than `timestamp`, and that
+the batch ending with `offset` was the first to reach it. An entry is written together with an entry
+of the offset index if the maximum has risen since the last one, and once more when the segment is
+closed. The last entry of a closed segment is therefore its maximum.
 Invariant: timestamps grow strictly, offsets never shrink. Bytes on disk: timestamp 8, relative
 offset 4. Source: KIP-33.
 """
@@ -33,7 +33,7 @@ class TimeIndex:
     def __init__(self, path: Path, base_offset: Offset, max_bytes: int) -> None:
         self.base_offset = base_offset
         self.file = IndexFile(path, "qi", max_bytes)
-        # A copy in memory, because every entry of the offset index asks for it.
+        # A copy in memory, because every entry of the offset index needs it.
         self._last_timestamp_ms = NO_TIMESTAMP
 
     def __len__(self) -> int:
@@ -41,17 +41,17 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must be closed; one slot is kept for the entry of closing."""
+        """Whether the segment must be closed; one slot is reserved for the closing entry."""
         file = self.file
         return len(file.keys) >= file.max_entries - 1
 
     def create(self) -> None:
-        """Make an empty file, and be writable."""
+        """Create an empty file in writable mode."""
         self.file.create()
         self._remember_last()
 
     def make_writable(self) -> None:
-        """Load the entries of an index that was opened, and extend its file again."""
+        """Load the entries of an opened index, and extend its file again."""
         self.file.make_writable()
         self._remember_last()
 
@@ -64,7 +64,7 @@ class TimeIndex:
     def lookup(self, timestamp_ms: int) -> TimeIndexEntry:
         """Return the last entry at or below `timestamp_ms`.
 
-        A time before the first entry gives the head of the segment, with no timestamp.
+        A time before the first entry returns the head of the segment, with no timestamp.
         """
         slot = bisect_right(self.file.keys, timestamp_ms) - 1
         if slot < 0:
@@ -81,14 +81,14 @@ class TimeIndex:
         return self.entry(-1) if len(self.file.keys) else None
 
     def slot_of(self, offset: Offset) -> int:
-        """Return the slot of the last entry about batches up to `offset`, or -1."""
+        """Return the slot of the last entry at or below `offset`, or -1."""
         return bisect_right(self.file.values, offset - self.base_offset) - 1
 
     def truncate_after(self, offset: Offset) -> None:
-        """Drop the entries about batches after `offset`, the last one in the offset index.
+        """Drop the entries above `offset`, the last one in the offset index.
 
-        This also drops the entry of closing, when a closed segment is to be appended to again:
-        the file stays the one that a rebuild from the log would make.
+        When a closed segment becomes active again, this also drops the closing entry. The file then
+        equals the result of a rebuild from the log.
         """
         self.file.truncate(self.slot_of(offset) + 1)
         self._remember_last()

@@ -1,7 +1,7 @@
-"""From a time to an offset, exactly (edge: reads only).
+"""Exact search for the offset of a timestamp (edge: reads only).
 
-The time index only tells where to start. What counts is the timestamp of each record: the answer
-is the one that reading every record would give.
+The time index only yields the start of the search. The result is exact by record timestamps, as if
+every record had been read.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class TimestampOffset(NamedTuple):
 def first_from(
     segments: Iterable[Segment], timestamp_ms: int, start_offset: Offset, end_offset: Offset
 ) -> TimestampOffset | None:
-    """Return the first record in `start_offset`..`end_offset` that is not older than the time."""
+    """Return the first record in `start_offset`..`end_offset` with at least `timestamp_ms`."""
     for segment in segments:
         if segment.base_offset >= end_offset:
             return None
@@ -41,12 +41,12 @@ def first_from(
                 continue
             for record in _records(segment, position, header):
                 if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                    return _answer(record, header) if record.offset < end_offset else None
+                    return _timestamp_offset(record, header) if record.offset < end_offset else None
     return None
 
 
 def latest(segments: Iterable[Segment]) -> TimestampOffset | None:
-    """Return the first of the records with the largest timestamp; None if no record has one."""
+    """Return the first record with the largest timestamp; None if no record has a timestamp."""
     by_time = [(largest_timestamp(segment), segment) for segment in segments]
     (timestamp_ms, offset), segment = max(by_time, key=lambda pair: pair[0].timestamp_ms)
     place = segment.find(offset) if timestamp_ms >= 0 else None
@@ -55,7 +55,7 @@ def latest(segments: Iterable[Segment]) -> TimestampOffset | None:
     header = segment.read_header(place)
     records = _records(segment, place.position, header)
     newest = (record for record in records if record.timestamp_ms == timestamp_ms)
-    return next((_answer(record, header) for record in newest), None)
+    return next((_timestamp_offset(record, header) for record in newest), None)
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
@@ -65,7 +65,7 @@ def _records(segment: Segment, position: int, header: BatchHeader) -> list[Recor
         raise CorruptLogError(segment.file.path, position, str(error)) from error
 
 
-def _answer(record: Record, header: BatchHeader) -> TimestampOffset:
+def _timestamp_offset(record: Record, header: BatchHeader) -> TimestampOffset:
     return TimestampOffset(
         record.timestamp_ms, Offset(record.offset), LeaderEpoch(header.leader_epoch)
     )

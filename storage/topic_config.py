@@ -1,6 +1,6 @@
-"""The rows of the topic config table (see `config_key`).
+"""The rows of the topic config table (decision).
 
-A decision module, and the source of the generated reference page.
+See `config_key` for its columns. The generated reference page is made from this table.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,9 +54,9 @@ _LAYOUT: Final = (
         default=str(7 * DAY_MS),
         rule=at_least(1),
         synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", HOUR_MS)),
-        documentation="A segment is closed when a batch arrives whose timestamp is this much later "
-        "than that of its first batch, even if the file is not full, so that old data can be "
-        "deleted or compacted.",
+        documentation="Maximum difference between the timestamps of the first and the newest batch "
+        "of a segment. A later batch closes the segment even if the file is not full, so that old "
+        "data can be deleted or compacted.",
     ),
     ConfigKey(
         name="segment.jitter.ms",
@@ -82,8 +82,8 @@ _LAYOUT: Final = (
         default="4096",
         rule=at_least(0),
         synonyms=_synonyms("log.index.interval.bytes"),
-        documentation="How many bytes of the log one index entry stands for. Fewer bytes make "
-        "reads start closer to their offset, and the index larger.",
+        documentation="Number of bytes of the log per index entry. With fewer bytes, reads start "
+        "closer to their offset, and the index is larger.",
     ),
     ConfigKey(
         name="preallocate",
@@ -107,8 +107,8 @@ _LAYOUT: Final = (
         default=str(LONG_MAX),
         rule=at_least(0),
         synonyms=_synonyms("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        documentation="Force data to disk when the last flush is this long ago. Leave it alone "
-        "where replication provides durability.",
+        documentation="Maximum time between two flushes of data to disk. Leave it alone where "
+        "replication provides durability.",
     ),
     ConfigKey(
         name="file.delete.delay.ms",
@@ -116,7 +116,7 @@ _LAYOUT: Final = (
         default=str(MINUTE_MS),
         rule=at_least(0),
         synonyms=_synonyms("log.segment.delete.delay.ms"),
-        documentation="How long a file that is out of use stays on disk under the name *.deleted.",
+        documentation="Time for which an obsolete file stays on disk under the name *.deleted.",
     ),
 )
 
@@ -157,8 +157,9 @@ _RETENTION: Final = (
         default=str(DAY_MS),
         rule=at_least(0),
         synonyms=_synonyms("log.cleaner.delete.retention.ms"),
-        documentation="How long compaction keeps the marker of a deleted key, counted from the "
-        "first cleaning that saw it. Readers that start at the beginning have that long to see it.",
+        documentation="Time for which compaction keeps the marker of a deleted key, counted from "
+        "the first cleaning that saw it. A reader that starts at the beginning must reach the "
+        "marker within this time.",
     ),
     ConfigKey(
         name="min.compaction.lag.ms",
@@ -174,8 +175,8 @@ _RETENTION: Final = (
         default=str(LONG_MAX),
         rule=at_least(1),
         synonyms=_synonyms("log.cleaner.max.compaction.lag.ms"),
-        documentation="Records older than this make a log due for compaction, whatever its "
-        "share of duplicates.",
+        documentation="Maximum age of records that are not compacted yet: an older one makes its "
+        "log due for compaction, regardless of min.cleanable.dirty.ratio.",
     ),
     ConfigKey(
         name="min.cleanable.dirty.ratio",
@@ -213,8 +214,8 @@ _RECORDS: Final = (
         default=str(LONG_MAX),
         rule=at_least(0),
         synonyms=_synonyms("log.message.timestamp.before.max.ms"),
-        documentation="How far a CreateTime timestamp may lie before the broker's clock; a batch "
-        "with an older one is refused.",
+        documentation="Maximum time by which a CreateTime timestamp may lie before the broker's "
+        "clock; a batch with an older one is refused.",
     ),
     ConfigKey(
         name="message.timestamp.after.max.ms",
@@ -222,8 +223,8 @@ _RECORDS: Final = (
         default=str(LONG_MAX),
         rule=at_least(0),
         synonyms=_synonyms("log.message.timestamp.after.max.ms"),
-        documentation="How far a CreateTime timestamp may lie after the broker's clock; a batch "
-        "with a later one is refused.",
+        documentation="Maximum time by which a CreateTime timestamp may lie after the broker's "
+        "clock; a batch with a later one is refused.",
     ),
     ConfigKey(
         name="message.timestamp.difference.max.ms",
@@ -231,8 +232,8 @@ _RECORDS: Final = (
         default=str(LONG_MAX),
         rule=at_least(0),
         synonyms=_synonyms("log.message.timestamp.difference.max.ms"),
-        documentation="Deprecated: stands in for message.timestamp.before.max.ms and "
-        "message.timestamp.after.max.ms where those have their defaults.",
+        documentation="Deprecated: replaces message.timestamp.before.max.ms and "
+        "message.timestamp.after.max.ms if they have their defaults.",
     ),
     ConfigKey(
         name="message.format.version",
@@ -291,8 +292,8 @@ _REPLICATION: Final = (
         default="1",
         rule=at_least(1),
         synonyms=_synonyms("min.insync.replicas"),
-        documentation="How many in-sync replicas a produce with acks=all needs; with fewer it is "
-        "refused.",
+        documentation="Number of in-sync replicas that a produce request with acks=all needs; with "
+        "fewer it is refused.",
     ),
     ConfigKey(
         name="unclean.leader.election.enable",
@@ -323,7 +324,7 @@ _TIERED_STORAGE: Final = (
         name="remote.storage.enable",
         type=BOOLEAN,
         default="false",
-        documentation="Known for compatibility; tiered storage does not exist here.",
+        documentation="Accepted for compatibility; tiered storage is not supported.",
     ),
     ConfigKey(
         name="local.retention.ms",
@@ -331,8 +332,8 @@ _TIERED_STORAGE: Final = (
         default="-2",
         rule=at_least(-2),
         synonyms=_synonyms("log.local.retention.ms"),
-        documentation="Without effect, as tiered storage does not exist here; -2 stands for the "
-        "value of retention.ms.",
+        documentation="Without effect, as tiered storage is not supported; -2 means the value of "
+        " retention.ms.",
     ),
     ConfigKey(
         name="local.retention.bytes",
@@ -340,47 +341,47 @@ _TIERED_STORAGE: Final = (
         default="-2",
         rule=at_least(-2),
         synonyms=_synonyms("log.local.retention.bytes"),
-        documentation="Without effect, as tiered storage does not exist here; -2 stands for the "
-        "value of retention.bytes.",
+        documentation="Without effect, as tiered storage is not supported; -2 means the value of "
+        " retention.bytes.",
     ),
     ConfigKey(
         name="remote.log.copy.disable",
         type=BOOLEAN,
         default="false",
-        documentation="Known for compatibility; tiered storage does not exist here.",
+        documentation="Accepted for compatibility; tiered storage is not supported.",
     ),
     ConfigKey(
         name="remote.log.delete.on.disable",
         type=BOOLEAN,
         default="false",
-        documentation="Known for compatibility; tiered storage does not exist here.",
+        documentation="Accepted for compatibility; tiered storage is not supported.",
     ),
 )
 
 TOPIC_CONFIG_KEYS: Final[Mapping[str, ConfigKey]] = _by_name(
     *_LAYOUT, *_RETENTION, *_RECORDS, *_REPLICATION, *_TIERED_STORAGE
 )
-"""Every topic config, by name, grouped as a reader would look for them."""
+"""Every topic config by name, grouped by subject."""
 
 
 def check_topic_config(name: str, text: str) -> None:
     """Check one topic config.
 
     Raises:
-        ValueError: unknown name, or an illegal value; says which rule.
+        ValueError: the name is unknown, or the value is illegal. The text names the rule.
     """
     _key(name).parse(text)
 
 
 def unknown_topic_configs(names: Iterable[str]) -> list[str]:
-    """Return the names that are no topic configs, sorted."""
+    """Return the names that are not topic configs, sorted."""
     return sorted(set(names) - TOPIC_CONFIG_KEYS.keys())
 
 
 def topic_defaults(server_properties: Mapping[str, str]) -> dict[str, str]:
     """Translate broker-level properties to the topic configs whose defaults they set.
 
-    Of several synonyms the first in the table wins; units are converted (hours to milliseconds).
+    The first synonym in the table takes precedence; units are converted (hours to milliseconds).
     """
     defaults: dict[str, str] = {}
     for key in TOPIC_CONFIG_KEYS.values():

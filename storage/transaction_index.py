@@ -19,7 +19,7 @@ ENTRY_BYTES: Final = _ENTRY.size
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was given up; offsets are inclusive, but for the last stable one."""
+    """An aborted transaction; offsets are inclusive, except `last_stable_offset`."""
 
     producer_id: int
     first_offset: Offset
@@ -28,10 +28,10 @@ class AbortedTransaction(NamedTuple):
 
 
 def read_aborted(data: bytes | bytearray) -> list[AbortedTransaction]:
-    """Return the transactions in the bytes of an index; what is cut short at the end is left out.
+    """Return the transactions in the bytes of an index, without an incomplete last entry.
 
     Raises:
-        ValueError: entries of another version.
+        ValueError: an entry has another version.
     """
     whole = len(data) // ENTRY_BYTES * ENTRY_BYTES
     found = []
@@ -50,7 +50,7 @@ def write_aborted(transactions: Iterable[AbortedTransaction]) -> bytes:
 def overlapping(
     transactions: Iterable[AbortedTransaction], start_offset: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """Return those with an offset in `start_offset`..`end_offset` (exclusive)."""
+    """Return the transactions with an offset in `start_offset`..`end_offset` (exclusive)."""
     return [
         each
         for each in transactions
@@ -62,7 +62,7 @@ def check_index(data: bytes, base_offset: Offset) -> None:
     """Check that `data` can be the index of the segment at `base_offset`.
 
     Raises:
-        ValueError: it cannot, and the reason.
+        ValueError: it cannot be; the text has the reason.
     """
     if len(data) % ENTRY_BYTES:
         raise ValueError(f"{len(data)} bytes are not whole entries of {ENTRY_BYTES}")
@@ -77,7 +77,7 @@ def check_index(data: bytes, base_offset: Offset) -> None:
 
 
 def size_below(data: bytes | bytearray, offset: int) -> int:
-    """Return how many bytes of an index are entries of markers below `offset`."""
+    """Return the size of the entries of an index with markers below `offset`."""
     return _slot(data, offset) * ENTRY_BYTES
 
 
@@ -86,14 +86,14 @@ def find_aborted(
 ) -> bool:
     """Add to `found` the transactions that may have offsets in `start_offset`..`end_offset`.
 
-    Returns whether no later entry, in this index or one of a later segment, can be among them.
+    Returns True if no later entry, in this index or that of a later segment, can match.
     """
     for slot in range(_slot(data, start_offset), len(data) // ENTRY_BYTES):
         _, *fields = _ENTRY.unpack_from(data, slot * ENTRY_BYTES)
         each = AbortedTransaction(*fields)
         if each.first_offset < end_offset:
             found.append(each)
-        # All that ended later was open then, or began later.
+        # Every transaction that ended later was still open then, or began later.
         if each.last_stable_offset >= end_offset:
             return True
     return False

@@ -1,12 +1,12 @@
 """The transaction index of one segment: a file beside the log (edge over its file).
 
-Bytes on disk: `<base offset>.txnindex`, entries of `transaction_index`; there is no file while
-there is no entry. An entry lies in the segment that holds the transaction's marker, and is written
-after the marker. Invariant: the offsets of markers grow strictly.
+Bytes on disk: `<base offset>.txnindex`, entries of `transaction_index`. An index without entries
+has no file. An entry lies in the segment of the transaction's marker, and is written after the
+marker. Invariant: the offsets of markers grow strictly.
 
-The entries in memory count: one that could not be written, for want of space, is written with the
-next one, and `sync` does not return before it is on disk. One thread owns an index; another one may
-call `sync`. A closed index holds nothing in memory until it is read.
+The entries in memory are authoritative. An entry that could not be written for lack of space is
+written with the next one, and `sync` does not return before it is on disk. One thread owns an
+index; other threads may call `sync`. A closed index holds nothing in memory until it is read.
 """
 
 import os
@@ -29,7 +29,7 @@ from storage.transaction_index import (
 
 
 class TransactionIndexFile:
-    """The aborted transactions whose markers lie in one segment; empty until `open` is called."""
+    """The aborted transactions with markers in one segment; empty until `open` is called."""
 
     __slots__ = (
         "_data",
@@ -44,20 +44,20 @@ class TransactionIndexFile:
     def __init__(self, directory: Path, base_offset: Offset) -> None:
         self.base_offset = base_offset
         self.size_bytes = 0
-        """Of all entries, whether written yet or not."""
+        """Size of all entries, written or pending."""
         self._path = segment_file(directory, base_offset, TRANSACTION_INDEX_SUFFIX)
         self._data: bytearray | None = bytearray()
         self._written_bytes = 0
-        # Whether the name of the file may not be on disk.
+        # Whether the file is new, so that its directory entry may not be on disk.
         self._is_new = False
-        # Guards what was written: `sync` may complete it in another thread.
+        # Guards the written size: `sync` may write pending entries in another thread.
         self._lock = Lock()
 
     def open(self) -> None:
-        """Take over the existing file, if there is one.
+        """Open the existing file, if there is one.
 
         Raises:
-            CorruptLogError: it cannot be the index of this segment; `replace` makes it again.
+            CorruptLogError: it cannot be the index of this segment; rebuild it with `replace`.
         """
         try:
             data = self._path.read_bytes()
@@ -74,7 +74,7 @@ class TransactionIndexFile:
         """Add transactions, in the order of their markers.
 
         Raises:
-            OSError: they count, but are not on file yet.
+            OSError: the entries are valid, but not written to the file yet.
         """
         data = self._load()
         with self._lock:
@@ -83,9 +83,9 @@ class TransactionIndexFile:
             self._write_rest()
 
     def find(self, start_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
-        """Add to `found` what may have offsets in `start_offset`..`end_offset`.
+        """Add to `found` the transactions that may have offsets in `start_offset`..`end_offset`.
 
-        Returns whether the indexes of later segments have nothing to add.
+        Returns True if the indexes of later segments have no further ones.
         """
         return find_aborted(self._load(), start_offset, end_offset, found)
 
@@ -99,7 +99,7 @@ class TransactionIndexFile:
                 self._cut_file()
 
     def replace(self, transactions: Sequence[AbortedTransaction]) -> None:
-        """Hold exactly these; the file is the old one or the new one, also after a crash."""
+        """Replace all entries; after a crash the file is either the old one or the new one."""
         data = write_aborted(transactions)
         if self.size_bytes != len(data) or self._load() != data:
             with self._lock:
@@ -107,12 +107,12 @@ class TransactionIndexFile:
                 self.size_bytes = self._written_bytes = len(data)
                 self._is_new = True
                 if data:
-                    self._write_anew(data)
+                    self._rewrite(data)
                 else:
                     self._path.unlink()
 
     def sync(self) -> None:
-        """Return when all entries are on disk; any thread may call this."""
+        """Block until all entries are on disk; any thread may call this."""
         if not self.size_bytes:
             return
         with self._lock:
@@ -123,21 +123,21 @@ class TransactionIndexFile:
             if is_new:
                 sync_directory(self._path.parent)
         except FileNotFoundError:
-            # It was cut, or its segment deleted, meanwhile.
+            # The file was truncated, or its segment deleted, concurrently.
             return
         except OSError:
-            # The next call has to see to the name as well.
+            # The next call has to sync the directory as well.
             with self._lock:
                 self._is_new = self._is_new or is_new
             raise
 
     def close(self) -> None:
-        """See that all entries are on file."""
+        """Write all pending entries to the file."""
         with self._lock:
             self._write_rest()
 
     def release(self) -> None:
-        """Let go of what is in memory and on file."""
+        """Free the memory and close the file."""
         with self._lock:
             if self._written_bytes == self.size_bytes and self.size_bytes:
                 self._data = None
@@ -156,7 +156,7 @@ class TransactionIndexFile:
             except FileNotFoundError:
                 data = b""
             if len(data) < self.size_bytes:
-                # Without it, records of aborted transactions would be served as if they counted.
+                # Otherwise records of aborted transactions would be served as committed.
                 text = f"{len(data)} bytes of {self.size_bytes} are left"
                 raise CorruptLogError(self._path, len(data), text)
             self._data = bytearray(data[: self.size_bytes])
@@ -184,8 +184,8 @@ class TransactionIndexFile:
         else:
             self._path.unlink(missing_ok=True)
 
-    def _write_anew(self, data: bytes) -> None:
-        # A start removes what has this suffix.
+    def _rewrite(self, data: bytes) -> None:
+        # The next start removes files with this suffix.
         path = self._path.with_name(self._path.name + CLEANED_SUFFIX)
         with path.open("wb") as file:
             file.write(data)

@@ -1,15 +1,15 @@
-"""Composition: keeping the last record of every key, and little else.
+"""Composition of log compaction, which keeps the last record of every key.
 
-cleanable         what may be cleaned, and which log first
+cleanable         the cleanable range of a log, and the choice of the next log
 cleaning_state    idle, in progress, aborted, paused
-grouping          which segments become one
-transactions      which of them are open, and what of them may go
-batch_filter      what stays of one batch
-job               what the broker tells the cleaner, and hears back
-batch_source, cleaned_segment, cleaner, throttle, worker      the child process that does it
-manager           what the broker's process knows about all this
+grouping          the choice of segments that are merged into one
+transactions      open transactions, and their removable records and markers
+batch_filter      the records of one batch that are kept
+job               messages between the broker and the cleaner
+batch_source, cleaned_segment, cleaner, throttle, worker      the child process that cleans
+manager           the state of all cleanings in the broker's process
 
-The cleaner writes `.cleaned` files and touches nothing else. Only the thread that owns a log puts
-them in the place of the segments that they replace (storage/segment_swap.py). So a cleaning can be
+The cleaner writes `.cleaned` files and touches nothing else. Only the thread that owns a log swaps
+them with the segments that they replace (storage/segment_swap.py). A cleaner can therefore be
 killed at any moment.
 """

@@ -1,13 +1,13 @@
-"""What cleaning leaves of one batch (decision).
+"""The filter that cleaning applies to one batch (decision).
 
-A record stays if it is the last one of its key, or lies beyond what the map knows. A tombstone is
-one more kind of record until its *delete horizon*: that is the time of the first cleaning that has
-it as its key's last record plus `delete.retention.ms`. The horizon is kept in the batch itself, as
-its base timestamp with bit 6 of the attributes set, and never moved (KIP-534). Markers of
-transactions get one as soon as none of the transaction's data is left.
+A record is kept if it is the last one of its key, or if it lies beyond the range of the offset map.
+A tombstone is treated like any other record until its *delete horizon*: the time of the first
+cleaning that finds it to be its key's last record, plus `delete.retention.ms`. The batch itself
+stores the horizon as its base timestamp, with bit 6 of the attributes set, and the horizon never
+moves (KIP-534). A transaction marker gets a horizon as soon as no data of its transaction is left.
 
-Invariant: offsets, last offset, sequence, producer, leader epoch and codec of a batch stay as they
-are; one that is the last of its producer or of the round stays even without records.
+Invariant: offsets, last offset, sequence, producer, leader epoch and codec of a batch do not
+change. The last batch of a producer and the last batch of the round are kept even without records.
 Source: Cleaner.cleanInto and MemoryRecords.filterTo of Kafka 3.9; KAFKA-17076.
 """
 
@@ -30,25 +30,25 @@ from kafkawire.records_read import record_section
 from storage.compaction.transactions import CleanedTransactions
 from storage.producer_state import LastRecord
 
-# Nothing is known to it, so that a choice by it keeps every record.
-_KNOWS_NOTHING: Final = OffsetMap(1, bytes(16))
+# A choice by an empty map keeps every record.
+_EMPTY_MAP: Final = OffsetMap(1, bytes(16))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterContext:
-    """What the choice depends on, besides the batch."""
+    """Inputs of the filter besides the batch."""
 
     offsets: OffsetMap
     transactions: CleanedTransactions
     last_records: Mapping[int, LastRecord]
     end_offset: int
-    """Where the round ends (exclusive)."""
+    """End of the round (exclusive)."""
     now_ms: int
     delete_retention_ms: int
 
 
 class Filtered(NamedTuple):
-    """The batch to write, None if nothing stays, and how many records it holds."""
+    """The batch to write (None if it is dropped), and its number of records."""
 
     batch: memoryview | bytearray | None
     record_count: int
@@ -56,12 +56,12 @@ class Filtered(NamedTuple):
 
 
 def filter_batch(batch: memoryview, header: BatchHeader, context: FilterContext) -> Filtered:
-    """Return what stays of `batch`.
+    """Return the remainder of `batch`.
 
     Raises:
         CorruptBatchError: the records cannot be read.
     """
-    # Of an aborted transaction, or a marker of which no data is left.
+    # A batch of an aborted transaction, or a marker whose transaction has no data left.
     has_no_data = (
         context.transactions.on_control_batch(header, batch)
         if header.is_control
@@ -79,7 +79,7 @@ def filter_batch(batch: memoryview, header: BatchHeader, context: FilterContext)
         header.base_offset,
         header.base_timestamp_ms,
         _append_timestamp_ms(header),
-        _KNOWS_NOTHING if header.is_control else context.offsets,
+        _EMPTY_MAP if header.is_control else context.offsets,
         is_past_horizon,
     )
     if not choice.kept_count:
@@ -99,7 +99,7 @@ def _append_timestamp_ms(header: BatchHeader) -> int | None:
 
 
 def _emptied(header: BatchHeader, context: FilterContext) -> Filtered:
-    """The header alone where somebody depends on it, else nothing."""
+    """Return an empty batch if its header is still needed, else nothing."""
     last = context.last_records.get(header.producer_id)
     if not (_is_last_of_producer(header, last) or header.next_offset == context.end_offset):
         return Filtered(None, 0)
@@ -116,7 +116,7 @@ def _emptied(header: BatchHeader, context: FilterContext) -> Filtered:
 
 
 def _is_last_of_producer(header: BatchHeader, last: LastRecord | None) -> bool:
-    """Whether this is the batch by which its producer is remembered."""
+    """Whether producer state depends on this batch, the last one of its producer."""
     if last is None:
         return False
     if last.offset is not None:
@@ -127,7 +127,7 @@ def _is_last_of_producer(header: BatchHeader, last: LastRecord | None) -> bool:
 def _rewrite(
     section: bytes, header: BatchHeader, choice: Choice, horizon_ms: int | None
 ) -> bytearray:
-    """The batch with the chosen records only; their timestamps stay what they are."""
+    """Return the batch with the chosen records only, at unchanged timestamps."""
     append_ms = _append_timestamp_ms(header)
     base_ms = choice.first_timestamp_ms if horizon_ms is None else horizon_ms
     records = rewrite_records(section, choice.kept, header.base_timestamp_ms, append_ms, base_ms)

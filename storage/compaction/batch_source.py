@@ -1,4 +1,4 @@
-"""Reading a segment from end to end, batch by batch (edge: reads only)."""
+"""Sequential read of all batches of a segment (edge: reads only)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from storage.log_file import LogFile
 
 
 def open_source(directory: Path, segment: SourceSegment) -> LogFile:
-    """Open the log of a segment as it was when the job was made."""
+    """Open the log file of a segment, limited to its size in the job."""
     path = segment_file(directory, segment.base_offset, LOG_SUFFIX)
     return LogFile(path, segment.size_bytes)
 
@@ -20,13 +20,13 @@ def open_source(directory: Path, segment: SourceSegment) -> LogFile:
 def read_batches(
     file: LogFile, buffer_bytes: int, on_read: Callable[[int], None]
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield each batch of `file` with its header, its checksum found right.
+    """Yield each batch of `file` with its header, after a check of its checksum.
 
-    `on_read` is told how many bytes each read has brought; it may wait. A batch that is larger
-    than the buffer is read alone, whatever the limits of its topic are by now.
+    `on_read` is called with the number of bytes of each read, and may block. A batch that is larger
+    than the buffer is read alone, regardless of the current limits of its topic.
 
     Raises:
-        CorruptLogError: damage; the batches before it were yielded.
+        CorruptLogError: the file is damaged. The batches before the damage were yielded.
     """
     position = 0
     while position < file.size_bytes:
@@ -48,7 +48,7 @@ def read_batches(
 
 
 def _read_whole(file: LogFile, position: int, buffer_bytes: int) -> memoryview:
-    """Read from `position` at least the whole batch there, if the file holds it."""
+    """Read from `position` on: at least the complete batch there, if the file holds it."""
     rest = file.size_bytes - position
     chunk = file.read(position, min(rest, max(buffer_bytes, BATCH_HEADER_BYTES)))
     if len(chunk) >= BATCH_HEADER_BYTES:

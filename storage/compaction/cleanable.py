@@ -1,8 +1,9 @@
-"""What of a log may be cleaned, and which log is cleaned first (decision).
+"""The cleanable range of a log, and the choice of the log to clean next (decision).
 
-A log is clean up to its entry in `cleaner-offset-checkpoint` and dirty from there on. Never touched
-are the active segment, what is not committed or not decided, and segments with a record younger
-than `min.compaction.lag.ms`. Source: LogCleanerManager and LogToClean of Kafka 3.9.
+A log is clean up to its entry in `cleaner-offset-checkpoint` and dirty from there on. Cleaning
+never touches the active segment, records that are not committed or belong to an undecided
+transaction, and segments with a record younger than `min.compaction.lag.ms`.
+Source: LogCleanerManager and LogToClean of Kafka 3.9.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from kafkawire.ids import Offset, TopicPartition
 
 
 class SegmentFacts(NamedTuple):
-    """A segment, as far as choosing needs it; a time that no config asks for may be None."""
+    """The facts about a segment that the choice needs; None for a time that no config uses."""
 
     base_offset: Offset
     size_bytes: int
@@ -23,7 +24,7 @@ class SegmentFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """A compacted log, as far as choosing needs it."""
+    """The facts about a compacted log that the choice needs."""
 
     partition: TopicPartition
     segments: Sequence[SegmentFacts]
@@ -31,20 +32,20 @@ class LogFacts:
     log_start_offset: Offset
     log_end_offset: Offset
     first_undecided_offset: Offset
-    """The lower of high watermark and last stable offset: what lies below is there to stay."""
+    """The lower of high watermark and last stable offset: records below it are final."""
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
     min_cleanable_dirty_ratio: float
 
     @property
     def active_base_offset(self) -> Offset:
-        """Where the segment begins that is written."""
+        """Base offset of the active segment."""
         return self.segments[-1].base_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A log that could be cleaned: its dirty part, and how much of the log that is."""
+    """A log that could be cleaned: its dirty range, and the sizes of its clean and dirty parts."""
 
     partition: TopicPartition
     first_dirty_offset: Offset
@@ -53,32 +54,32 @@ class Candidate:
     clean_bytes: int
     cleanable_bytes: int
     delay_ms: int
-    """For how long cleaning is overdue by `max.compaction.lag.ms`; 0 if it is not."""
+    """Time by which cleaning is overdue under `max.compaction.lag.ms`; 0 if it is not."""
     min_cleanable_dirty_ratio: float
 
     @property
     def dirty_ratio(self) -> float:
-        """Share of the dirty bytes in all that cleaning would read."""
+        """Share of dirty bytes among all bytes that cleaning would read."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
-        """Whether it is dirty enough, or has waited for too long."""
+        """Whether the log is dirty enough, or its cleaning is overdue."""
         if not self.cleanable_bytes:
             return False
         return self.delay_ms > 0 or self.dirty_ratio > self.min_cleanable_dirty_ratio
 
 
 def first_dirty_offset(log: LogFacts, checkpoint: Offset | None) -> Offset:
-    """Return where the dirty part begins; a checkpoint outside the log does not count."""
+    """Return the start of the dirty part; a checkpoint outside the log is ignored."""
     if checkpoint is None or not log.log_start_offset <= checkpoint <= log.log_end_offset:
         return log.log_start_offset
     return checkpoint
 
 
 def weigh(log: LogFacts, checkpoint: Offset | None, now_ms: int) -> Candidate:
-    """Return what cleaning `log` would be about."""
+    """Return the range and sizes of a cleaning of `log`."""
     first_dirty = first_dirty_offset(log, checkpoint)
     bound = max(first_dirty, _first_uncleanable_offset(log, first_dirty, now_ms))
     first_uncleanable = _segment_that_holds(log, bound)
@@ -97,7 +98,7 @@ def weigh(log: LogFacts, checkpoint: Offset | None, now_ms: int) -> Candidate:
 
 
 def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Return the one with the largest dirty ratio among those that are due."""
+    """Return the due candidate with the largest dirty ratio, or None if none is due."""
     due = [each for each in candidates if each.is_due]
     return max(due, key=lambda each: each.dirty_ratio, default=None)
 
@@ -113,18 +114,18 @@ def _first_uncleanable_offset(log: LogFacts, first_dirty: Offset, now_ms: int) -
 
 
 def _segment_that_holds(log: LogFacts, offset: Offset) -> Offset:
-    """Where the segment that holds `offset` begins: cleaning takes only whole segments."""
+    """Return the base offset of the segment that holds `offset`: cleaning takes whole segments."""
     closed = _closed_from(log, offset)
     return closed[0].base_offset if closed else log.active_base_offset
 
 
 def _closed_from(log: LogFacts, offset: Offset) -> Sequence[SegmentFacts]:
-    """The segments from the one that holds `offset` on, without the active one."""
+    """Return the closed segments, beginning with the one that holds `offset`."""
     return _range(log, offset, log.active_base_offset)
 
 
 def _range(log: LogFacts, start: Offset, end: Offset) -> Sequence[SegmentFacts]:
-    """The segments that hold offsets in `start`..`end` (exclusive)."""
+    """Return the segments that hold offsets in `start`..`end` (exclusive)."""
     if start >= end:
         return ()
     below = [each for each in log.segments if each.base_offset < end]

@@ -1,6 +1,6 @@
 """The new segment that a cleaning writes, under names that end in `.cleaned` (edge).
 
-Invariant: when `finish` returns, everything is on disk and its names are, too.
+Invariant: when `finish` returns, the files and their names are on disk.
 """
 
 import os
@@ -26,7 +26,7 @@ from storage.segment_index import SegmentIndex
 from storage.transaction_index import AbortedTransaction, write_aborted
 
 SYNC_BYTES: Final = 32 * 1024 * 1024
-"""So much is brought to disk at a time: a gigabyte at once would make others wait for theirs."""
+"""Amount of data per sync: syncing a gigabyte at once would delay the syncs of other files."""
 
 
 class CleanedSegment:
@@ -35,7 +35,7 @@ class CleanedSegment:
     def __init__(
         self, directory: Path, base_offset: Offset, config: LogConfig, buffer_bytes: int
     ) -> None:
-        """Make the files, in place of any that an earlier cleaning has left."""
+        """Create the files, replacing any that an earlier cleaning has left behind."""
         remove_cleaned(directory, base_offset)
         self.base_offset = base_offset
         self._directory = directory
@@ -44,20 +44,20 @@ class CleanedSegment:
         self._file = LogFile(path, 0, is_new=True)
         self._index = SegmentIndex(directory, base_offset, config, CLEANED_SUFFIX)
         self._index.create()
-        # Copies: a view of a batch would keep alive all that was read together with it.
+        # Copies: a view of a batch would keep the whole buffer of its read alive.
         self._pending = bytearray()
         self._synced_bytes = 0
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes of batches there are."""
+        """Size of all batches, written or buffered."""
         return self._file.size_bytes + len(self._pending)
 
     def append(self, batch: memoryview | bytearray) -> int:
-        """Write a batch behind the others; return how many bytes went to the file meanwhile.
+        """Append a batch; return the number of bytes that this call wrote to the file.
 
         Raises:
-            OffsetOverflowError: it is too far from the base offset.
+            OffsetOverflowError: the batch is too far from the base offset.
         """
         header = read_header(batch)
         self._add_to_index(header)
@@ -81,7 +81,7 @@ class CleanedSegment:
         return written
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ns: int) -> None:
-        """Complete all files and bring them to disk; they count as last changed at that time."""
+        """Complete and sync all files, and set the modification time of the log file."""
         self._write()
         self._index.close()
         self._file.sync()
@@ -101,12 +101,12 @@ class CleanedSegment:
 
 
 def remove_cleaned(directory: Path, base_offset: int) -> None:
-    """Remove the files of a cleaned segment that nobody will use."""
+    """Remove the files of a cleaned segment that will not be used."""
     for suffix in SEGMENT_SUFFIXES:
         segment_file(directory, base_offset, suffix + CLEANED_SUFFIX).unlink(missing_ok=True)
 
 
 def remove_all_cleaned(directory: Path) -> None:
-    """Remove what a cleaning has left that did not end; nothing if the directory is gone."""
+    """Remove the files of an unfinished cleaning; do nothing if the directory is gone."""
     for path in directory.glob(f"*{CLEANED_SUFFIX}"):
         path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""One round of cleaning: the map of the dirty keys, then a new copy of everything below (edge).
+"""One round of cleaning: map the dirty keys, then copy the kept records of all segments (edge).
 
-Reads the live files and writes `.cleaned` ones; whoever owns the log swaps them in. All choices
-are made elsewhere. Source: kafka.log.Cleaner of Kafka 3.9.
+The cleaner reads the live files and writes `.cleaned` files; the owner of the log swaps them in.
+The decisions are in other modules. Source: kafka.log.Cleaner of Kafka 3.9.
 """
 
 import os
@@ -41,7 +41,7 @@ from storage.transaction_index import AbortedTransaction, overlapping, read_abor
 
 
 class Cleaner:
-    """Does `job`. Blocks, and waits where the job limits the rate."""
+    """Execution of one `job`. Calls block, also to keep within the job's rate limit."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Cleaner:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`seed` are 16 bytes that nobody can guess.
+        """Prepare the round; `seed` is 16 unpredictable bytes for the hash of keys.
 
         Raises:
             StorageError: the memory that the job may use does not hold a single key.
@@ -80,12 +80,12 @@ class Cleaner:
         ]
 
     def clean(self) -> Iterator[GroupCleaned | CleaningDone]:
-        """Write the new segments; yield each when it is complete and on disk, then the end.
+        """Write the new segments. Yield each once it is complete and on disk, then the end.
 
         Raises:
-            CorruptLogError: a segment that is read is damaged.
+            CorruptLogError: a segment is damaged.
             StorageError: the log cannot be cleaned.
-            OSError: a file cannot be read or written; one that is gone was deleted meanwhile.
+            OSError: a file cannot be read or written. A missing file was deleted concurrently.
         """
         job, started_s = self._job, self._clock()
         self._build_map()
@@ -111,7 +111,7 @@ class Cleaner:
         yield CleaningDone(end_offset=end_offset, stats=self.stats)
 
     def _build_map(self) -> None:
-        """Read the dirty part from its start until the map is full, or to its end."""
+        """Read the dirty part until the map is full, or to its end."""
         job = self._job
         transactions = CleanedTransactions()
         transactions.add_aborted(
@@ -122,12 +122,12 @@ class Cleaner:
                 continue
             if not self._add_to_map(segment, transactions):
                 return
-            # What follows the last batch are holes, and they are as clean as can be.
+            # No records lie between the last batch and the end of the range: it counts as clean.
             end_offset = min(segment.end_offset, job.first_uncleanable_offset)
             self._offsets.latest_offset = max(self._offsets.latest_offset, end_offset - 1)
 
     def _add_to_map(self, segment: SourceSegment, transactions: CleanedTransactions) -> bool:
-        """Add a segment's keys; False when the map is full."""
+        """Add the keys of a segment; return False once the map is full."""
         file = open_source(self._job.path, segment)
         try:
             for header, batch in read_batches(file, self._job.io_buffer_bytes, self._on_map_read):
@@ -217,7 +217,7 @@ def _size_bytes(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:
-        # An index that is missing is made again by whoever needs it.
+        # Opening the segment rebuilds a missing index.
         return 0
 
 

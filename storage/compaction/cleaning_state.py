@@ -1,12 +1,13 @@
-"""Whether a partition may be cleaned now: the table of its states (decision).
+"""The state table of one partition's cleaning (decision).
 
     idle         start -> in progress     pause -> paused(1)
     in progress  done  -> idle            pause -> aborted(1)
     aborted(n)   done  -> paused(n), or idle if n is 0      pause -> aborted(n+1)   resume -> n-1
     paused(n)    pause -> paused(n+1)     resume -> paused(n-1), idle at 0
 
-Unlike Kafka's, a pause does not wait until a cleaning has stopped: what an aborted one still
-brings is thrown away, and no other one begins before it has ended. Source: LogCleanerManager.
+Unlike in Kafka, a pause does not wait until a running cleaning has stopped. The results of an
+aborted cleaning are discarded, and the next one starts only after the aborted one has ended.
+Source: LogCleanerManager.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from kafkawire.ids import TopicPartition
 
 
 class Phase(Enum):
-    """What a partition's cleaning is doing."""
+    """Phase of a partition's cleaning."""
 
     IDLE = "idle"
     IN_PROGRESS = "in progress"
@@ -26,7 +27,7 @@ class Phase(Enum):
 
 
 class Event(Enum):
-    """What can happen to it."""
+    """Input of the state machine."""
 
     START = "start"
     PAUSE = "pause"
@@ -35,12 +36,12 @@ class Event(Enum):
 
 
 class InvalidTransition(Exception):  # noqa: N818 - the field's name for it
-    """An event that the table does not allow: a bug, not a fault."""
+    """An event that the table does not allow: a bug, not a failure of the environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningState:
-    """A phase, and how many have asked for a pause."""
+    """A phase, and the number of pauses that are not resumed yet."""
 
     phase: Phase
     pause_count: int = 0
@@ -74,7 +75,7 @@ IDLE: Final = CleaningState(Phase.IDLE)
 
 
 class CleaningStates:
-    """The state of every partition; those that are not named are idle."""
+    """The states of all partitions; a partition without an entry is idle."""
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, CleaningState] = {}
@@ -83,7 +84,7 @@ class CleaningStates:
         return self._states.get(partition, IDLE)
 
     def on(self, event: Event, partition: TopicPartition) -> CleaningState:
-        """Note an event, and return the state after it.
+        """Apply an event to a partition, and return the state after it.
 
         Raises:
             InvalidTransition: the table does not allow it.

@@ -1,7 +1,7 @@
-"""Which segments become one when they are cleaned (decision).
+"""The choice of segments that a cleaning merges into one (decision).
 
-Cleaning shrinks segments, so that neighbours are put together as long as one segment could hold
-them even if nothing shrank. Source: Cleaner.groupSegmentsBySize of Kafka 3.9.
+Cleaning shrinks segments. Neighbours are merged as long as a single segment could hold them even if
+they did not shrink. Source: Cleaner.groupSegmentsBySize of Kafka 3.9.
 """
 
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from storage.compaction.job import SourceSegment
 from storage.offset_index import MAX_RELATIVE_OFFSET
 
 MAX_GROUP_SEGMENTS: Final = 32
-"""Kafka has no such limit. The files of a group are renamed in one step of the broker's loop, which
-takes about 0.1 ms per segment; what is left over is put together by the next cleaning."""
+"""Kafka has no such limit. Here one step of the broker's event loop renames the files of a group,
+at about 0.1 ms per segment. The next cleaning merges the segments that are left over."""
 
 
 class MeasuredSegment(NamedTuple):
-    """A segment, and the sizes of its indexes."""
+    """A segment and the sizes of its indexes."""
 
     segment: SourceSegment
     index_bytes: int
@@ -26,7 +26,7 @@ class MeasuredSegment(NamedTuple):
 def group_segments(
     segments: Iterable[MeasuredSegment], *, segment_bytes: int, segment_index_bytes: int
 ) -> list[list[MeasuredSegment]]:
-    """Cut `segments` into runs, each of which becomes one segment."""
+    """Partition `segments` into runs of neighbours, each to be merged into one segment."""
     groups: list[list[MeasuredSegment]] = []
     for segment in segments:
         if groups and _has_room(groups[-1], segment, segment_bytes, segment_index_bytes):

@@ -1,7 +1,7 @@
-"""What the broker tells a cleaner, and what it hears back (decision: values and their bytes).
+"""Messages between the broker and a cleaner (decision: values and their bytes).
 
-Everything is JSON, one object per line: a job to the child process, and from it a `GroupCleaned`
-per new segment, then one `CleaningDone` or `CleaningFailed`.
+Each message is a JSON object on one line. The broker sends the child process a job. The child
+replies with a `GroupCleaned` per new segment, then one `CleaningDone` or `CleaningFailed`.
 """
 
 import json
@@ -14,7 +14,7 @@ from storage.producer_state import LastRecord
 
 
 class SourceSegment(NamedTuple):
-    """A segment that is read; `end_offset` is where the next one begins."""
+    """A segment to read; `end_offset` is the base offset of the next one."""
 
     base_offset: Offset
     end_offset: Offset
@@ -27,11 +27,11 @@ class CleaningJob:
 
     directory: str
     segments: tuple[SourceSegment, ...]
-    """All that may be rewritten, oldest first."""
+    """The segments that may be rewritten, oldest first."""
     tail: tuple[SourceSegment, ...]
-    """What follows, to the end of the log; only its transactions are read."""
+    """The segments behind those, to the end of the log; only their transactions are read."""
     last_records: dict[int, LastRecord]
-    """By producer id: what must stay, so that the producer is remembered."""
+    """By producer id: the record whose batch must be kept to preserve the producer's state."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     now_ms: int
@@ -69,7 +69,7 @@ class CleaningJob:
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What one round has read and written so far."""
+    """Amounts that one round has read and written so far."""
 
     map_bytes_read: int = 0
     map_records_read: int = 0
@@ -86,10 +86,10 @@ class CleanerStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCleaned:
-    """A new segment lies on disk as `.cleaned`, to take the place of those that are named."""
+    """A new segment is on disk as `.cleaned`, ready to replace others."""
 
     replaced: tuple[int, ...]
-    """Their base offsets; the new segment has the first of these."""
+    """Base offsets of the replaced segments; the new segment has the first of these."""
     size_bytes: int
 
 
@@ -103,7 +103,7 @@ class CleaningDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningFailed:
-    """The round ended early; `is_damage` if no other try can go better."""
+    """The round failed; `is_damage` says that retries are pointless."""
 
     error: str
     is_damage: bool
@@ -121,7 +121,7 @@ def read_report(line: str) -> Report:
     """Return the report that `write_report` wrote.
 
     Raises:
-        ValueError: it is none.
+        ValueError: `line` is not a report.
     """
     fields = json.loads(line)
     match fields.pop("type", None):
@@ -134,4 +134,4 @@ def read_report(line: str) -> Report:
             )
         case "CleaningFailed":
             return CleaningFailed(**fields)
-    raise ValueError(f"no report of a cleaner: {line!r}")
+    raise ValueError(f"not a report of a cleaner: {line!r}")

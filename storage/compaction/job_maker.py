@@ -1,4 +1,4 @@
-"""What the cleaner is told of a log (edge: reads times where a config asks for them)."""
+"""Construction of cleaning jobs from logs (edge: reads times for the configs that use them)."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from storage.segment import Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """What a broker's configuration says about one cleaner; its share where several share."""
+    """Limits of one cleaner by the broker's configuration; its share where cleaners share one."""
 
     dedupe_buffer_bytes: int
     load_factor: float
@@ -24,7 +24,7 @@ class CleanerSettings:
 def cleaning_job(
     local: Log, candidate: Candidate, settings: CleanerSettings, now_ms: int
 ) -> CleaningJob:
-    """Return the job of cleaning what `candidate` says of a log."""
+    """Return the job of cleaning the range of a log that `candidate` names."""
     sources = _sources(local)
     bound = candidate.first_uncleanable_offset
     config = local.config
@@ -48,10 +48,10 @@ def cleaning_job(
 
 
 def log_facts(local: Log, undecided: Offset) -> LogFacts:
-    """Return what choosing needs to know of a log.
+    """Return the facts about a log that the choice of a candidate needs.
 
     Raises:
-        CorruptLogError: a segment's times cannot be read.
+        CorruptLogError: the times of a segment cannot be read.
     """
     config = local.config
     has_min_lag = config.min_compaction_lag_ms > 0
@@ -69,7 +69,7 @@ def log_facts(local: Log, undecided: Offset) -> LogFacts:
 
 
 def _segment_facts(segment: Segment, has_min_lag: bool, has_max_lag: bool) -> SegmentFacts:
-    """Times are read from the files only where a config asks for them."""
+    """Return the facts about a segment; times are read only if a config uses them."""
     size_bytes = segment.size_bytes
     return SegmentFacts(
         segment.base_offset,

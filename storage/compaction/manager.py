@@ -1,8 +1,9 @@
-"""Which log is cleaned when, and what becomes of the result (edge over the decisions).
+"""Start, abort and completion of cleanings (edge).
 
-Belongs to the thread that owns the logs. Invariants: a partition has at most one cleaning at a
-time; what an aborted one brings is thrown away; one that damage has stopped is not tried again
-before the log is made anew, and the others go on. Source: LogCleanerManager of Kafka 3.9.
+The manager belongs to the thread that owns the logs. Invariants: a partition has at most one
+cleaning at a time; the results of an aborted cleaning are discarded; a log in which a cleaning met
+damage is not cleaned again until it is recreated, while all other logs are. Source:
+LogCleanerManager of Kafka 3.9.
 """
 
 from collections.abc import Callable
@@ -22,23 +23,23 @@ log = structlog.get_logger()
 
 
 class Cleaning:
-    """One log that is being cleaned."""
+    """A running cleaning of one log."""
 
     def __init__(self, local: Log, job: CleaningJob) -> None:
         self.log = local
         self.job = job
         self.is_aborted = False
-        """Set when the result is not wanted any more; whoever does the work should end it."""
+        """Set once the result is no longer wanted; the runner of the job should stop it."""
         self.on_abort: Callable[[], None] = lambda: None
 
     @property
     def partition(self) -> TopicPartition:
-        """Which one."""
+        """Partition of the log."""
         return self.log.topic_partition
 
 
 class CleanerManager:
-    """Chooses among `logs`, and is told how it went; `logs.cleaning` should be this object."""
+    """The cleanings of `logs`; the caller runs the jobs. `logs.cleaning` should be this object."""
 
     def __init__(
         self,
@@ -46,9 +47,9 @@ class CleanerManager:
         settings: CleanerSettings,
         first_undecided_offset: Callable[[TopicPartition], Offset | None],
     ) -> None:
-        """`first_undecided_offset` tells the lower of high watermark and last stable offset.
+        """`first_undecided_offset` returns the lower of high watermark and last stable offset.
 
-        It is None for a partition that is not served here now, which is not cleaned then.
+        It returns None for a partition that this broker does not serve; such a log is not cleaned.
         """
         self._logs = logs
         self._settings = settings
@@ -58,29 +59,29 @@ class CleanerManager:
         self._uncleanable: dict[TopicPartition, Log] = {}
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Make the next jobs by other settings."""
+        """Use `settings` for all later jobs."""
         self._settings = settings
 
     @property
     def uncleanable(self) -> list[TopicPartition]:
-        """The partitions that are damaged where cleaning would read."""
+        """Partitions with damage in the range that cleaning reads."""
         for partition, local in list(self._uncleanable.items()):
             if self._logs.get(partition) is not local:
                 del self._uncleanable[partition]
         return list(self._uncleanable)
 
     def candidate(self, local: Log, now_ms: int) -> Candidate | None:
-        """Return what cleaning a log would be about; None if it may not be cleaned now.
+        """Return the range and sizes of a cleaning of a log, or None if it must not be cleaned now.
 
         Raises:
-            StorageError: a segment's times cannot be read.
+            StorageError: the times of a segment cannot be read.
         """
         partition = local.topic_partition
         undecided = self._first_undecided_offset(partition)
         if (
             not local.config.is_compacted
             or local.is_closed
-            # Offline; or full, and what little space there is left is for other things.
+            # The log dir is offline; or it is full, and cleaning must not use the little space.
             or local.health.refusal is not None
             or undecided is None
             or self._states[partition] != IDLE
@@ -90,13 +91,13 @@ class CleanerManager:
         return weigh(log_facts(local, undecided), self._logs.cleaner_offset(partition), now_ms)
 
     def start(self, candidate: Candidate, now_ms: int) -> Cleaning | None:
-        """Begin to clean a log; None if it is gone or busy by now."""
+        """Start a cleaning; return None if the log has gone or become busy since the choice."""
         partition = candidate.partition
         local = self._logs.get(partition)
         if local is None or local.is_closed or self._states[partition] != IDLE:
             return None
         try:
-            # One that failed, and could not be given up then.
+            # The swap of an earlier cleaning may have failed without being cancelled.
             local.cancel_swap()
         except StorageError as error:
             log.warning("cleaning.failed", partition=str(partition), error=str(error))
@@ -114,7 +115,7 @@ class CleanerManager:
         return cleaning
 
     def finish(self, cleaning: Cleaning, end: CleaningDone | CleaningFailed) -> bool:
-        """Note that a cleaning has ended; return whether the checkpoints are to be written."""
+        """Record the end of a cleaning; return whether the caller must write the checkpoints."""
         partition = cleaning.partition
         self._states.on(Event.DONE, partition)
         del self._running[partition]
@@ -132,12 +133,12 @@ class CleanerManager:
         return False
 
     def mark_uncleanable(self, local: Log, error: str) -> None:
-        """Leave a damaged log alone until it is made anew."""
+        """Exclude a damaged log from cleaning until it is recreated."""
         self._uncleanable[local.topic_partition] = local
         log.error("partition.uncleanable", partition=str(local.topic_partition), error=error)
 
     def pause(self, partition: TopicPartition) -> None:
-        """Abort what is being cleaned of a partition, and clean nothing of it until `resume`."""
+        """Abort the cleaning of a partition and start none until `resume`."""
         state = self._states.on(Event.PAUSE, partition)
         if state.phase is Phase.ABORTED and not self._running[partition].is_aborted:
             cleaning = self._running[partition]

@@ -1,7 +1,7 @@
-"""How long to wait, so that no more than so many bytes are moved in a second (decision).
+"""The rate limit of a cleaner, in bytes per second (decision).
 
-Time is counted from the first byte of a window on; what was not used before does not count, so
-that a pause is not followed by a burst. Source: org.apache.kafka.server.util.Throttler.
+Time counts from the first byte of a window. Unused capacity of earlier windows is lost, so that a
+pause is not followed by a burst. Source: org.apache.kafka.server.util.Throttler.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ WINDOW_SECONDS: Final = 0.3
 
 
 class Throttle:
-    """A rate that is kept on average over each window."""
+    """A rate limit that holds on average over each window."""
 
     def __init__(self, max_bytes_per_second: float, now_s: float) -> None:
         self._max_bytes_per_second = max_bytes_per_second
@@ -18,7 +18,7 @@ class Throttle:
         self._window_bytes = 0
 
     def on_bytes(self, size_bytes: int, now_s: float) -> float:
-        """Note that bytes were moved; return for how many seconds to wait."""
+        """Count transferred bytes; return the number of seconds to wait."""
         self._window_bytes += size_bytes
         elapsed_s = now_s - self._window_start_s
         if elapsed_s < WINDOW_SECONDS:

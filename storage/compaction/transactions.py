@@ -1,7 +1,7 @@
-"""Transactions, as cleaning meets them batch by batch (decision).
+"""State of transactions while cleaning reads a log batch by batch (decision).
 
-What an aborted transaction wrote may go at once; the marker that ends a transaction only when none
-of its data is left. State goes on from segment to segment, for transactions do too.
+Cleaning drops the records of an aborted transaction at once, but keeps the marker that ends a
+transaction until none of its data is left. The state spans segments, because transactions do.
 Source: CleanedTransactionMetadata of Kafka 3.9.
 """
 
@@ -14,23 +14,23 @@ from storage.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """The transactions that are open at the batch that is being read."""
+    """The open transactions at the current batch."""
 
     def __init__(self) -> None:
         self.kept_aborted: list[AbortedTransaction] = []
-        """Aborted transactions of which data was seen, for the index of the new segment."""
+        """Aborted transactions with remaining data, for the index of the new segment."""
         self._ahead: list[tuple[Offset, AbortedTransaction]] = []
         self._aborted: dict[int, AbortedTransaction] = {}
         self._aborted_with_data: set[int] = set()
         self._committed: set[int] = set()
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Take in what the index says of the segment that is read next."""
+        """Add the index entries of the segment that is read next."""
         self._ahead += [(each.first_offset, each) for each in transactions]
         heapify(self._ahead)
 
     def on_batch(self, header: BatchHeader) -> bool:
-        """Note a batch of data; return whether it belongs to an aborted transaction."""
+        """Process a data batch; return whether it belongs to an aborted transaction."""
         self._open_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -41,14 +41,14 @@ class CleanedTransactions:
         return False
 
     def on_control_batch(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Note a control batch; return whether all data that it is about is gone.
+        """Process a control batch; return whether its transaction has no data left.
 
         Raises:
-            CorruptBatchError: it cannot be read.
+            CorruptBatchError: the batch cannot be read.
         """
         self._open_up_to(header.last_offset)
         if not header.record_count:
-            # Emptied by an earlier cleaning.
+            # An earlier cleaning has emptied this batch.
             return True
         marker = read_control_batch(batch)
         if marker is None:

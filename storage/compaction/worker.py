@@ -1,7 +1,7 @@
-"""A cleaner as a process of its own: `python -m storage.compaction.worker` (composition).
+"""A cleaner in its own process: `python -m storage.compaction.worker` (composition).
 
-Reads one job from its standard input, writes reports to its standard output, and ends. It may be
-killed at any moment; it ends by itself when its parent is gone.
+The process reads one job from standard input, writes reports to standard output, and exits. It can
+be killed at any moment, and exits by itself when its parent has gone.
 """
 
 import errno
@@ -18,15 +18,15 @@ from storage.compaction.job import CleaningFailed, CleaningJob, Report, write_re
 from storage.errors import CorruptLogError, OffsetOverflowError, StorageError
 
 PASSING_ERRORS: Final = frozenset({errno.ENOENT, errno.ENOSPC, errno.EDQUOT})
-"""A segment was deleted meanwhile, or there is no room now: another try may go well."""
+"""A segment was deleted concurrently, or the disk is full now: a retry may succeed."""
 
 
 class OrphanError(Exception):
-    """The parent is gone, and nobody waits for the result."""
+    """The parent process has gone, so the result is not needed."""
 
 
 def main(source: TextIO, sink: TextIO) -> None:
-    """Do the job that `source` names, and report to `sink`."""
+    """Execute the job from `source`, and write reports to `sink`."""
     job = CleaningJob.from_line(source.readline())
     for report in _reports(job, os.getppid()):
         sink.write(write_report(report))
@@ -35,7 +35,7 @@ def main(source: TextIO, sink: TextIO) -> None:
 
 def _reports(job: CleaningJob, parent: int) -> Iterator[Report]:
     def clock() -> float:
-        # Called with every read: a cleaner without a parent must not write another file.
+        # The cleaner calls this with every read: without a parent it must not write another file.
         if os.getppid() != parent:
             raise OrphanError
         return time.monotonic()
@@ -45,18 +45,18 @@ def _reports(job: CleaningJob, parent: int) -> Iterator[Report]:
     except OSError as error:
         yield CleaningFailed(error=str(error), is_damage=error.errno not in PASSING_ERRORS)
     except StorageError as error:
-        # The rest is a matter of the broker's configuration.
+        # All other errors come from the broker's configuration.
         is_damage = isinstance(error, CorruptLogError | OffsetOverflowError)
         yield CleaningFailed(error=str(error), is_damage=is_damage)
 
 
 if __name__ == "__main__":
-    # What interrupts the broker at a terminal is for the broker to handle.
+    # An interrupt from the terminal must reach only the broker, so leave its process group.
     os.setpgid(0, 0)
-    # What is printed is for the broker; whatever else is to be said goes elsewhere.
+    # Standard output carries the reports, so the log goes to standard error.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         main(sys.stdin, sys.stdout)
     except (OrphanError, BrokenPipeError):
-        # Nobody reads any more; leave without a word about what could not be written.
+        # The reader has gone: exit without a traceback about unwritten output.
         os._exit(1)

@@ -265,7 +265,7 @@ def test_a_disk_that_is_full_at_the_start_is_served_for_reading(
     log = logs.get(PARTITION)
     assert log is not None
     assert offsets_in(read_all(log)) == list(range(30))
-    with pytest.raises(LogDirFullError, match="less is free than is kept"):
+    with pytest.raises(LogDirFullError, match="free space is smaller than the reserve"):
         append(log)
     logs.close()
     assert (tmp_path / ".kafka_cleanshutdown").exists()

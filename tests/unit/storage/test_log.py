@@ -317,7 +317,7 @@ def test_a_follower_takes_a_batch_larger_than_its_own_segments(log: Log) -> None
 @pytest.mark.parametrize("base_offset", [0, 2])
 def test_a_follower_refuses_what_it_has_already(log: Log, base_offset: int) -> None:
     fill(log, 3)
-    with pytest.raises(UnexpectedOffsetError, match=f"at {base_offset} where 3"):
+    with pytest.raises(UnexpectedOffsetError, match=f"at {base_offset}, expected 3"):
         log.append_as_follower(memoryview(replicated(base_offset, 5)), NOW_MS)
     assert log.log_end_offset == 3
 

@@ -244,7 +244,7 @@ def test_a_copy_without_its_original_takes_its_place_only_if_nothing_is_missing(
 def test_two_copies_that_nobody_moved_are_still_refused(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "orders-0").mkdir(parents=True)
-    with pytest.raises(StorageError, match="remove the copy that is out of date"):
+    with pytest.raises(StorageError, match="remove the outdated copy"):
         open_logs(tmp_path)
 
 

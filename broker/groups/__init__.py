@@ -1,1 +1,1 @@
-"""Groups of consumers: the state machine, its records, and who runs it."""
+"""Consumer groups: the state machine, its records, and the coordinator."""

@@ -1,7 +1,7 @@
 """Commits, fetches, deletes and expires the offsets of groups (edge).
 
-A commit can be read, and is answered, when it is replicated; what is removed gets a tombstone in
-the log at once, so that no later load brings it back.
+A commit gets its response, and can be read, once it is replicated. Removed offsets get a tombstone
+in the log at once, so that no later load restores them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkawire.group_records import CommittedOffset, group_key, offset_key, offs
 from kafkawire.ids import TopicPartition
 
 MAX_TOMBSTONES: Final = 5_000
-"""In one batch: some hundred kB at most, below any `max.message.bytes` that makes sense."""
+"""Limit for one batch: some hundred kB, below any sensible `max.message.bytes`."""
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ class GroupCommits:
         clock_ms: Callable[[], int],
         settle: Callable[[Group], None],
     ) -> None:
-        """`now_ms` is the time of day, `clock_ms` the clock of deadlines."""
+        """Use `now_ms` for the time of day, and `clock_ms` for deadlines."""
         self._registry = registry
         self._store = store
         self._metadata_max_bytes = metadata_max_bytes
@@ -51,7 +51,7 @@ class GroupCommits:
         self._settle = settle
 
     def is_acceptable(self, committed: CommittedOffset) -> bool:
-        """Whether the note beside an offset is short enough."""
+        """Whether the metadata of an offset is short enough."""
         return len(committed.metadata) <= self._metadata_max_bytes
 
     def commit(
@@ -78,7 +78,7 @@ class GroupCommits:
             on_done(code)
             return
         group.offsets.begin(commits)
-        # Encoded by the store: what fails there is told to `_on_stored`, as any failure is.
+        # The store encodes them, and reports an encoding error to `_on_stored` like any other.
         records = (
             (offset_key(group_id, each), offset_value(committed))
             for each, committed in commits.items()
@@ -86,10 +86,10 @@ class GroupCommits:
         self._append(group, records, partial(self._on_stored, group, commits, on_done))
 
     def find(self, group_id: str) -> Group | None:
-        """Return the group whose offsets are asked for, None if nothing is known of it.
+        """Return a group for a fetch of its offsets, None if there is no such group.
 
         Raises:
-            ApiError: this broker cannot say.
+            ApiError: this broker does not coordinate the group now.
         """
         group = self._registry.find(group_id, may_be_unnamed=True)
         return None if group is None or group.state is DEAD else group
@@ -97,27 +97,27 @@ class GroupCommits:
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Forget offsets that nobody uses; return what became of each.
+        """Delete offsets that are not in use; return a code for each.
 
         Raises:
-            ApiError: no such group, or its members do not say what they subscribe to.
+            ApiError: no such group, or the subscriptions of its members are unknown.
         """
         group = self._registry.find(group_id)
         if group is None or group.state is DEAD:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
         if not group.may_lose_offsets:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-        answers = {
+        codes = {
             each: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             if group.is_subscribed_to(each.topic)
             else ErrorCode.NONE
             for each in partitions
         }
-        self._clean_up(group, [each for each, code in answers.items() if code is ErrorCode.NONE])
-        return answers
+        self._clean_up(group, [each for each, code in codes.items() if code is ErrorCode.NONE])
+        return codes
 
     def delete_group(self, group_id: str) -> ErrorCode:
-        """Forget a group without members, and its offsets."""
+        """Delete a group without members, and its offsets."""
         try:
             group = self._registry.find(group_id, may_be_unnamed=True)
         except ApiError as error:
@@ -132,12 +132,12 @@ class GroupCommits:
         return code
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Forget the offsets in partitions that are no more."""
+        """Remove the offsets of deleted partitions."""
         for group in self._registry:
             self._clean_up(group, partitions)
 
     def expire(self, partition: int) -> None:
-        """Forget what is older than the retention in the groups of one partition."""
+        """Remove expired offsets of the groups of one partition."""
         for group in self._registry.in_partition(partition):
             self._clean_up(group, group.expired_offsets(self._now_ms(), self._retention_ms))
 
@@ -159,7 +159,7 @@ class GroupCommits:
         on_done(commit_error(error))
 
     def _clean_up(self, group: Group, partitions: Iterable[TopicPartition]) -> None:
-        """Remove offsets, and the group if nothing of it is left; write the tombstones."""
+        """Remove offsets, and the group once it is empty; write the tombstones."""
         group_id = group.group_id
         tombstones: list[KeyValue] = [
             (offset_key(group_id, each), None) for each in group.offsets.remove(partitions)
@@ -168,7 +168,7 @@ class GroupCommits:
             group.delete()
         if group.state is DEAD:
             self._settle(group)
-            # A group that never had a generation was never written.
+            # A group without a generation was never written.
             if group.generation_id > 0:
                 tombstones.append((group_key(group_id), None))
         for begin in range(0, len(tombstones), MAX_TOMBSTONES):
@@ -188,6 +188,6 @@ class GroupCommits:
 
 
 def _note_removal(group_id: str, record_count: int, error: ErrorCode, offset: int) -> None:
-    # Not tried again: whoever loads the group next removes what is still there.
+    # Not retried: the next broker that loads the group removes the rest.
     del offset
     log.info("offsets.removed", group_id=group_id, record_count=record_count, error=error.name)

@@ -1,7 +1,7 @@
 """Coordinates the groups of the partitions of `__consumer_offsets` that this broker leads (edge).
 
-Owns the timers of the groups and carries out what they want done; what that is, `group` decides.
-Everything runs in the loop's thread, and who waits for an answer waits without a task.
+Owns the timers of the groups and carries out their effects; `group` decides on these. Everything
+runs in the event loop's thread, and a waiting request takes no task.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from broker.config_keys.group import GroupKeys
 from broker.groups.commits import GroupCommits
 from broker.groups.effects import (
     UNKNOWN_MEMBER,
-    AnswerJoin,
-    AnswerSync,
     Effect,
     Joining,
     JoinResult,
     JoinWaiter,
+    RespondToJoin,
+    RespondToSync,
     Store,
     Syncing,
     SyncResult,
@@ -51,17 +51,17 @@ log = structlog.get_logger(__name__)
 
 
 class Replicas(Protocol):
-    """What the coordinator needs from the replica manager."""
+    """The replica manager, as the coordinator uses it."""
 
     def append(self, key: tuple[str, int], batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
         """Append to the local leader; see `ReplicaManager.append`."""
 
     def leader(self, key: tuple[str, int], epoch: int = NO_EPOCH) -> Replica:
-        """Return the replica that leads; see `ReplicaManager.leader` for what it raises."""
+        """Return the leading replica; raises as `ReplicaManager.leader`."""
 
 
 class GroupCoordinator:
-    """Takes what members and administrators ask for; see `handlers` for the protocol."""
+    """Handles the requests of members and administrators; see `handlers` for the protocol."""
 
     def __init__(
         self,
@@ -113,13 +113,13 @@ class GroupCoordinator:
     # Leadership
 
     def on_become_leader(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
-        """Coordinate the groups of a partition, once they are loaded."""
+        """Load the groups of a partition, and coordinate them after that."""
         topic, partition = topic_partition
         if topic == OFFSETS_TOPIC and self.registry.lead(partition, leader_epoch):
             self._loader.put(partition, leader_epoch)
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
-        """Let the groups of a partition go; who waits for an answer looks for the new leader."""
+        """Unload the groups of a partition; waiting requests fail with NOT_COORDINATOR."""
         topic, partition = topic_partition
         if topic == OFFSETS_TOPIC and self.registry.leads(partition):
             lost = self.registry.resign(partition)
@@ -127,12 +127,12 @@ class GroupCoordinator:
             log.info("groups.unloaded", partition=partition, group_count=len(lost))
 
     async def stop(self) -> None:
-        """Answer who waits, and take no more requests."""
+        """Fail all waiting requests, and refuse further ones."""
         await self._loader.stop()
         self._unload(self.registry.close())
 
     def expire(self) -> None:
-        """Forget old offsets and groups without any, a partition per turn of the loop."""
+        """Remove expired offsets and empty groups, one partition per turn of the event loop."""
         for partition in self.registry.active_partitions():
             self._loop.call_soon(self.commits.expire, partition)
 
@@ -149,13 +149,13 @@ class GroupCoordinator:
         self._settle(group)
 
     def sync(self, group_id: str, syncing: Syncing, waiter: SyncWaiter) -> None:
-        """Call `waiter` when the leader has assigned, or the sync is refused."""
+        """Call `waiter` when the assignment is stored, or the sync is refused."""
         try:
             group = self.registry.find(group_id)
         except ApiError as error:
             code = error.code
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # The rebalance is lost anyway, and old clients do not expect the other code here.
+                # The rebalance has failed anyway, and old clients do not expect the other code.
                 code = ErrorCode.REBALANCE_IN_PROGRESS
             waiter(SyncResult(error=code))
             return
@@ -168,7 +168,7 @@ class GroupCoordinator:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation_id: int
     ) -> ErrorCode:
-        """Return what to tell a member that is alive."""
+        """Return the response to a member's heartbeat."""
         try:
             group = self.registry.find(group_id)
         except ApiError as error:
@@ -181,10 +181,10 @@ class GroupCoordinator:
         return error_code
 
     def leave(self, group_id: str, leaving: Iterable[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Remove members, each given by its id and instance id; return what became of each.
+        """Remove members, given by id and instance id; return a code for each.
 
         Raises:
-            ApiError: this broker cannot say.
+            ApiError: this broker does not coordinate the group now.
         """
         group = self.registry.find(group_id)
         if group is None:
@@ -192,14 +192,12 @@ class GroupCoordinator:
         if group.state is DEAD:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         now_ms = self._clock_ms()
-        answers = [
-            group.leave(member_id, instance_id, now_ms) for member_id, instance_id in leaving
-        ]
+        codes = [group.leave(member_id, instance_id, now_ms) for member_id, instance_id in leaving]
         self._settle(group)
-        return answers
+        return codes
 
     def fresh_member_id(self, prefix: str) -> str:
-        """Return an id that no member ever had."""
+        """Return a unique member id."""
         return f"{prefix}-{uuid4()}"
 
     # Inside
@@ -213,9 +211,12 @@ class GroupCoordinator:
             <= config.group_max_session_timeout_ms
         ):
             raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        # Made of the client's id or the instance's. A longer one could neither be stored nor told.
+        # The id contains the client's or the instance's id. A longer one could not be encoded.
         if len(joining.fresh_member_id.encode()) > MAX_STRING_BYTES:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "the client id is too long for a member id")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"a member id has at most {MAX_STRING_BYTES} bytes: the client id is too long",
+            )
         if joining.member_id == UNKNOWN_MEMBER:
             return self.registry.find_or_add(group_id)
         group = self.registry.find(group_id)
@@ -234,7 +235,7 @@ class GroupCoordinator:
             self._settle(group)
 
     def _settle(self, group: Group) -> None:
-        """Carry out what a group wants done, and have it called when its time comes."""
+        """Carry out a group's effects, and set its timer."""
         while group.effects:
             effects, group.effects = group.effects, []
             for effect in effects:
@@ -243,9 +244,9 @@ class GroupCoordinator:
 
     def _carry_out(self, group: Group, effect: Effect) -> None:
         match effect:
-            case AnswerJoin(join_waiter, join_result):
+            case RespondToJoin(join_waiter, join_result):
                 join_waiter(join_result)
-            case AnswerSync(sync_waiter, sync_result):
+            case RespondToSync(sync_waiter, sync_result):
                 sync_waiter(sync_result)
             case Store():
                 self._store_group(group, effect)
@@ -284,16 +285,16 @@ class GroupCoordinator:
             del self._timers[group]
         if due_ms is not None:
             delay_s = max(due_ms - self._clock_ms(), 0) / 1000
-            handle = self._loop.call_later(delay_s, self._on_time, group)
+            handle = self._loop.call_later(delay_s, self._on_timer, group)
             self._timers[group] = (handle, due_ms)
 
-    def _on_time(self, group: Group) -> None:
+    def _on_timer(self, group: Group) -> None:
         del self._timers[group]
         group.on_time(self._clock_ms())
         self._settle(group)
 
     def _clock_ms(self) -> int:
-        # Not the time of day, which may be set back or forth.
+        # Not the wall clock, which may be changed.
         return round(self._loop.time() * 1000)
 
     def _partition_count(self) -> int:

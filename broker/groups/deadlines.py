@@ -1,7 +1,8 @@
-"""When something is due in a group (decision: time comes from outside).
+"""The deadlines of a group (decision: the caller passes the time).
 
 Moving a deadline later, as each heartbeat does, costs one assignment: `next_ms` is a lower bound,
-made exact only when it has come. All else costs the logarithm of how many deadlines are set.
+corrected only when that time has come. Everything else takes time logarithmic in the number of
+deadlines.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 MAX_STALE_ENTRIES: Final = 64
-"""Entries of deadlines that were cancelled or moved, beyond one for each that is set."""
+"""Limit for heap entries of cancelled or moved deadlines, beyond one per set deadline."""
 
 
 class Timer(Enum):
-    """What can become due."""
+    """Kinds of deadlines."""
 
     SESSION = "session"
     REBALANCE = "rebalance"
@@ -23,7 +24,7 @@ class Timer(Enum):
 
 
 class Due(NamedTuple):
-    """One deadline; sessions are those of members."""
+    """One deadline; a session belongs to a member."""
 
     timer: Timer
     member_id: str = ""
@@ -38,8 +39,8 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._due_ms: dict[Due, int] = {}
-        # Each deadline that is set has one entry that counts, at its time or before: the one that
-        # `_queued_ms` names. The number in the middle keeps the order of equal times.
+        # Each set deadline has one valid entry, at its time or before, which `_queued_ms` names.
+        # The number in the middle keeps the order of equal times.
         self._heap: list[tuple[int, int, Due]] = []
         self._queued_ms: dict[Due, int] = {}
         self._entry_count = 0
@@ -49,7 +50,7 @@ class Deadlines:
 
     @property
     def next_ms(self) -> int | None:
-        """Nothing is due before; None while nothing is set."""
+        """Lower bound of the next deadline; None while none is set."""
         return self._heap[0][0] if self._due_ms else None
 
     def set(self, due: Due, at_ms: int) -> None:
@@ -60,18 +61,18 @@ class Deadlines:
             self._push(due, at_ms)
 
     def cancel(self, due: Due) -> None:
-        """Forget a deadline; one that is not set is no error."""
+        """Cancel a deadline, if it is set."""
         self._due_ms.pop(due, None)
         if len(self._heap) > 2 * len(self._due_ms) + MAX_STALE_ENTRIES:
             self._drop_stale()
 
     def cancel_all(self) -> None:
-        """Forget every deadline."""
+        """Cancel every deadline."""
         self._due_ms.clear()
         self._drop_stale()
 
     def take_expired(self, now_ms: int) -> list[Due]:
-        """Remove and return what is due, the earliest first."""
+        """Remove and return the expired deadlines, the earliest first."""
         expired: list[Due] = []
         while self._heap and self._heap[0][0] <= now_ms:
             entry_ms, _, due = heappop(self._heap)

@@ -1,7 +1,7 @@
-"""What is asked of a group, what it answers, and what it wants done (decision: values only).
+"""Requests to a group, its responses and its effects (decision: values only).
 
-A `Waiter` is whoever waits for an answer. A group keeps it, gives it back with the answer, and
-never looks at it.
+A waiter completes the response to a waiting request. A group keeps it, returns it in an effect with
+the response, and never calls it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Final, TypeAlias
 from kafkawire.errors import ErrorCode
 
 UNKNOWN_MEMBER: Final = ""
-"""The member id of who has none yet."""
+"""Member id of a client that has none yet."""
 NO_GENERATION: Final = -1
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
-"""Names with the member's metadata for each, in the order of the member's preference."""
+"""Names with the member's metadata for each, in the member's order of preference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """A member's wish to join, first or again."""
+    """A member's request to join, for the first time or again."""
 
     member_id: str
     instance_id: str | None
@@ -34,16 +34,16 @@ class Joining:
     protocol_type: str
     protocols: Protocols
     fresh_member_id: str
-    """What it will be called if it has no id yet."""
+    """Id for the member if it has none yet."""
     requires_known_id: bool
-    """Whether a dynamic member must come back with its new id first (KIP-394)."""
+    """Whether a dynamic member must first join again with its new id (KIP-394)."""
     can_skip_assignment: bool
-    """Whether a static leader that comes back can be told not to assign anew (KIP-814)."""
+    """Whether a returning static leader understands `skip_assignment` (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Syncing:
-    """A member's wish for its assignment; the leader brings those of all."""
+    """A member's request for its assignment; the leader's contains every assignment."""
 
     member_id: str
     instance_id: str | None
@@ -55,7 +55,7 @@ class Syncing:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """A member, as the leader of its group is told."""
+    """A member, as the response to the leader describes it."""
 
     member_id: str
     instance_id: str | None
@@ -64,7 +64,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinResult:
-    """The answer to `Joining`; only the leader learns the members."""
+    """Response to `Joining`; only the leader gets the members."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str
@@ -78,7 +78,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncResult:
-    """The answer to `Syncing`."""
+    """Response to `Syncing`."""
 
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
@@ -91,32 +91,32 @@ SyncWaiter: TypeAlias = Callable[[SyncResult], None]
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerJoin:
-    """Tell a member what came of its join."""
+class RespondToJoin:
+    """Send the response to a join."""
 
     waiter: JoinWaiter
     result: JoinResult
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerSync:
-    """Tell a member its assignment."""
+class RespondToSync:
+    """Send the response to a sync."""
 
     waiter: SyncWaiter
     result: SyncResult
 
 
 class StoreReason(Enum):
-    """Why a group is written to the log."""
+    """Reason for which a group is written to the log."""
 
-    EMPTIED = "the last member has gone"
-    ASSIGNED = "the leader has assigned"
-    REPLACED = "a static member has come back under a new id"
+    EMPTIED = "the last member has left"
+    ASSIGNED = "the leader has sent the assignment"
+    REPLACED = "a static member has returned with a new id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Write the group to the log, then call `Group.on_stored` with this."""
+    """Write the group to the log, then call `Group.on_stored` with this effect."""
 
     reason: StoreReason
     generation_id: int
@@ -126,7 +126,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """A static member that took over from its former self, and what that one was like."""
+    """A static member that replaced its former incarnation, and the settings of that one."""
 
     old_member_id: str
     new_member_id: str
@@ -137,4 +137,4 @@ class Replacement:
     can_skip_assignment: bool
 
 
-Effect: TypeAlias = AnswerJoin | AnswerSync | Store
+Effect: TypeAlias = RespondToJoin | RespondToSync | Store

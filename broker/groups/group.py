@@ -1,8 +1,8 @@
 """One consumer group: its state machine (decision).
 
-Events come in by methods; whoever calls one carries out `effects` after it, in order, and calls
-`on_time` when `deadlines.next_ms` has come. `now_ms` is any clock that never goes back. What is
-allowed in which state, the tables of `broker.groups.state` say.
+Each event is a method call. The caller then carries out `effects`, in order, and calls `on_time`
+when `deadlines.next_ms` has come. `now_ms` is any monotonic clock. The tables of
+`broker.groups.state` define the requests that each state accepts.
 
 Source: GroupCoordinator and GroupMetadata of Kafka 3.9; KIP-134, 345, 394, 559, 814.
 """
@@ -16,11 +16,11 @@ from typing import Final
 from broker.groups.deadlines import Due, Timer
 from broker.groups.effects import (
     UNKNOWN_MEMBER,
-    AnswerJoin,
-    AnswerSync,
     Joining,
     JoinWaiter,
     Replacement,
+    RespondToJoin,
+    RespondToSync,
     Store,
     StoreReason,
     Syncing,
@@ -48,7 +48,7 @@ from kafkawire.errors import ErrorCode
 from kafkawire.ids import TopicPartition
 
 MAX_PENDING_MEMBERS: Final = 10_000
-"""Ids that were given out to members which have not come back with them; of one group."""
+"""Limit for the assigned ids of one group with which no member has joined yet."""
 
 
 class Group(Rebalancing):
@@ -69,7 +69,7 @@ class Group(Rebalancing):
         state_timestamp_ms: int | None,
         now_ms: int,
     ) -> None:
-        """Go on as the log says; members have their session timeouts from now on."""
+        """Continue the stored generation; the session timeouts of members begin now."""
         assert self.generation_id == 0, "a group is restored when it is new"
         self.generation_id, self.protocol_name = generation_id, protocol_name
         self.state_timestamp_ms = state_timestamp_ms
@@ -88,38 +88,38 @@ class Group(Rebalancing):
     # Events
 
     def join(self, joining: Joining, waiter: JoinWaiter, now_ms: int) -> None:
-        """Take a member into the next generation; it waits until that begins."""
+        """Add a member to the next generation; it waits until that begins."""
         member_id, is_new = joining.member_id, joining.member_id == UNKNOWN_MEMBER
         if not self._has_room_for(member_id):
             self._forget(member_id)
             self._refuse_join(waiter, UNKNOWN_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
         elif self.state is DEAD:
             self._refuse_join(waiter, member_id, ON_JOIN[DEAD])
-        elif not self._understands(joining):
+        elif not self._is_compatible(joining):
             self._refuse_join(waiter, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif is_new and joining.instance_id is not None:
             self._join_static(joining, joining.instance_id, waiter, now_ms)
         elif is_new and joining.requires_known_id:
-            self._give_id(joining, waiter, now_ms)
+            self._assign_id(joining, waiter, now_ms)
         elif is_new:
             self._add(joining, joining.fresh_member_id, waiter, now_ms)
         elif member_id in self.members.pending and joining.instance_id is None:
             self._add(joining, member_id, waiter, now_ms)
         else:
             self._join_again(joining, waiter, now_ms)
-        self._complete_join_if_all_have(now_ms)
+        self._complete_join_if_all_joined(now_ms)
 
     def sync(self, syncing: Syncing, waiter: SyncWaiter, now_ms: int) -> None:
-        """Answer with the assignment, once the leader has brought it and it is stored."""
+        """Respond with the member's assignment once the leader has sent it and it is stored."""
         error = self._check_sync(syncing)
         if error is not ErrorCode.NONE:
-            self.effects.append(AnswerSync(waiter, SyncResult(error=error)))
+            self.effects.append(RespondToSync(waiter, SyncResult(error=error)))
             return
         member = self.members[syncing.member_id]
         self._note_synced(member.member_id)
         if self.state is STABLE:
             self._await_heartbeat(member, now_ms)
-            self.effects.append(AnswerSync(waiter, self._assignment_of(member)))
+            self.effects.append(RespondToSync(waiter, self._assignment_of(member)))
             return
         self._refuse_sync(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
         self.members.syncing[member.member_id] = waiter
@@ -129,7 +129,7 @@ class Group(Rebalancing):
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
     ) -> ErrorCode:
-        """Return what to tell a member that is alive."""
+        """Return the response to a member's heartbeat."""
         error = self._check_member(member_id, instance_id, generation_id)
         if error is ErrorCode.NONE:
             error = ON_HEARTBEAT[self.state]
@@ -137,14 +137,14 @@ class Group(Rebalancing):
         return error
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> ErrorCode:
-        """Remove a member; a static one may be named by its instance id alone."""
+        """Remove a member; a static one may be identified by its instance id alone."""
         if self.state is DEAD:
             return ON_LEAVE[DEAD]
         if member_id == UNKNOWN_MEMBER and instance_id is not None:
             member_id = self.members.member_id_of(instance_id) or UNKNOWN_MEMBER
         elif member_id in self.members.pending:
             self._forget(member_id)
-            self._complete_join_if_all_have(now_ms)
+            self._complete_join_if_all_joined(now_ms)
             return ErrorCode.NONE
         error = self.members.check(member_id, instance_id)
         if error is ErrorCode.NONE:
@@ -154,9 +154,9 @@ class Group(Rebalancing):
     def check_commit(
         self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
     ) -> ErrorCode:
-        """Return whether offsets may be committed; a member's commit is a sign of life.
+        """Return whether offsets may be committed; a member's commit counts as a heartbeat.
 
-        Who takes no part in the group may commit while it is empty.
+        A client outside the group may commit while it is empty.
         """
         if self.state is DEAD:
             return ON_COMMIT[DEAD]
@@ -170,7 +170,7 @@ class Group(Rebalancing):
         return error
 
     def on_stored(self, store: Store, error: ErrorCode, now_ms: int) -> None:
-        """Go on after the group was written to the log, or could not be."""
+        """Continue after the group was written to the log, or could not be."""
         if store.generation_id != self.generation_id:
             return
         if store.reason is StoreReason.ASSIGNED and self.state is COMPLETING:
@@ -178,17 +178,17 @@ class Group(Rebalancing):
                 for member in self.members:
                     member.assignment = store.assignments[member.member_id]
                 self.move_to(STABLE)
-                self._answer_syncs(now_ms)
+                self._respond_to_syncs(now_ms)
             else:
                 self._prepare_rebalance(now_ms, error)
         elif store.replaced is not None and self.state is STABLE:
             self._on_replaced(store.replaced, error, now_ms)
 
     def on_time(self, now_ms: int) -> None:
-        """Do what is due by now."""
+        """Handle the deadlines that have expired."""
         for due in self.deadlines.take_expired(now_ms):
             if due in self.deadlines:
-                # Set anew by what was due before it.
+                # An earlier deadline of this call has set it again.
                 continue
             if due.timer is Timer.SESSION:
                 self._on_session_expired(due.member_id, now_ms)
@@ -198,34 +198,34 @@ class Group(Rebalancing):
                 self._on_rebalance_due(now_ms)
 
     def delete(self) -> ErrorCode:
-        """Let the group die if it has no members."""
+        """Delete the group if it has no members."""
         error = ON_DELETE[self.state]
         if error is ErrorCode.NONE:
             self._die()
         return error
 
     def unload(self) -> None:
-        """Let go: another broker coordinates this group now, and who waits must look for it."""
+        """Fail all waiting requests: another broker coordinates this group now."""
         for member in self.members:
             self._end_join(member.member_id, member.member_id, ErrorCode.NOT_COORDINATOR)
             self._refuse_sync(member.member_id, ErrorCode.NOT_COORDINATOR)
         self._die()
 
-    # Offsets that are not needed
+    # Expiry and deletion of offsets
 
     @property
     def may_lose_offsets(self) -> bool:
-        """Whether offsets may be deleted one by one: it is known which of them are in use."""
+        """Whether single offsets may be deleted, as the ones in use are known."""
         return self.state is EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads `topic`, or may do so for all that is known."""
+        """Whether a member reads `topic`, or its subscription is unknown."""
         if self.state is EMPTY:
             return False
         return self.topics is None or topic in self.topics
 
     def expired_offsets(self, time_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Return the partitions whose offsets nobody needs any more (KIP-211)."""
+        """Return the partitions whose offsets have expired (KIP-211)."""
         find = partial(self.offsets.expired, time_ms, retention_ms)
         if self.protocol_type is None:
             return find(is_kept=_none, since_ms=None)
@@ -242,22 +242,22 @@ class Group(Rebalancing):
         if self.state in (EMPTY, DEAD):
             return True
         if self.state is PREPARING:
-            # Who has joined is counted, not who was there: the last to come back have to go.
+            # Counts members that have joined again: the last ones to return are refused.
             return member_id in members.joining or len(members.joining) < max_size
         return member_id in members or len(members) < max_size
 
-    def _understands(self, joining: Joining) -> bool:
+    def _is_compatible(self, joining: Joining) -> bool:
         if self.state is EMPTY:
             return bool(joining.protocol_type and joining.protocols)
         is_same_type = joining.protocol_type == self.members.protocol_type
-        return is_same_type and self.members.understand(joining.protocols)
+        return is_same_type and self.members.support_any_of(joining.protocols)
 
-    def _give_id(self, joining: Joining, waiter: JoinWaiter, now_ms: int) -> None:
+    def _assign_id(self, joining: Joining, waiter: JoinWaiter, now_ms: int) -> None:
         member_id, pending = joining.fresh_member_id, self.members.pending
         if len(pending) >= MAX_PENDING_MEMBERS:
-            # A member comes back within a round trip: the oldest one has most likely gone.
+            # A member joins again within a round trip: the oldest one has most likely gone.
             self._forget(next(iter(pending)))
-        self.members.await_joining(member_id)
+        self.members.add_pending(member_id)
         self.deadlines.set(Due(Timer.SESSION, member_id), now_ms + joining.session_timeout_ms)
         self._refuse_join(waiter, member_id, ErrorCode.MEMBER_ID_REQUIRED)
 
@@ -288,11 +288,11 @@ class Group(Rebalancing):
             return
         member, members = self.members[member_id], self.members
         is_unchanged = member.protocols == joining.protocols
-        # A leader that joins again may know of new partitions; others did not get their answer.
+        # A leader that joins again may know of new partitions; another member lost its response.
         if is_unchanged and (
             self.state is COMPLETING or (self.state is STABLE and member_id != members.leader_id)
         ):
-            self.effects.append(AnswerJoin(waiter, self._generation_for(member_id)))
+            self.effects.append(RespondToJoin(waiter, self._generation_for(member_id)))
             return
         self._adopt(member, joining, waiter)
         self._rebalance_unless_preparing(now_ms)
@@ -300,7 +300,7 @@ class Group(Rebalancing):
     def _join_static(
         self, joining: Joining, instance_id: str, waiter: JoinWaiter, now_ms: int
     ) -> None:
-        """Let a static member without an id in, or take the place of its former self."""
+        """Add a static member without an id, or let it replace its former incarnation."""
         members, new_id = self.members, joining.fresh_member_id
         old_id = members.member_id_of(instance_id)
         if old_id is None:
@@ -349,12 +349,12 @@ class Group(Rebalancing):
             return
         result = self._generation_for(new_id)
         if not replaced.can_skip_assignment:
-            # By its old id, so that it does not find itself leader and assign: a stable group
-            # would not hand that on.
+            # The old id, so that the member does not consider itself leader and send an assignment,
+            # which a stable group would ignore.
             result = replace(result, leader_id=replaced.leader_before, members=())
         elif new_id == self.members.leader_id:
             result = replace(result, skip_assignment=True)
-        self.effects.append(AnswerJoin(self.members.joining.pop(new_id), result))
+        self.effects.append(RespondToJoin(self.members.joining.pop(new_id), result))
 
     def _adopt(self, member: Member, joining: Joining, waiter: JoinWaiter) -> None:
         member_id = member.member_id

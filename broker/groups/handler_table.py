@@ -1,4 +1,4 @@
-"""Which handler serves which API of groups (composition); imported when first needed."""
+"""The handlers of the group APIs (composition), imported when first needed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def group_makers(
     groups: GroupCoordinator, metadata: MetadataCache, now_ms: Callable[[], int]
 ) -> Mapping[ApiKey, Callable[[], Handler]]:
-    """Return what makes the handler of each API of groups."""
+    """Return the factory of the handler of each group API."""
 
     def membership() -> GroupMembershipHandler:
         from broker.handlers.group_membership import GroupMembershipHandler

@@ -1,4 +1,4 @@
-"""How the topics look that brokers make for themselves (decision).
+"""Settings of the topics that brokers create for themselves (decision).
 
 Source: AutoTopicCreationManager and GroupCoordinator.offsetsTopicConfigs of Kafka 3.9.
 """
@@ -11,16 +11,16 @@ from kafkawire.group_records import OFFSETS_TOPIC
 
 
 def offsets_topic(config: BrokerConfig) -> TopicWish:
-    """Return how `__consumer_offsets` is to be created.
+    """Return the request that creates `__consumer_offsets`.
 
-    A broker that stands alone can only ever keep one replica; in a cluster the topic waits until
-    there are enough brokers, so that its first records are as safe as its last.
+    A standalone broker can keep only one replica. In a cluster the topic is not created before
+    there are enough brokers, so that its first records are replicated like all others.
     """
-    stands_alone = config.zookeeper_connect is None
+    is_standalone = config.zookeeper_connect is None
     return TopicWish(
         name=OFFSETS_TOPIC,
         partition_count=config.offsets_topic_num_partitions,
-        replication_factor=1 if stands_alone else config.offsets_topic_replication_factor,
+        replication_factor=1 if is_standalone else config.offsets_topic_replication_factor,
         configs={
             "cleanup.policy": "compact",
             "segment.bytes": str(config.offsets_topic_segment_bytes),

@@ -1,8 +1,8 @@
-"""Reads the groups of a partition from its log, without holding the loop up (edge).
+"""Reads the groups of a partition from its log, without blocking the event loop (edge).
 
-One partition after the other, in one task: a read in a thread, then a slice of its records per turn
-of the loop. A partition that cannot be read stays loading, for an answer from half of its log would
-send consumers back; it is tried again after `RETRY_DELAY_S`, and the others are loaded meanwhile.
+One task loads one partition after the other: a read in a thread, then a slice of its records per
+turn of the event loop. A partition that cannot be read stays loading, as offsets from half of its
+log would send consumers back. It is retried after `RETRY_DELAY_S`, while others are loaded.
 """
 
 from __future__ import annotations
@@ -27,24 +27,26 @@ from storage.errors import StorageError
 from storage.log import Log
 
 SLICE_BYTES: Final = 64 * 1024
-"""Read in one turn of the loop: a few milliseconds of work."""
+"""Bytes that are replayed in one turn of the event loop: a few milliseconds of work."""
 
 RETRY_DELAY_S: Final = 60.0
-"""A disk may answer again, or descriptors be free again; a damaged log stays damaged, and its error
-is repeated for whoever looks at the log."""
+"""Time before a failed load is retried: disk errors and lack of descriptors may be temporary.
+
+A damaged log stays damaged, and its error is logged again each time.
+"""
 
 log = structlog.get_logger(__name__)
 
 
 class Replicas(Protocol):
-    """What this module needs from the replica manager."""
+    """The replica manager, as this module uses it."""
 
     def leader(self, key: tuple[str, int]) -> Replica:
-        """Return the replica that leads; see `ReplicaManager.leader` for what it raises."""
+        """Return the leading replica; raises as `ReplicaManager.leader`."""
 
 
 class GroupLoader:
-    """Loads partitions in the order in which they are put."""
+    """Loads partitions in the order of `put`."""
 
     def __init__(
         self,
@@ -57,9 +59,9 @@ class GroupLoader:
         is_wanted: Callable[[int, LeaderEpoch], bool],
         on_loaded: Callable[[int, list[Group]], None],
     ) -> None:
-        """`is_wanted` says whether a load that began in an epoch is still of use.
+        """Load while `is_wanted` holds for the partition and the epoch in which its load began.
 
-        `on_loaded` gets a partition's groups; `buffer_bytes` are read at once.
+        `on_loaded` gets a partition's groups; each read takes up to `buffer_bytes`.
         """
         self._replicas = replicas
         self._loop = loop
@@ -86,7 +88,7 @@ class GroupLoader:
             self._task = self._loop.create_task(self._run(), name="group loader")
 
     async def stop(self) -> None:
-        """Load nothing any more."""
+        """Stop loading."""
         self._queue.clear()
         if self._task is not None:
             self._task.cancel()
@@ -105,8 +107,8 @@ class GroupLoader:
         except (ApiError, StorageError, CorruptBatchError, OSError) as error:
             self._on_failure(partition, leader_epoch, error)
         except Exception as error:
-            # A defect of ours, or a record that nobody has thought of: it holds up its own
-            # partition, and must not those of all other groups.
+            # A bug, or an unforeseen record: it delays its own partition, and must not delay the
+            # other ones.
             log.exception("groups.load_failed", partition=partition)
             self._on_failure(partition, leader_epoch, error)
 
@@ -129,7 +131,7 @@ class GroupLoader:
     async def _replay(
         self, partition: int, leader_epoch: LeaderEpoch, replay: OffsetsReplay
     ) -> None:
-        """Add the whole log, up to its end: nothing is appended while the partition loads."""
+        """Replay the whole log: nothing is appended while the partition loads."""
         each = self._log(partition)
         offset, end_offset = each.log_start_offset, each.log_end_offset
         while offset < end_offset and self._is_wanted(partition, leader_epoch):
@@ -138,7 +140,7 @@ class GroupLoader:
             )
             data = memoryview(await self._loop.run_in_executor(self._executor, region.read))
             if not data:
-                # Compaction has taken all that was left.
+                # Compaction has removed the rest.
                 return
             sliced_bytes, begin = 0, offset
             for header, batch in iterate_batches(data):
@@ -149,14 +151,14 @@ class GroupLoader:
                     sliced_bytes = 0
                     await asyncio.sleep(0)
             if offset == begin:
-                raise CorruptBatchError(f"the batch at offset {offset} is cut short")
+                raise CorruptBatchError(f"the batch at offset {offset} is truncated")
 
     def _on_failure(self, partition: int, leader_epoch: LeaderEpoch, error: Exception) -> None:
         if self._is_wanted(partition, leader_epoch):
             log.error("groups.not_loaded", partition=partition, error=str(error))
-            self._loop.call_later(RETRY_DELAY_S, self._put_again, partition, leader_epoch)
+            self._loop.call_later(RETRY_DELAY_S, self._retry, partition, leader_epoch)
 
-    def _put_again(self, partition: int, leader_epoch: LeaderEpoch) -> None:
+    def _retry(self, partition: int, leader_epoch: LeaderEpoch) -> None:
         if self._is_wanted(partition, leader_epoch):
             self.put(partition, leader_epoch)
 

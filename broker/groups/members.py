@@ -1,7 +1,7 @@
-"""Who is in a group, who leads it, and what they all understand (decision).
+"""The members of a group, its leader and the protocols that all support (decision).
 
-Invariants: the leader is a member whenever there are members; an instance id names one member; an
-id is pending or a member's, never both; who waits is a member.
+Invariants: the leader is a member whenever there are members; an instance id belongs to one member;
+an id is either pending or a member's; only members wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkawire.errors import ErrorCode
 
 
 class Member:
-    """One member; `protocols` in the order of its preference."""
+    """One member; `protocols` in its order of preference."""
 
     __slots__ = (
         "assignment",
@@ -49,11 +49,11 @@ class Member:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        # Has joined no generation yet: it cannot send heartbeats while its first join waits.
+        # Not in a generation yet: it cannot send heartbeats while its first join waits.
         self.is_new = is_new
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Return what it says under a protocol that it supports; nothing for another."""
+        """Return the member's metadata for a protocol; empty if it does not support that."""
         return next((data for name, data in self.protocols if name == protocol_name), b"")
 
 
@@ -63,7 +63,7 @@ class Members:
     def __init__(self) -> None:
         self.leader_id: str | None = None
         self.protocol_type: str | None = None
-        """Of the present members, or of the last ones; None if there never were any."""
+        """Type of the current members, or of the last ones; None before the first member."""
         self.joining: dict[str, JoinWaiter] = {}
         self.syncing: dict[str, SyncWaiter] = {}
         self._by_id: dict[str, Member] = {}
@@ -85,25 +85,25 @@ class Members:
 
     @property
     def pending(self) -> KeysView[str]:
-        """Ids that were given out and have not joined yet, the oldest first."""
+        """Ids that were assigned and have not joined yet, the oldest first."""
         return self._pending.keys()
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether everybody waits for the next generation, and nobody else is on the way."""
+        """Whether every member waits for the next generation, and no id is pending."""
         return len(self.joining) == len(self._by_id) and not self._pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of all members; 0 without any."""
+        """Longest rebalance timeout of the members; 0 without members."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
     def member_id_of(self, instance_id: str) -> str | None:
-        """Return the id of a static member, None if it is not there."""
+        """Return the id of a static member, None if it is not in the group."""
         return self._by_instance.get(instance_id)
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return whether this is a member, and the present one under its instance id."""
+        """Return NONE if this is a member, and the current one with its instance id."""
         if instance_id is not None:
             current = self._by_instance.get(instance_id)
             if current is not None and current != member_id:
@@ -112,12 +112,12 @@ class Members:
                 return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if member_id in self._by_id else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def understand(self, protocols: Protocols) -> bool:
-        """Whether one of `protocols` is understood by all."""
+    def support_any_of(self, protocols: Protocols) -> bool:
+        """Whether all members support one of `protocols`."""
         return any(self._support[name] == len(self._by_id) for name, _ in protocols)
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Take in a member; the first one leads, and says what kind of group this is."""
+        """Add a member; the first one becomes leader and sets the protocol type."""
         assert member.member_id not in self._by_id, "a member is added once"
         if member.instance_id is not None:
             assert member.instance_id not in self._by_instance, "an instance is one member"
@@ -130,12 +130,12 @@ class Members:
         self._support.update(_names(member.protocols))
         self._pending.pop(member.member_id, None)
 
-    def await_joining(self, member_id: str) -> None:
-        """Expect a member to come back with the id that it was given."""
+    def add_pending(self, member_id: str) -> None:
+        """Note an id that was assigned to a member that has yet to join with it."""
         self._pending[member_id] = None
 
     def remove(self, member_id: str) -> None:
-        """Forget a member, or an id that was given out; the oldest other one leads then."""
+        """Remove a member or a pending id; the oldest other member becomes leader if necessary."""
         self._pending.pop(member_id, None)
         member = self._by_id.pop(member_id, None)
         if member is None:
@@ -149,9 +149,9 @@ class Members:
             self.leader_id = next(iter(self._by_id), None)
 
     def rename(self, old_id: str, new_id: str) -> Member:
-        """Give a static member another id; who waited under the old one must be told before."""
-        assert old_id not in self.joining, "its join is answered"
-        assert old_id not in self.syncing, "its sync is answered"
+        """Give a static member another id, after the response to its waiting requests."""
+        assert old_id not in self.joining, "its join has a response"
+        assert old_id not in self.syncing, "its sync has a response"
         member = self._by_id.pop(old_id)
         assert member.instance_id is not None, "only static members keep their place"
         member.member_id = new_id
@@ -168,7 +168,7 @@ class Members:
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> None:
-        """Adopt what a member says of itself when it joins again."""
+        """Adopt the settings of a member that joins again."""
         self._support.subtract(_names(member.protocols))
         self._support.update(_names(protocols))
         member.protocols = protocols
@@ -176,19 +176,22 @@ class Members:
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
     def select_protocol(self) -> str:
-        """Return the protocol with the most votes among those that all understand.
+        """Return the protocol with the most votes among the common ones of all members.
 
-        Each member votes for the first one on its list; of two with as many votes, the one that
-        was voted for first wins.
+        Each member votes for its first common protocol. In a tie the protocol with the earliest
+        first vote wins.
         """
-        understood = {name for name, count in self._support.items() if count == len(self._by_id)}
+        supported = {name for name, count in self._support.items() if count == len(self._by_id)}
         votes = Counter(
-            next(name for name, _ in member.protocols if name in understood) for member in self
+            next(name for name, _ in member.protocols if name in supported) for member in self
         )
         return votes.most_common(1)[0][0]
 
     def elect_joined_leader(self) -> bool:
-        """Let one of those who have joined lead, the old leader if it has; False without any."""
+        """Make a member that has joined the leader, the old leader if possible.
+
+        Returns False if no member has joined.
+        """
         if self.leader_id not in self.joining:
             joined = next(iter(self.joining), None)
             if joined is None:
@@ -197,7 +200,7 @@ class Members:
         return True
 
     def described(self, protocol_name: str) -> tuple[JoinedMember, ...]:
-        """Return everybody, as the leader needs them for assigning."""
+        """Return every member in the form that the leader needs for the assignment."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol_name))
             for member in self
@@ -205,5 +208,5 @@ class Members:
 
 
 def _names(protocols: Protocols) -> set[str]:
-    # A set: naming a protocol twice must not count as two members that understand it.
+    # A set: a protocol that a member lists twice must not count as supported by two members.
     return {name for name, _ in protocols}

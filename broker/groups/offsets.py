@@ -1,8 +1,8 @@
-"""The offsets that one group has committed (decision).
+"""The committed offsets of one group (decision).
 
 A commit is pending from its append until it is replicated; only then can it be read. Invariant: of
-two commits of one partition the one that stands later in the log is kept, in whatever order they
-are replicated and told.
+two commits of one partition the later one in the log is kept, in whatever order they are replicated
+and reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, tuple[CommittedOffset, int]] = {}
-        # The last commit only: it alone decides what will be read.
+        # The last commit only: earlier ones will not be read.
         self._pending: dict[TopicPartition, CommittedOffset] = {}
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class GroupOffsets:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to keep, nor on its way."""
+        """Whether there is neither a committed nor a pending offset."""
         return not self._committed and not self._pending
 
     def partitions(self) -> list[TopicPartition]:
@@ -41,7 +41,7 @@ class GroupOffsets:
         return list(self._committed.keys() | self._pending.keys())
 
     def get(self, partition: TopicPartition) -> CommittedOffset | None:
-        """Return what is committed, None if nothing is."""
+        """Return the committed offset, None if there is none."""
         found = self._committed.get(partition)
         return found and found[0]
 
@@ -50,7 +50,7 @@ class GroupOffsets:
         return partition in self._pending
 
     def restore(self, partition: TopicPartition, committed: CommittedOffset, position: int) -> None:
-        """Adopt an offset that was read from the log, where it stands at `position`."""
+        """Adopt an offset that was read from the log, at `position`."""
         self._committed[partition] = (committed, position)
 
     def begin(self, commits: Commits) -> None:
@@ -58,9 +58,9 @@ class GroupOffsets:
         self._pending.update(commits)
 
     def finish(self, commits: Commits, position: int) -> None:
-        """Adopt commits that are replicated; they stand at `position` of the log.
+        """Adopt commits that are replicated, at `position` of the log.
 
-        A partition whose pending commit was removed meanwhile stays without.
+        A partition whose pending commit has been removed meanwhile stays without an offset.
         """
         for partition, committed in commits.items():
             if partition not in self._pending:
@@ -71,14 +71,14 @@ class GroupOffsets:
         self.fail(commits)
 
     def fail(self, commits: Commits) -> None:
-        """Forget commits that could not be appended, or not be replicated in time."""
+        """Drop commits that could not be appended, or not be replicated in time."""
         for partition, committed in commits.items():
             # By identity: a later commit of the same offset is another one.
             if self._pending.get(partition) is committed:
                 del self._pending[partition]
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget partitions; return those that have records in the log, and need tombstones."""
+        """Remove partitions; return the ones with records in the log, which need tombstones."""
         removed = []
         for partition in partitions:
             pending = self._pending.pop(partition, None)
@@ -95,21 +95,22 @@ class GroupOffsets:
         is_kept: Callable[[str], bool],
         since_ms: int | None,
     ) -> list[TopicPartition]:
-        """Return the partitions whose offsets nobody needs any more (KIP-211).
+        """Return the partitions whose offsets have expired (KIP-211).
 
-        Their retention begins at `since_ms`, or if that is None with the commit itself. Topics
-        that `is_kept` stay; so does what is pending, and what has a time to expire of its own.
+        Their retention begins at `since_ms`, or if that is None with the commit itself. Offsets of
+        topics that `is_kept` do not expire, nor do pending ones. An offset with an expiry time of
+        its own expires then.
         """
         return [
             partition
             for partition, (committed, _) in self._committed.items()
             if partition not in self._pending
             and not is_kept(partition.topic)
-            and _is_over(committed, time_ms, retention_ms, since_ms)
+            and _has_expired(committed, time_ms, retention_ms, since_ms)
         ]
 
 
-def _is_over(
+def _has_expired(
     committed: CommittedOffset, time_ms: int, retention_ms: int, since_ms: int | None
 ) -> bool:
     if committed.expire_timestamp_ms is not None:

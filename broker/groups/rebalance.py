@@ -1,7 +1,8 @@
-"""How the generations of a group begin and end (decision).
+"""The rebalance of a group, from one generation to the next (decision).
 
-A rebalance is: have everybody join, begin a generation with those who have, have its leader assign,
-store that, tell everybody. `broker.groups.group` builds what members ask for on top of this.
+In a rebalance all members join again, and the ones that have joined form the next generation. Its
+leader sends the assignment, the group is stored, and each member gets its part.
+`broker.groups.group` builds the requests of members on top of this.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from broker.groups.deadlines import REBALANCE, SYNC, Deadlines, Due, Timer
 from broker.groups.effects import (
     NO_GENERATION,
     UNKNOWN_MEMBER,
-    AnswerJoin,
-    AnswerSync,
     Effect,
     JoinResult,
     JoinWaiter,
+    RespondToJoin,
+    RespondToSync,
     Store,
     StoreReason,
     SyncResult,
@@ -37,21 +38,21 @@ from kafkawire.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topic
 from kafkawire.errors import DecodeError, ErrorCode
 
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
-"""How long a new member's first join may wait: it cannot send heartbeats, but may be gone."""
+"""Limit for a new member's first join, during which it cannot send heartbeats."""
 MIN_REBALANCE_WAIT_MS: Final = 1
-"""A member may name 0 as its rebalance timeout; waiting again must not become a busy loop."""
+"""Shortest rebalance timeout: a member may request 0, which must not cause a busy loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """What the broker's configuration says about groups."""
+    """Limits for groups in the broker's configuration."""
 
     max_size: int
     initial_rebalance_delay_ms: int
 
 
 class Rebalancing:
-    """A group's state, members and deadlines, and the moves between generations."""
+    """A group's state, members and deadlines, and its transitions between generations."""
 
     def __init__(self, group_id: str, limits: GroupLimits) -> None:
         self.group_id = group_id
@@ -59,17 +60,17 @@ class Rebalancing:
         self.generation_id = 0
         self.protocol_name: str | None = None
         self.state_timestamp_ms: int | None = None
-        """Time of day at which the group was last stored; None before, or if nobody wrote it."""
+        """Wall clock time at which the group was last stored; None if never."""
         self.members = Members()
         self.deadlines = Deadlines()
         self.effects: list[Effect] = []
         self.topics: Set[str] | None = None
-        """What the members subscribe to; None where that is not known."""
+        """Topics that the members subscribe to; None if unknown."""
         self._limits = limits
         self._unsynced: set[str] = set()
-        # So that a leader who repeats itself does not have a second assignment stored.
+        # A repeated sync of the leader must not store a second assignment.
         self._assigned_generation_id = NO_GENERATION
-        # Of the first rebalance of an empty group, which waits for more members to come.
+        # State of the first rebalance of an empty group, which waits for more members.
         self._is_initial = False
         self._initial_wait_ms = self._initial_left_ms = 0
         self._has_newcomer = False
@@ -86,7 +87,7 @@ class Rebalancing:
 
     @property
     def protocol_type(self) -> str | None:
-        """What kind of group it is; None while it only stores offsets."""
+        """Protocol type of the group; None while it only stores offsets."""
         return self.members.protocol_type
 
     # Rebalancing
@@ -98,7 +99,7 @@ class Rebalancing:
     def _prepare_rebalance(
         self, now_ms: int, error: ErrorCode = ErrorCode.REBALANCE_IN_PROGRESS
     ) -> None:
-        """Have all members join again; those that wait for an assignment are told `error`."""
+        """Wait for all members to join again; pending syncs get `error`."""
         if self.state is COMPLETING:
             for member in self.members:
                 member.assignment = b""
@@ -113,9 +114,9 @@ class Rebalancing:
             self._initial_wait_ms = wait_ms = delay_ms
         self.move_to(PREPARING)
         self.deadlines.set(REBALANCE, now_ms + wait_ms)
-        self._complete_join_if_all_have(now_ms)
+        self._complete_join_if_all_joined(now_ms)
 
-    def _complete_join_if_all_have(self, now_ms: int) -> None:
+    def _complete_join_if_all_joined(self, now_ms: int) -> None:
         if self.state is PREPARING and not self._is_initial and self.members.have_all_joined:
             self._complete_join(now_ms)
 
@@ -130,10 +131,10 @@ class Rebalancing:
             self._complete_join(now_ms)
 
     def _complete_join(self, now_ms: int) -> None:
-        """Begin a generation of those who have joined, or wait on if nobody has."""
+        """Begin a generation of the members that have joined; wait again if none has."""
         members = self.members
         for member in members:
-            # Static members keep their place until their session ends.
+            # Static members stay in the group until their session expires.
             if member.member_id not in members.joining and member.instance_id is None:
                 self._forget(member.member_id)
         self._is_initial = self._has_newcomer = False
@@ -163,7 +164,7 @@ class Rebalancing:
             self._await_heartbeat(member, now_ms)
             waiter = members.joining.pop(member.member_id, None)
             if waiter is not None:
-                self.effects.append(AnswerJoin(waiter, self._generation_for(member.member_id)))
+                self.effects.append(RespondToJoin(waiter, self._generation_for(member.member_id)))
 
     def _store_assignments(self, assigned: Mapping[str, bytes]) -> None:
         if self._assigned_generation_id == self.generation_id:
@@ -173,19 +174,19 @@ class Rebalancing:
             Store(
                 reason=StoreReason.ASSIGNED,
                 generation_id=self.generation_id,
-                # Whom the leader has forgotten gets nothing, but an answer.
+                # A member that the leader has left out gets a response with an empty assignment.
                 assignments={
                     each.member_id: assigned.get(each.member_id, b"") for each in self.members
                 },
             )
         )
 
-    def _answer_syncs(self, now_ms: int) -> None:
+    def _respond_to_syncs(self, now_ms: int) -> None:
         for member in self.members:
             waiter = self.members.syncing.pop(member.member_id, None)
             if waiter is not None:
                 self._await_heartbeat(member, now_ms)
-                self.effects.append(AnswerSync(waiter, self._assignment_of(member)))
+                self.effects.append(RespondToSync(waiter, self._assignment_of(member)))
 
     def _note_synced(self, member_id: str) -> None:
         self._unsynced.discard(member_id)
@@ -193,7 +194,7 @@ class Rebalancing:
             self.deadlines.cancel(SYNC)
 
     def _on_sync_expired(self, now_ms: int) -> None:
-        """Remove those who have joined and never asked for their assignment."""
+        """Remove the members that have joined but not requested their assignment."""
         for member_id in list(self._unsynced):
             self._forget(member_id)
         self._prepare_rebalance(now_ms)
@@ -218,22 +219,22 @@ class Rebalancing:
         members = self.members
         if member_id in members.pending:
             self._forget(member_id)
-            self._complete_join_if_all_have(now_ms)
+            self._complete_join_if_all_joined(now_ms)
             return
         if member_id not in members:
             return
         is_waiting = member_id in members.joining or member_id in members.syncing
-        # Who waits for an answer cannot send heartbeats; but a newcomer may have gone.
+        # A waiting member cannot send heartbeats, but a new one may have disconnected.
         if members[member_id].is_new or not is_waiting:
             self._remove(member_id, now_ms)
 
     def _remove(self, member_id: str, now_ms: int) -> None:
-        """Remove a member, and have the others share what it had."""
+        """Remove a member, and rebalance so that the others take its partitions."""
         self._end_join(member_id, UNKNOWN_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID)
         self._refuse_sync(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         self._forget(member_id)
         if self.state is PREPARING:
-            self._complete_join_if_all_have(now_ms)
+            self._complete_join_if_all_joined(now_ms)
         else:
             self._prepare_rebalance(now_ms)
 
@@ -257,7 +258,7 @@ class Rebalancing:
             return None
         return frozenset().union(*each)
 
-    # Answers
+    # Responses
 
     def _generation_for(self, member_id: str) -> JoinResult:
         assert self.protocol_name is not None, "a generation has a protocol"
@@ -279,19 +280,19 @@ class Rebalancing:
         )
 
     def _refuse_join(self, waiter: JoinWaiter, member_id: str, error: ErrorCode) -> None:
-        self.effects.append(AnswerJoin(waiter, JoinResult(error=error, member_id=member_id)))
+        self.effects.append(RespondToJoin(waiter, JoinResult(error=error, member_id=member_id)))
 
-    def _end_join(self, member_id: str, told_id: str, error: ErrorCode) -> None:
-        """Answer a join that waits, if there is one; the member is told `told_id` for its id."""
+    def _end_join(self, member_id: str, response_id: str, error: ErrorCode) -> None:
+        """Respond with `error` and member id `response_id` to a join, if one waits."""
         waiter = self.members.joining.pop(member_id, None)
         if waiter is not None:
-            self._refuse_join(waiter, told_id, error)
+            self._refuse_join(waiter, response_id, error)
 
     def _refuse_sync(self, member_id: str, error: ErrorCode, now_ms: int | None = None) -> None:
-        """Answer a sync that waits, if there is one; with `now_ms` its session goes on."""
+        """Respond to a waiting sync with `error`; with `now_ms`, extend the member's session."""
         waiter = self.members.syncing.pop(member_id, None)
         if waiter is None:
             return
-        self.effects.append(AnswerSync(waiter, SyncResult(error=error)))
+        self.effects.append(RespondToSync(waiter, SyncResult(error=error)))
         if now_ms is not None:
             self._await_heartbeat(self.members[member_id], now_ms)

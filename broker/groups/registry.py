@@ -1,7 +1,7 @@
-"""Which groups this broker coordinates: those of the partitions of `__consumer_offsets` that it
-leads and has loaded (decision).
+"""The groups that this broker coordinates, by partition of `__consumer_offsets` (decision).
 
-Invariant: a group is held only while its partition is active here.
+These are the groups of partitions that it leads and has loaded. Invariant: a group is held only
+while its partition is active here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkawire.ids import LeaderEpoch
 
 
 class PartitionState(Enum):
-    """How far a partition that this broker leads is."""
+    """State of a partition that this broker leads."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -27,7 +27,7 @@ class GroupRegistry:
     """Groups by id, and the partitions that they belong to."""
 
     def __init__(self, limits: GroupLimits, partition_count: Callable[[], int]) -> None:
-        """`partition_count` tells how many partitions the topic has, or will have."""
+        """Map groups to `partition_count()` partitions, the actual or planned number."""
         self.limits = limits
         self._partition_count = partition_count
         self._groups: dict[str, Group] = {}
@@ -44,7 +44,7 @@ class GroupRegistry:
 
     @property
     def is_loading(self) -> bool:
-        """Whether any partition is not ready yet."""
+        """Whether any partition is still loading."""
         return PartitionState.LOADING in self._states.values()
 
     def partition_of(self, group_id: str) -> int:
@@ -58,7 +58,7 @@ class GroupRegistry:
     # Partitions
 
     def lead(self, partition: int, leader_epoch: LeaderEpoch) -> bool:
-        """Note a leadership; whether the partition has to be loaded.
+        """Note a leadership; return whether the partition has to be loaded.
 
         A leader that only gets a newer epoch knows the groups already.
         """
@@ -70,7 +70,7 @@ class GroupRegistry:
         return True
 
     def is_loading_since(self, partition: int, leader_epoch: LeaderEpoch) -> bool:
-        """Whether a load that began in this epoch is still of use."""
+        """Whether a load that began in this epoch is still needed."""
         return (
             self._states.get(partition) is PartitionState.LOADING
             and self._loading_since[partition] == leader_epoch
@@ -78,13 +78,13 @@ class GroupRegistry:
 
     def activate(self, partition: int, groups: Iterable[Group]) -> None:
         """Coordinate the groups of a partition that was loaded."""
-        assert self._states[partition] is PartitionState.LOADING, "it is loaded once"
+        assert self._states[partition] is PartitionState.LOADING, "a partition is loaded once"
         del self._loading_since[partition]
         self._states[partition] = PartitionState.ACTIVE
         self._groups.update((group.group_id, group) for group in groups)
 
     def resign(self, partition: int) -> list[Group]:
-        """Give a partition up; return the groups that were coordinated."""
+        """Give a partition up; return its groups."""
         self._states.pop(partition, None)
         self._epochs.pop(partition, None)
         self._loading_since.pop(partition, None)
@@ -94,7 +94,7 @@ class GroupRegistry:
         return lost
 
     def close(self) -> list[Group]:
-        """Give everything up, for the broker stops; return the groups."""
+        """Give all partitions up when the broker stops; return the groups."""
         self._is_open = False
         lost = list(self._groups.values())
         self._groups.clear()
@@ -118,13 +118,14 @@ class GroupRegistry:
     # Groups
 
     def check(self, group_id: str, *, may_be_unnamed: bool = False) -> None:
-        """Refuse what this broker cannot answer for.
+        """Check that this broker coordinates a group now.
 
-        Before there were groups with members, offsets could be committed under no name; such a
-        group can still be used for that.
+        Before consumer groups had members, offsets could be committed without a group id. Such an
+        unnamed group can still be used for that.
 
         Raises:
-            ApiError: no name, the broker stops, not loaded yet, or another broker's group.
+            ApiError: no group id, the broker stops, the partition is loading, or another broker's
+                group.
         """
         if not group_id and not may_be_unnamed:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
@@ -137,7 +138,7 @@ class GroupRegistry:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
 
     def find(self, group_id: str, *, may_be_unnamed: bool = False) -> Group | None:
-        """Return a group, None if there is none of this id.
+        """Return a group, None if there is none with this id.
 
         Raises:
             ApiError: as `check`.
@@ -146,7 +147,7 @@ class GroupRegistry:
         return self._groups.get(group_id)
 
     def find_or_add(self, group_id: str, *, may_be_unnamed: bool = False) -> Group:
-        """Return a group, a new one if there is none of this id.
+        """Return a group, a new one if there is none with this id.
 
         Raises:
             ApiError: as `check`.
@@ -157,6 +158,6 @@ class GroupRegistry:
         return group
 
     def remove(self, group: Group) -> None:
-        """Forget a group that is dead."""
+        """Remove a dead group."""
         if self._groups.get(group.group_id) is group:
             del self._groups[group.group_id]

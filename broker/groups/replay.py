@@ -1,9 +1,9 @@
-"""Groups and offsets as the records of `__consumer_offsets` tell them (decision).
+"""Rebuilds groups and offsets from the records of `__consumer_offsets` (decision).
 
-Records are added in the order of the log; the last one of a key counts, and none is a tombstone's
-meaning. Offsets that were committed in a transaction count from its marker on. A key or value of a
-version that is not known is left alone and counted: it may come from a newer broker. So is what no
-coordinator writes: any producer that may write to the topic could have put it there.
+Records are added in the order of the log. The last record of a key counts, and a tombstone deletes
+it. Offsets that were committed in a transaction count from its marker on. Records with an unknown
+version are skipped and counted: a newer broker may have written them. So are records that no
+coordinator writes: any producer with access to the topic could have written them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from kafkawire.records import (
 )
 
 MAX_GENERATION: Final = 2**31 - 1
-"""The last one that answers can name; a group that stands there could not be rebalanced."""
+"""Largest generation in a response; a group that has reached it could not be rebalanced."""
 
 Placed: TypeAlias = tuple[CommittedOffset, int]
-"""A committed offset, and where its batch stands in the log."""
+"""A committed offset, and the base offset of its batch in the log."""
 
 
 class OffsetsReplay:
-    """One partition's records, as far as they were added."""
+    """State of the groups of one partition after the records that were added."""
 
     def __init__(self) -> None:
         self.record_count = 0
@@ -54,21 +54,21 @@ class OffsetsReplay:
         self._undecided: defaultdict[int, dict[OffsetKey, Placed | None]] = defaultdict(dict)
 
     def add(self, batch: memoryview, header: BatchHeader) -> None:
-        """Take in the next batch of the log.
+        """Add the next batch of the log.
 
         Raises:
-            CorruptBatchError: the batch is damaged; nothing of it was taken in.
+            CorruptBatchError: the batch is damaged; none of it was added.
         """
         try:
             self._add_batch(batch, header)
         except CorruptBatchError:
             if not crc_matches(batch, header):
                 raise
-            # Not damaged: it was written like this, and by no coordinator.
+            # Not damaged: it was written like this, but not by a coordinator.
             self.unknown_count += header.record_count
 
     def groups(self, limits: GroupLimits, now_ms: int) -> list[Group]:
-        """Return every group that has members, a history or offsets."""
+        """Return every group that has members, a generation or offsets."""
         names = self._groups.keys() | {name for name, held in self._offsets.items() if held}
         return [self._group(name, limits, now_ms) for name in sorted(names)]
 
@@ -85,7 +85,7 @@ class OffsetsReplay:
 
     def _add(self, record: Record, header: BatchHeader) -> None:
         if record.key is None:
-            raise DecodeError("a record without a key")
+            raise DecodeError("the record has no key")
         key = read_key(record.key)
         if isinstance(key, OffsetKey):
             placed = None
@@ -112,7 +112,7 @@ class OffsetsReplay:
             return
         for key, placed in undecided.items():
             held = self._offsets[key.group_id].get(key.topic_partition)
-            # Committed later than the transaction wrote, if before its end.
+            # A plain commit after the transaction's wins, even if the marker came later still.
             if placed is not None and (held is None or held[1] < placed[1]):
                 self._put(key, placed)
 
@@ -142,7 +142,7 @@ class OffsetsReplay:
 
 
 def _require_restorable(value: GroupMetadataValue) -> None:
-    """Refuse a group that no coordinator could have stored.
+    """Check that a coordinator could have stored a group.
 
     Raises:
         DecodeError: its members or its generation contradict each other.
@@ -157,7 +157,7 @@ def _require_restorable(value: GroupMetadataValue) -> None:
     if not 0 <= value.generation < MAX_GENERATION:
         raise DecodeError(f"generation {value.generation} must be within 0..{MAX_GENERATION - 1}")
     if value.members and value.protocol is None:
-        raise DecodeError("members without a protocol that they agreed on")
+        raise DecodeError(f"{len(value.members)} members have no common protocol")
 
 
 def _member(value: MemberMetadata, protocol_name: str | None) -> Member:
@@ -168,14 +168,14 @@ def _member(value: MemberMetadata, protocol_name: str | None) -> Member:
         client_host=value.client_host,
         session_timeout_ms=value.session_timeout,
         rebalance_timeout_ms=value.rebalance_timeout,
-        # What else it supports, it says when it joins again.
+        # It sends its other protocols when it joins again.
         protocols=((protocol_name or "", value.subscription),),
         assignment=value.assignment,
     )
 
 
 def group_metadata(group: Group, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-    """Return what the log keeps of a group whose members were assigned this."""
+    """Return the log's record of a group with these assignments of its members."""
     protocol_name, stamp_ms = group.protocol_name, group.state_timestamp_ms
     return GroupMetadataValue(
         protocol_type=group.protocol_type or "",

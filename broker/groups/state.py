@@ -1,4 +1,4 @@
-"""The states of a consumer group, and what is allowed in each (decision: the tables).
+"""The states of a consumer group, and the response to each request by state (decision: the tables).
 
 Source: GroupMetadata of Kafka 3.9.
 """
@@ -13,7 +13,7 @@ from kafkawire.errors import ErrorCode
 
 
 class GroupState(Enum):
-    """Where a group stands; the values are what clients are told."""
+    """State of a group; responses contain these values."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -32,7 +32,7 @@ PREDECESSORS: Final[Mapping[GroupState, Set[GroupState]]] = {
     DEAD: {EMPTY, PREPARING, COMPLETING, STABLE, DEAD},
 }
 
-# What a member in good standing gets; NONE where the event is let in.
+# Response to a member with a valid id and generation; NONE where the request is accepted.
 ON_JOIN: Final = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     PREPARING: ErrorCode.NONE,
@@ -43,8 +43,8 @@ ON_JOIN: Final = {
 ON_SYNC: Final = ON_JOIN | {PREPARING: ErrorCode.REBALANCE_IN_PROGRESS}
 ON_HEARTBEAT: Final = ON_JOIN | {PREPARING: ErrorCode.REBALANCE_IN_PROGRESS}
 ON_LEAVE: Final = ON_JOIN
-# In PREPARING the members still own what they were assigned. In COMPLETING they have learnt of a
-# generation that may give it to others.
+# In PREPARING the members still own their partitions. In COMPLETING they know of a generation that
+# may assign these to others.
 ON_COMMIT: Final = ON_JOIN | {
     EMPTY: ErrorCode.NONE,
     COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
@@ -59,4 +59,4 @@ ON_DELETE: Final = {
 
 
 class InvalidTransitionError(Exception):
-    """A move that the table forbids: a bug, not a fault."""
+    """A transition that the table forbids: a bug."""

@@ -1,8 +1,8 @@
-"""Writes to `__consumer_offsets`, and tells when a write is replicated (edge).
+"""Writes to `__consumer_offsets`, and reports when a write is replicated (edge).
 
-Invariant: a write is told to have succeeded only while this broker leads the partition in the epoch
-of the append. In another epoch the records may have been cut off and written again by others, and
-a high watermark that passes them proves nothing (KAFKA-20634).
+Invariant: a write is reported as successful only while this broker leads the partition in the epoch
+of the append. In another epoch the records may have been truncated and replaced by others, and a
+high watermark that passes them proves nothing (KAFKA-20634).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from storage.log import AppendInfo
 
 KeyValue: TypeAlias = tuple[bytes, bytes | None]
 OnStored: TypeAlias = Callable[[ErrorCode, int], None]
-"""Called once, with an error of the log (NONE: replicated) and the offset of the first record."""
+"""Called once, with an error of the log (NONE: replicated) and the first record's offset."""
 
 NO_OFFSET = -1
 
 
 class Replicas(Protocol):
-    """What this module needs from the replica manager."""
+    """The replica manager, as this module uses it."""
 
     def append(self, key: tuple[str, int], batch: memoryview, acks: int, now_ms: int) -> AppendInfo:
         """Append to the local leader; see `ReplicaManager.append`."""
 
     def leader(self, key: tuple[str, int], epoch: int) -> Replica:
-        """Return the replica that leads; see `ReplicaManager.leader` for what it raises."""
+        """Return the leading replica; raises as `ReplicaManager.leader`."""
 
 
 class GroupStore:
@@ -63,7 +63,7 @@ class GroupStore:
     ) -> None:
         """Append `records` as one batch; `on_stored` may be called before this returns.
 
-        Records that cannot be encoded, which an iterator may find out here, are told like a batch
+        Records that cannot be encoded, which an iterator may detect here, are reported like a batch
         that the log refuses.
         """
         key, now_ms = TopicPartition(OFFSETS_TOPIC, partition), self._now_ms()
@@ -100,11 +100,11 @@ class DelayedStore:
         self._leader_epoch = leader_epoch
         self._base_offset, self._last_offset = info.base_offset, info.last_offset
         self._on_stored = on_stored
-        # What is told if nothing is decided in time.
+        # The result unless another one is known before the timeout.
         self._error = ErrorCode.REQUEST_TIMED_OUT
 
     def is_satisfied(self, changed: TopicPartition | None) -> bool:
-        """Whether the batch is replicated, or will not be as far as this broker can know."""
+        """Whether the batch is replicated, or this broker can no longer find out."""
         del changed
         try:
             leadership = self._replicas.leader(self._key, self._leader_epoch).leadership
@@ -120,17 +120,17 @@ class DelayedStore:
         return True
 
     def complete(self) -> None:
-        """Tell what became of the batch."""
+        """Report the result."""
         self._on_stored(self._error, Offset(self._base_offset))
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """Return what a client whose offsets were not stored is told about an error of the log."""
+    """Return the error for a client whose offsets could not be stored."""
     return _COMMIT_ERRORS.get(error, error)
 
 
 def rebalance_error(error: ErrorCode) -> ErrorCode:
-    """Return what members whose group was not stored are told about an error of the log."""
+    """Return the error for members whose group could not be stored."""
     return _REBALANCE_ERRORS.get(error, error)
 
 

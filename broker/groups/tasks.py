@@ -1,4 +1,4 @@
-"""The periodic work on groups, with Kafka's name and key (composition)."""
+"""The periodic tasks for groups, with Kafka's names and keys (composition)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.scheduler import PeriodicTask
 
 
 def group_tasks(groups: GroupCoordinator, config: BrokerConfig) -> list[PeriodicTask]:
-    """Return the tasks that look after `groups`."""
+    """Return the periodic tasks for `groups`."""
     return [
         PeriodicTask(
             "delete-expired-group-metadata",

@@ -1,1 +1,1 @@
-"""What goes on in the logs beside reading and writing: retention, cleaning, moves."""
+"""Background work on logs: retention, cleaning, moves between log dirs."""

@@ -1,9 +1,9 @@
-"""The cleaners of this broker: choosing, child processes, swapping in what they bring (edge).
+"""The log cleaner: selects logs, runs child processes, swaps in cleaned segments (edge).
 
-`log.cleaner.threads` loops run side by side. Each takes the filthiest log there is, has a child
-process clean it, and rests for `log.cleaner.backoff.ms` when there is none. What the loop does
-itself is short: a look at one log at a time, and for each new segment some renames. Waiting for the
-disk is left to threads. Source: kafka.log.LogCleaner of Kafka 3.9.
+`log.cleaner.threads` tasks run side by side. Each selects the dirtiest log, has a child process
+clean it, and sleeps for `log.cleaner.backoff.ms` if there is none. The event loop's own steps are
+short: the check of one log at a time, and some renames per new segment. Threads wait for the disk.
+Source: kafka.log.LogCleaner of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ RECONFIGURABLE: Final = (
     "log_cleaner_io_max_bytes_per_second",
     "log_cleaner_backoff_ms",
 )
-"""What `LogCleaner.reconfigure` brings into force; all but `log.cleaner.enable`, as in Kafka."""
+"""Keys that `LogCleaner.reconfigure` applies: all but `log.cleaner.enable`, as in Kafka."""
 MAP_LIMIT_BYTES: Final = 2**31 - 1
-"""The key map of one cleaner is never larger, as in Kafka."""
+"""Largest key map of one cleaner, as in Kafka."""
 
 log = structlog.get_logger(__name__)
 
 
 class Process(Protocol):
-    """A cleaner at work; `broker.logs.cleaner_process` has the real one."""
+    """A running cleaner; the implementation is `broker.logs.cleaner_process`."""
 
     def reports(self) -> AsyncIterator[Report]:
-        """Yield what it tells, until it ends."""
+        """Yield the process's reports until it ends."""
 
     def kill(self) -> None:
-        """End it, if it has not ended."""
+        """Kill the process, if it has not ended."""
 
     async def wait(self) -> None:
-        """Return when it has ended."""
+        """Wait until the process has ended."""
 
 
 def cleaner_settings(config: LogKeys) -> CleanerSettings:
-    """Return one cleaner's share of what the configuration gives to all of them."""
+    """Return one cleaner's share of the configured resources."""
     count = max(1, config.log_cleaner_threads)
     return CleanerSettings(
         dedupe_buffer_bytes=min(config.log_cleaner_dedupe_buffer_size // count, MAP_LIMIT_BYTES),
@@ -74,7 +74,7 @@ def cleaner_settings(config: LogKeys) -> CleanerSettings:
 
 
 class LogCleaner:
-    """Compacts `logs`, `start` to `stop`, once each."""
+    """Compacts `logs`. `start` and `stop` it once each."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class LogCleaner:
         start_process: Callable[[CleaningJob], Awaitable[Process]],
         delete_expired: Callable[[], Awaitable[None]],
     ) -> None:
-        """`delete_expired` applies retention to compacted logs, which is left to the cleaner."""
+        """Apply retention to compacted logs by `delete_expired`, which is the cleaner's task."""
         self.metrics = CleanerMetrics(now_ms)
         self._logs = logs
         self._manager = manager
@@ -102,7 +102,7 @@ class LogCleaner:
         self._is_running = False
 
     def start(self) -> None:
-        """Clean from now on, if `log.cleaner.enable` says so."""
+        """Start cleaning, if `log.cleaner.enable` is set."""
         if not self._config.log_cleaner_enable:
             return
         self._logs.cleaning = self._manager
@@ -110,14 +110,15 @@ class LogCleaner:
         self._start_tasks()
 
     async def stop(self) -> None:
-        """Return when no cleaner runs any more; what they had begun is worth nothing."""
+        """Stop all cleaners, and discard their unfinished work."""
         self._is_running = False
         await self._end_tasks()
 
     async def reconfigure(self, config: LogKeys) -> None:
-        """Clean as `config` says from now on; what is being cleaned is begun again, as in Kafka.
+        """Clean with the settings in `config` from now on.
 
-        Whoever calls this has checked the values, and how far they may be from those before.
+        Running cleanings start over, as in Kafka. The caller has checked the values, and how far
+        they may differ from those before.
         """
         before, self._config = self._config, config
         if all(getattr(before, name) == getattr(config, name) for name in RECONFIGURABLE):
@@ -125,7 +126,7 @@ class LogCleaner:
         self._manager.reconfigure(cleaner_settings(config))
         if self._is_running:
             await self._end_tasks()
-        # It may have been stopped, or started with a newer configuration, while this waited.
+        # The cleaner may have been stopped, or started with a newer configuration, meanwhile.
         if self._is_running and not self._tasks:
             self._start_tasks()
         log.info("cleaner.reconfigured", **{name: getattr(config, name) for name in RECONFIGURABLE})
@@ -144,23 +145,23 @@ class LogCleaner:
         await asyncio.gather(*ending, return_exceptions=True)
 
     def _on_ended(self, task: asyncio.Task[None]) -> None:
-        """A cleaner never ends by itself: that is a bug, which must not pass unseen."""
+        """Report a cleaner that has ended by itself, which is a bug."""
         if not task.cancelled():
             self.metrics.dead_thread_count += 1
             log.error("cleaner.died", task=task.get_name(), error=repr(task.exception()))
 
     async def _run(self, number: int) -> None:
         while True:
-            cleaning = await self._choose()
+            cleaning = await self._select()
             if cleaning is not None:
                 await self._clean(number, cleaning)
-            # Cleaning comes first: a log that shrinks may not have to lose what is old.
+            # After cleaning: a log that has shrunk may not have to lose its old records.
             await self._delete_expired()
             if cleaning is None:
                 await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
 
-    async def _choose(self) -> Cleaning | None:
-        """Begin with the filthiest log; None if no log is due."""
+    async def _select(self) -> Cleaning | None:
+        """Start a cleaning of the dirtiest log; return None if no log needs it."""
         self.metrics.last_run_ms = now_ms = self._now_ms()
         candidates: list[Candidate] = []
         for local in self._logs:
@@ -188,19 +189,19 @@ class LogCleaner:
         try:
             end = await self._attempt(cleaning)
         finally:
-            is_news = self._manager.finish(cleaning, end)
-        if isinstance(end, CleaningDone) and is_news:
+            is_current = self._manager.finish(cleaning, end)
+        if isinstance(end, CleaningDone) and is_current:
             await self._write_end(cleaning)
             self.metrics.on_round(number, end.stats)
             _log_round(cleaning, end)
         elif isinstance(end, CleaningFailed) and not cleaning.is_aborted:
             self.metrics.failure_count += 1
-            # Else a failure that stays would be met again at once.
+            # Back off, so that a lasting failure does not cause a busy loop.
             await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
 
     async def _attempt(self, cleaning: Cleaning) -> CleaningDone | CleaningFailed:
-        """Have a child do it; the child has ended when this returns, or raises."""
-        # Of a cleaning that was cut short.
+        """Run a cleaning in a child process, which has ended when this returns or raises."""
+        # Files of an interrupted cleaning.
         await self._in_thread(partial(remove_all_cleaned, Path(cleaning.job.directory)))
         try:
             process = await self._start_process(cleaning.job)
@@ -220,22 +221,24 @@ class LogCleaner:
         return end
 
     async def _follow(self, process: Process, cleaning: Cleaning) -> CleaningDone | CleaningFailed:
-        """Swap in what comes, and return how it ended."""
+        """Swap in the cleaned segments of a process, and return its result."""
         async for report in process.reports():
             if cleaning.is_aborted:
                 break
             if not isinstance(report, GroupCleaned):
                 return report
             if not await self._swap_in(cleaning, report):
-                return CleaningFailed(error="the log has changed meanwhile", is_damage=False)
-        return CleaningFailed(error="the cleaner ended without a word", is_damage=False)
+                return CleaningFailed(
+                    error="the log has changed during the cleaning", is_damage=False
+                )
+        return CleaningFailed(error="the cleaner process ended without a result", is_damage=False)
 
     async def _swap_in(self, cleaning: Cleaning, group: GroupCleaned) -> bool:
-        """Put a cleaned segment in place; False if the log is not what was cleaned."""
+        """Put a cleaned segment in place; return False if the log has changed meanwhile."""
         local = cleaning.log
         if not local.begin_swap(group.replaced, group.size_bytes):
             return False
-        # In a thread, as the disk may take its time; whoever cuts the log cancels the swap.
+        # In a thread, as the disk may be slow; a truncation of the log cancels the swap.
         try:
             await self._in_thread(local.sync_names)
             if cleaning.is_aborted:
@@ -247,7 +250,7 @@ class LogCleaner:
             raise
 
     async def _write_end(self, cleaning: Cleaning) -> None:
-        """Make what was renamed durable, and then that the log is clean up to there."""
+        """Make the renames durable, then write the checkpoint of the cleaned offset."""
 
         def write() -> None:
             cleaning.log.sync_names()

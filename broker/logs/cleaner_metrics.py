@@ -1,4 +1,4 @@
-"""What the log cleaner counts (decision). The names are those of Kafka's metrics, in our spelling.
+"""Metrics of the log cleaner (decision), with the names of Kafka's metrics in snake case.
 
 Of several cleaners the largest value of each one's last round counts, as in Kafka.
 """
@@ -11,7 +11,7 @@ from storage.compaction.job import CleanerStats
 
 
 class CleanerMetrics:
-    """Plain numbers, written where something happens."""
+    """Plain numbers, updated by the cleaner."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -24,12 +24,12 @@ class CleanerMetrics:
         self.dead_thread_count = 0
 
     def on_round(self, number: int, stats: CleanerStats) -> None:
-        """Note what cleaner `number` did in its last round."""
+        """Note the statistics of cleaner `number` in its last round."""
         self._last[number] = stats
         self.round_count += 1
 
     def gauges(self) -> dict[str, Callable[[], int]]:
-        """Return what can be asked, by name."""
+        """Return the gauges by name."""
         return {
             "max_dirty_percent": lambda: self.max_dirty_percent,
             "max_compaction_delay_secs": lambda: self.max_compaction_delay_secs,

@@ -1,4 +1,4 @@
-"""The log cleaner and what it works on (composition)."""
+"""The log cleaner and its dependencies (composition)."""
 
 from __future__ import annotations
 

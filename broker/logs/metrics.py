@@ -1,4 +1,4 @@
-"""What the log dirs tell about themselves (composition)."""
+"""Metrics of the log dirs (composition)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from storage.directory import Logs
 
 
 def add_log_gauges(metrics: Metrics, logs: Logs) -> None:
-    """Show what is wrong with disks, which should be 0, and how many producers are remembered."""
+    """Add gauges of disk problems, which should be 0, and of known producer ids."""
     metrics.add_gauge("producer_ids", lambda: sum(len(log.producers) for log in logs))
     metrics.add_gauge("offline_log_dirs", lambda: len(logs.offline_paths))
     metrics.add_gauge("full_log_dirs", lambda: len(logs.full_paths))

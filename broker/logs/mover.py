@@ -1,10 +1,10 @@
 """Moves logs between the log dirs of this broker (edge).
 
-A move copies in a thread, chunk by chunk, while the log is served on; when little is left, the rest
-is copied and the copy takes over within one turn of the loop, so that no append and no reader comes
-in between. Invariant: only one chunk of a partition is under way, and while it is, the loop leaves
-the copy alone. A broker that stops takes its moves up again at the next start. All moves together
-keep to a rate (`move_rate`). Source: KIP-113.
+A move copies in a thread, chunk by chunk, while the log stays in use. When little is left, the rest
+is copied and the copy takes over within one turn of the event loop, so no append or read comes in
+between. Invariant: at most one chunk of a partition is being copied, and meanwhile the event loop
+does not touch the copy. A broker resumes its moves at the next start. All moves together respect a
+rate limit (`move_rate`). Source: KIP-113.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from storage.log import Log
 from storage.log_copying import CHUNK_BYTES, align, append_chunk, missing_chunk
 
 LITTLE_BYTES: Final = CHUNK_BYTES // 4
-"""So much is copied in the loop, in less than a millisecond."""
+"""Limit for a copy in the event loop, which takes less than a millisecond."""
 RETRY_DELAY_S: Final = 1.0
 """Pause when the disk is full, or the log ends with a hole."""
 LONGEST_WAIT_S: Final = 1.0
-"""So often a move that waits for the rate looks whether it is still wanted, and how fast."""
+"""Interval at which a paused move checks whether it is still wanted, and the rate."""
 
 log = structlog.get_logger(__name__)
 
 
 class LogMover:
-    """The moves that are under way. `stop` before the logs are closed."""
+    """The moves in progress. `stop` it before the logs are closed."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class LogMover:
         now_ms: Callable[[], int],
         max_moves: int,
     ) -> None:
-        """`on_moved` is told of each log that has taken the place of another, in the same turn."""
+        """Call `on_moved` with each log that has replaced another, in the same turn."""
         self._logs = logs
         self._on_moved = on_moved
         self._loop = loop
@@ -60,12 +60,12 @@ class LogMover:
         self._stopped = asyncio.Event()
 
     def resume(self) -> None:
-        """Take up what an earlier run of this broker left unfinished."""
+        """Resume the moves that an earlier run of this broker left unfinished."""
         for copy in self._logs.futures:
             self._begin(copy.topic_partition)
 
     def move(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Have a log lie in `directory`; does nothing if it does. The last wish counts.
+        """Move a log to `directory`, if it is not there already. The last call wins.
 
         Raises:
             StorageError: the move cannot begin.
@@ -74,15 +74,16 @@ class LogMover:
             self._begin(partition)
 
     def limit_rate(self, max_bytes_per_second: float) -> None:
-        """Copy so many bytes per second at most, in all moves together, from now on; 0: none.
+        """Limit the rate of all moves together from now on; 0 pauses them.
 
-        Without this there is no limit. A log that is written to faster never arrives.
+        There is no limit before the first call. A log that is written faster than the rate never
+        arrives.
         """
         self._rate.limit(max_bytes_per_second, self._loop.time())
         log.info("moves.limited", max_bytes_per_second=max_bytes_per_second)
 
     async def stop(self) -> None:
-        """Begin no chunk any more, and wait for those that have begun."""
+        """Start no more chunks, and wait for the running ones."""
         self._stopped.set()
         if self._moves:
             await asyncio.wait(self._moves.values())
@@ -99,7 +100,7 @@ class LogMover:
 
     async def _run(self, partition: TopicPartition, before: asyncio.Task[None] | None) -> None:
         if before is not None:
-            # Of a copy that was given up: it ends with its chunk.
+            # The task of a cancelled move, which ends after its chunk.
             await asyncio.wait([before])
         copy = self._logs.futures.get(partition)
         async with self._places:
@@ -109,13 +110,13 @@ class LogMover:
             except (StorageError, CorruptBatchError, OSError) as error:
                 log.error("move.failed", partition=str(partition), error=str(error))
                 original = self._logs.get(partition)
-                # If it is the original that is lost, what was copied is all there is.
+                # If the original is lost, the copy has the only records that are left.
                 is_useless = original is not None and original.health.failure is None
                 if is_useless and self._logs.futures.get(partition) is copy:
                     self._logs.futures.drop(partition)
 
     async def _step(self, partition: TopicPartition, copy: Log) -> bool:
-        """Copy a chunk, or end the move; return whether there is nothing more to do."""
+        """Copy a chunk, or end the move; return whether the move is done."""
         await self._wait_for_rate(partition, copy)
         original = self._logs.get(partition)
         if original is None or not self._is_wanted(partition, copy):
@@ -127,7 +128,7 @@ class LogMover:
             if chunk.size_bytes > LITTLE_BYTES:
                 await self._in_thread(append_chunk, copy, chunk, self._now_ms())
                 return False
-            # First, so that little is left to be synced in the loop.
+            # First, so that little is left to be synced in the event loop.
             await self._in_thread(copy.flush)
             return self._has_ended(partition, copy)
         except TruncatedRegionError:
@@ -137,7 +138,7 @@ class LogMover:
             return False
 
     async def _wait_for_rate(self, partition: TopicPartition, copy: Log) -> None:
-        """Return when something may be copied, or the move is not wanted any more."""
+        """Wait until more may be copied, or the move is no longer wanted."""
         while (wait_s := self._rate.wait_s(self._loop.time())) > 0:
             if not self._is_wanted(partition, copy):
                 return
@@ -147,7 +148,7 @@ class LogMover:
         return not self._stopped.is_set() and self._logs.futures.get(partition) is copy
 
     def _has_ended(self, partition: TopicPartition, copy: Log) -> bool:
-        """Copy the rest and let the copy take over, unless the rest has grown meanwhile."""
+        """Copy the rest and replace the original, unless the rest has grown too large meanwhile."""
         original = self._logs.get(partition)
         if original is None or self._logs.futures.get(partition) is not copy:
             return True

@@ -1,8 +1,8 @@
 """One run of retention over all logs (edge).
 
-It happens in the loop, as only the owner of a log may take segments out of it, in steps that are
-short enough for a broker that serves meanwhile. Topics that are compacted are left to the cleaner,
-which also deletes what `compact,delete` no longer keeps. Source: Kafka's `LogManager.cleanupLogs`.
+It runs in the event loop, as only the owner of a log may remove segments from it, in steps that are
+short enough for the broker to serve requests meanwhile. Compacted topics are left to the cleaner,
+which also applies the deletion part of `compact,delete`. Source: Kafka's `LogManager.cleanupLogs`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage.expiry import delete_expired
 from storage.log import Log
 
 SEGMENTS_PER_TURN: Final = 16
-"""Three renames each, some 30 us: a turn of the loop stays below a millisecond."""
+"""Limit per turn of the event loop, for less than a millisecond: 3 renames of 30 us each."""
 
 log = structlog.get_logger(__name__)
 
@@ -32,17 +32,17 @@ async def delete_expired_logs(
     *,
     of_compacted: bool = False,
 ) -> None:
-    """Delete what retention does not keep; one log that fails does not stop the others.
+    """Delete expired segments; a failure of one log does not stop the others.
 
-    A partition that this broker does not serve has no high watermark, and is left alone. With
-    `of_compacted` it is the turn of the compacted topics, else of the others.
+    A partition that this broker does not serve has no high watermark, and is skipped. With
+    `of_compacted` the run covers compacted topics, otherwise all others.
     """
     deleted_count = 0
     for each in logs:
         if each.config.is_compacted is not of_compacted:
             continue
         deleted_count += await _delete_expired(each, high_watermark_of, now_ms)
-        # Else the files of every segment that was ever read would stay open.
+        # Otherwise the files of every segment that was ever read would stay open.
         each.release_closed()
         await give_way()
     log.debug("retention.ended", segment_count=deleted_count)
@@ -55,7 +55,7 @@ async def _delete_expired(
 ) -> int:
     total = 0
     while each.health.failure is None and not each.is_closed:
-        # Asked again each time: the partition may be gone, or may have been truncated.
+        # Read again each time: the partition may have been removed or truncated.
         high_watermark = high_watermark_of(each.topic_partition)
         if high_watermark is None:
             break

@@ -1,8 +1,8 @@
-"""The periodic work on logs, with Kafka's names, keys and delays (composition).
+"""The periodic tasks for logs, with Kafka's names, keys and delays (composition).
 
-By default nothing is fsynced but closed segments and checkpoints: replication and the system's
-write-back make records durable. `log.flush.scheduler.interval.ms` switches the flusher on, which
-then honours `flush.ms`; `flush.messages` is honoured by each append.
+By default only closed segments and checkpoints are fsynced: replication and the operating system's
+write-back make records durable. `log.flush.scheduler.interval.ms` enables the flusher, which then
+applies `flush.ms`; each append applies `flush.messages`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def log_tasks(
     now_ms: Callable[[], int],
     clock_ms: Callable[[], int],
 ) -> list[PeriodicTask]:
-    """Return the tasks that look after `logs`; `clock_ms` is of a clock that is never set."""
+    """Return the periodic tasks for `logs`; `clock_ms` is a monotonic clock."""
     config = dynamic.static
     delay_ms = config.log_initial_task_delay_ms
     file_delete_delay_ms = config.topic_defaults.file_delete_delay_ms
@@ -44,7 +44,7 @@ def log_tasks(
             "PeriodicProducerExpirationCheck",
             expire_producers,
             period_ms=config.producer_id_expiration_check_interval_ms,
-            # Only the thread that appends to a log may change what it knows.
+            # Only the thread that appends to a log may change its producers.
             runs_in_loop=True,
         ),
         PeriodicTask(
@@ -52,7 +52,7 @@ def log_tasks(
             lambda: delete_expired_logs(logs, replicas.high_watermark, now_ms),
             delay_ms=delay_ms,
             period_ms=config.log_retention_check_interval_ms,
-            # Only the thread that appends to a log may roll it and take segments out.
+            # Only the thread that appends to a log may roll it and remove segments.
             runs_in_loop=True,
         ),
         PeriodicTask(

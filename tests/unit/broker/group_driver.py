@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from broker.groups.effects import (
-    AnswerJoin,
-    AnswerSync,
     Joining,
     JoinResult,
     Protocols,
+    RespondToJoin,
+    RespondToSync,
     Store,
     Syncing,
     SyncResult,
@@ -143,9 +143,9 @@ class World:
             effects, self.group.effects = self.group.effects, []
             for effect in effects:
                 match effect:
-                    case AnswerJoin(join_waiter, join_result):
+                    case RespondToJoin(join_waiter, join_result):
                         join_waiter(join_result)
-                    case AnswerSync(sync_waiter, sync_result):
+                    case RespondToSync(sync_waiter, sync_result):
                         sync_waiter(sync_result)
                     case Store():
                         self.unstored.append(effect)

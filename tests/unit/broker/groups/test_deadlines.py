@@ -6,7 +6,7 @@ from broker.groups.deadlines import MAX_STALE_ENTRIES, REBALANCE, SYNC, Deadline
 SESSION = Due(Timer.SESSION, "m")
 
 
-def test_what_is_due_is_taken_once_and_in_order() -> None:
+def test_expired_deadlines_are_taken_once_and_in_order() -> None:
     deadlines = Deadlines()
     deadlines.set(REBALANCE, 30)
     deadlines.set(SYNC, 10)
@@ -19,7 +19,7 @@ def test_what_is_due_is_taken_once_and_in_order() -> None:
     assert deadlines.next_ms is None
 
 
-def test_a_deadline_that_moved_back_is_due_when_it_is() -> None:
+def test_deadline_moved_later_expires_at_its_new_time() -> None:
     deadlines = Deadlines()
     deadlines.set(SESSION, 10)
     deadlines.set(SESSION, 20)
@@ -30,7 +30,7 @@ def test_a_deadline_that_moved_back_is_due_when_it_is() -> None:
     assert deadlines.next_ms == 15
 
 
-def test_what_is_cancelled_is_not_due() -> None:
+def test_cancelled_deadline_does_not_expire() -> None:
     deadlines = Deadlines()
     deadlines.set(SESSION, 10)
     deadlines.set(SYNC, 10)
@@ -47,7 +47,7 @@ def test_what_is_cancelled_is_not_due() -> None:
     assert deadlines.take_expired(30) == []
 
 
-def test_what_moved_is_due_after_what_it_moved_behind() -> None:
+def test_moved_deadlines_expire_in_order_of_time() -> None:
     deadlines = Deadlines()
     deadlines.set(SESSION, 5)
     deadlines.set(SYNC, 20)
@@ -56,7 +56,7 @@ def test_what_moved_is_due_after_what_it_moved_behind() -> None:
     assert deadlines.take_expired(30) == [SYNC, REBALANCE, SESSION]
 
 
-def test_deadlines_that_come_and_go_are_not_kept() -> None:
+def test_stale_heap_entries_are_dropped() -> None:
     deadlines = Deadlines()
     for number in range(1_000):
         deadlines.set(Due(Timer.SESSION, str(number)), 1_000_000 + number)
@@ -77,7 +77,7 @@ DUES = [REBALANCE, SYNC, *(Due(Timer.SESSION, name) for name in "abc")]
         max_size=60,
     )
 )
-def test_what_is_due_agrees_with_a_search_through_all(steps: list[tuple[str, Due, int]]) -> None:
+def test_expired_deadlines_agree_with_a_linear_search(steps: list[tuple[str, Due, int]]) -> None:
     deadlines, model = Deadlines(), dict[Due, int]()
     for step, due, at_ms in steps:
         if step == "set":

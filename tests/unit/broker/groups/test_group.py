@@ -1,4 +1,4 @@
-"""Members, rebalances and deadlines of one group, beyond what the table of states says."""
+"""Members, rebalances and deadlines of one group, beyond the tables of states."""
 
 import pytest
 
@@ -23,7 +23,7 @@ BAD_SUBSCRIPTION = (("range", b"\0"),)
 # The first rebalance
 
 
-def test_the_first_members_share_one_generation() -> None:
+def test_first_members_share_one_generation() -> None:
     world = World()
     first = world.join()
     world.pass_time(DELAY_MS - 1)
@@ -41,7 +41,7 @@ def test_the_first_members_share_one_generation() -> None:
     assert follow.members == ()
 
 
-def test_each_newcomer_prolongs_the_first_wait_until_the_rebalance_timeout() -> None:
+def test_newcomer_prolongs_the_first_wait_up_to_the_rebalance_timeout() -> None:
     world = World()
     first = world.join(rebalance_ms=2 * DELAY_MS + 500)
     for _ in range(4):
@@ -53,27 +53,27 @@ def test_each_newcomer_prolongs_the_first_wait_until_the_rebalance_timeout() -> 
     assert world.now_ms - 1_000 == 2 * DELAY_MS + 600
 
 
-def test_nobody_waits_where_there_is_no_delay() -> None:
+def test_first_join_without_delay_completes_at_once() -> None:
     world = World(delay_ms=0)
-    answers = world.join()
+    results = world.join()
     world.pass_time(0)
-    assert answers[0].error is ErrorCode.NONE
+    assert results[0].error is ErrorCode.NONE
 
 
-def test_a_member_that_asks_for_an_id_comes_back_with_it() -> None:
+def test_member_joins_with_its_assigned_id() -> None:
     world = World()
     [given] = world.join(requires_known_id=True)
     assert given.error is ErrorCode.MEMBER_ID_REQUIRED
     world.join()
     world.pass_time(DELAY_MS * 2)
     assert world.group.state is COMPLETING
-    answers = world.join(given.member_id)
+    results = world.join(given.member_id)
     world.join(next(iter(world.group.members)).member_id)
-    assert answers[0].generation_id == 2
-    assert answers[0].member_id == given.member_id
+    assert results[0].generation_id == 2
+    assert results[0].member_id == given.member_id
 
 
-def test_a_rebalance_waits_for_members_that_were_given_an_id() -> None:
+def test_rebalance_waits_for_members_with_a_pending_id() -> None:
     world = World()
     [member_id] = world.stabilize(None)
     [given] = world.join(requires_known_id=True)
@@ -83,7 +83,7 @@ def test_a_rebalance_waits_for_members_that_were_given_an_id() -> None:
     assert rejoined[0].generation_id == 2
 
 
-def test_an_id_that_was_given_out_is_forgotten_after_a_session() -> None:
+def test_pending_id_expires_after_a_session_timeout() -> None:
     world = World()
     [member_id] = world.stabilize(None)
     [given] = world.join(requires_known_id=True)
@@ -93,13 +93,13 @@ def test_an_id_that_was_given_out_is_forgotten_after_a_session() -> None:
     assert world.join(given.member_id)[0].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_id_that_was_given_out_is_of_no_use_to_a_static_member() -> None:
+def test_pending_id_is_refused_for_a_static_member() -> None:
     world = World()
     [given] = world.join(requires_known_id=True)
     assert world.join(given.member_id, "static")[0].error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_new_member_that_does_not_come_back_for_its_answer_is_given_up() -> None:
+def test_new_member_is_removed_after_the_limit_for_its_first_join() -> None:
     world = World()
     [leader] = world.stabilize("static")
     newcomer = world.join(rebalance_ms=600_000)
@@ -111,7 +111,7 @@ def test_a_new_member_that_does_not_come_back_for_its_answer_is_given_up() -> No
     assert newcomer[0].member_id == ""
 
 
-def test_a_new_member_that_shows_life_before_its_answer_is_not_given_up_sooner() -> None:
+def test_heartbeat_of_a_new_member_does_not_shorten_its_limit() -> None:
     world = World()
     [leader] = world.stabilize(None)
     newcomer = world.join()
@@ -127,30 +127,30 @@ def test_a_new_member_that_shows_life_before_its_answer_is_not_given_up_sooner()
 # Later rebalances
 
 
-def test_members_that_do_not_join_again_are_left_behind() -> None:
+def test_members_that_do_not_join_again_are_removed() -> None:
     world = World()
     stays, goes = world.stabilize(None, None)
-    answers = world.join(stays)
+    results = world.join(stays)
     for _ in range(REBALANCE_MS // 5_000):
         world.pass_time(5_000)
         world.heartbeat(goes)
-    assert answers[0].generation_id == 2
+    assert results[0].generation_id == 2
     assert [member.member_id for member in world.group.members] == [stays]
     assert world.heartbeat(goes) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_stays_away_is_replaced_by_one_that_has_joined() -> None:
+def test_absent_leader_is_replaced_by_a_member_that_has_joined() -> None:
     world = World()
     leader, follower = world.stabilize("one", "two")
-    answers = world.join(follower, "two", protocols=(*RANGE, ("new", b"")))
+    results = world.join(follower, "two", protocols=(*RANGE, ("new", b"")))
     for _ in range(REBALANCE_MS // 5_000):
         world.pass_time(5_000)
         world.heartbeat(leader, instance_id="one")
-    assert answers[0].leader_id == follower
-    assert leader in world.group.members, "a static member keeps its place"
+    assert results[0].leader_id == follower
+    assert leader in world.group.members, "a static member stays in the group"
 
 
-def test_a_rebalance_that_no_static_member_joins_goes_on_until_their_sessions_end() -> None:
+def test_rebalance_without_joins_lasts_until_static_sessions_expire() -> None:
     world = World()
     world.join("", "static", rebalance_ms=1_000)
     world.pass_time(DELAY_MS)
@@ -165,7 +165,7 @@ def test_a_rebalance_that_no_static_member_joins_goes_on_until_their_sessions_en
     assert world.group.state is EMPTY
 
 
-def test_a_group_that_is_called_late_does_one_thing_after_the_other() -> None:
+def test_late_call_handles_expired_deadlines_in_order() -> None:
     world = World()
     for instance_id in (None, None, "static"):
         world.join("", instance_id, rebalance_ms=2_000)
@@ -174,18 +174,18 @@ def test_a_group_that_is_called_late_does_one_thing_after_the_other() -> None:
     for each in world.group.members:
         world.sync(each.member_id, {}, instance_id=each.instance_id)
     assert world.group.members.leader_id == joined.member_id
-    answers = world.join(joined.member_id, protocols=(*RANGE, ("new", b"")), rebalance_ms=2_000)
-    # The rebalance is due before both sessions end. It removes one member; the other one, which
-    # keeps its place, has a session to go from the new generation on.
+    results = world.join(joined.member_id, protocols=(*RANGE, ("new", b"")), rebalance_ms=2_000)
+    # The rebalance timeout expires before both sessions. It removes one member. The other one stays
+    # in the group, and its session starts over with the new generation.
     world.now_ms += SESSION_MS * 2
     world.group.on_time(world.now_ms)
     world.settle()
-    assert answers[0].generation_id == 2
+    assert results[0].generation_id == 2
     assert silent.member_id not in world.group.members
     assert static.member_id in world.group.members
 
 
-def test_a_follower_that_did_not_get_its_answer_joins_the_same_generation() -> None:
+def test_follower_that_lost_its_response_joins_the_same_generation() -> None:
     world = World()
     leader, follower = world.stabilize(None, None)
     [again] = world.join(follower)
@@ -193,7 +193,7 @@ def test_a_follower_that_did_not_get_its_answer_joins_the_same_generation() -> N
     assert world.group.state is STABLE
 
 
-def test_a_join_sent_twice_is_answered_twice() -> None:
+def test_repeated_join_gets_a_response_each_time() -> None:
     world = World()
     first, _ = world.stabilize(None, None)
     lost = world.join(first, protocols=(*RANGE, ("new", b"")))
@@ -202,7 +202,7 @@ def test_a_join_sent_twice_is_answered_twice() -> None:
     assert waits == []
 
 
-def test_a_group_has_no_more_members_than_it_may_have() -> None:
+def test_group_size_is_limited() -> None:
     world = World(max_size=2)
     ids = world.stabilize(None, None)
     [refused] = world.join()
@@ -216,16 +216,16 @@ def test_a_group_has_no_more_members_than_it_may_have() -> None:
     assert third[0].error is ErrorCode.NONE
 
 
-def test_ids_that_nobody_comes_back_with_are_given_up_one_for_one(
+def test_oldest_pending_id_is_dropped_at_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(group_module, "MAX_PENDING_MEMBERS", 2)
     world = World()
     given = [world.join(requires_known_id=True)[0].member_id for _ in range(3)]
     assert list(world.group.members.pending) == given[1:]
-    [answer] = world.join(given[0])
-    assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert world.join(given[1]) == [], "it waits for the generation"
+    [result] = world.join(given[0])
+    assert result.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert world.join(given[1]) == [], "the join waits for the generation"
     world.pass_time(SESSION_MS)
     assert not world.group.members.pending
 
@@ -233,28 +233,28 @@ def test_ids_that_nobody_comes_back_with_are_given_up_one_for_one(
 # Protocols
 
 
-def test_the_protocol_with_most_votes_wins_if_all_understand_it() -> None:
+def test_common_protocol_with_the_most_votes_wins() -> None:
     world = World()
     world.join(protocols=(("a", b""), ("b", b""), ("c", b"")))
     world.join(protocols=(("b", b""), ("a", b""), ("d", b"")))
-    answers = world.join(protocols=(("d", b""), ("b", b""), ("a", b"")))
+    results = world.join(protocols=(("d", b""), ("b", b""), ("a", b"")))
     world.pass_time(DELAY_MS * 3)
-    assert answers[0].protocol_name == "b"
+    assert results[0].protocol_name == "b"
 
 
-def test_naming_a_protocol_twice_does_not_make_two_understand_it() -> None:
+def test_protocol_listed_twice_counts_once() -> None:
     world = World()
     world.join(protocols=(("x", b""), ("x", b""), ("a", b"")))
-    answers = world.join(protocols=(("a", b""),))
+    results = world.join(protocols=(("a", b""),))
     world.pass_time(DELAY_MS * 2)
-    assert answers[0].protocol_name == "a"
+    assert results[0].protocol_name == "a"
 
 
 @pytest.mark.parametrize(
     ("protocol_type", "protocols"),
     [("connect", RANGE), ("consumer", (("other", b""),)), ("consumer", ())],
 )
-def test_who_does_not_understand_the_others_is_refused(
+def test_member_without_a_common_protocol_is_refused(
     protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     world = World()
@@ -267,16 +267,16 @@ def test_who_does_not_understand_the_others_is_refused(
 @pytest.mark.parametrize(
     ("protocol_type", "protocol_name"), [("connect", "range"), ("consumer", "sticky")]
 )
-def test_a_sync_for_another_protocol_is_refused(protocol_type: str, protocol_name: str) -> None:
+def test_sync_for_another_protocol_is_refused(protocol_type: str, protocol_name: str) -> None:
     world = World()
     [member_id] = world.begin_generation(None)
     [refused] = world.sync(member_id, protocol_type=protocol_type, protocol_name=protocol_name)
     assert refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    [answer] = world.sync(member_id, protocol_type="consumer", protocol_name="range")
-    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+    [result] = world.sync(member_id, protocol_type="consumer", protocol_name="range")
+    assert (result.protocol_type, result.protocol_name) == ("consumer", "range")
 
 
-def test_what_a_group_subscribes_to_is_known_if_it_can_be_read() -> None:
+def test_readable_subscription_is_known() -> None:
     world, member_id = world_in(STABLE)
     assert world.group.topics == {"t"}
     assert world.group.is_subscribed_to("t")
@@ -286,7 +286,7 @@ def test_what_a_group_subscribes_to_is_known_if_it_can_be_read() -> None:
     assert not world.group.is_subscribed_to("t")
 
 
-def test_a_subscription_that_cannot_be_read_might_be_to_anything() -> None:
+def test_unreadable_subscription_counts_for_every_topic() -> None:
     world = World()
     world.join(protocols=BAD_SUBSCRIPTION)
     world.pass_time(DELAY_MS)
@@ -294,7 +294,7 @@ def test_a_subscription_that_cannot_be_read_might_be_to_anything() -> None:
     assert world.group.is_subscribed_to("u")
 
 
-def test_other_kinds_of_groups_subscribe_to_nothing_that_is_known() -> None:
+def test_subscription_of_another_protocol_type_is_unknown() -> None:
     world = World()
     world.join(protocol_type="connect")
     world.pass_time(DELAY_MS)
@@ -305,55 +305,55 @@ def test_other_kinds_of_groups_subscribe_to_nothing_that_is_known() -> None:
 # Syncing
 
 
-def test_followers_wait_for_the_leader_and_nobody_is_forgotten() -> None:
+def test_every_follower_gets_an_assignment_after_the_leader_sent_it() -> None:
     world = World()
     world.stores_at_once = False
     leader, follower, forgotten = world.begin_generation(None, None, None)
     waiting = [world.sync(follower), world.sync(forgotten)]
     assert waiting == [[], []]
     led = world.sync(leader, {leader: b"L", follower: b"F", "stranger": b"S"})
-    assert (led, waiting) == ([], [[], []]), "not before it is stored"
+    assert (led, waiting) == ([], [[], []]), "the syncs wait until the assignment is stored"
     assert world.unstored[0].assignments == {leader: b"L", follower: b"F", forgotten: b""}
     world.finish_store()
-    assert [answer.assignment for [answer] in [led, *waiting]] == [b"L", b"F", b""]
+    assert [result.assignment for [result] in [led, *waiting]] == [b"L", b"F", b""]
 
 
-def test_a_leader_that_syncs_twice_has_one_assignment_stored() -> None:
+def test_repeated_sync_of_the_leader_stores_one_assignment() -> None:
     world = World()
     world.stores_at_once = False
     [leader] = world.begin_generation(None)
     lost = world.sync(leader, {leader: b"1"})
-    answers = world.sync(leader, {leader: b"2"})
+    results = world.sync(leader, {leader: b"2"})
     assert lost[0].error is ErrorCode.REBALANCE_IN_PROGRESS
     assert len(world.unstored) == 1
     world.finish_store()
-    assert answers[0].assignment == b"1"
+    assert results[0].assignment == b"1"
 
 
-def test_an_assignment_that_cannot_be_stored_means_another_rebalance() -> None:
+def test_failed_store_of_an_assignment_causes_a_rebalance() -> None:
     world = World()
     world.stores_at_once = False
     leader, follower = world.begin_generation(None, None)
-    answers = [world.sync(follower), world.sync(leader, {leader: b"1"})]
+    results = [world.sync(follower), world.sync(leader, {leader: b"1"})]
     world.finish_store(ErrorCode.NOT_COORDINATOR)
-    assert {answer.error for [answer] in answers} == {ErrorCode.NOT_COORDINATOR}
+    assert {result.error for [result] in results} == {ErrorCode.NOT_COORDINATOR}
     assert world.group.state is PREPARING
 
 
-def test_an_assignment_of_an_earlier_generation_is_not_given_out() -> None:
+def test_assignment_of_an_earlier_generation_is_dropped() -> None:
     world = World()
     world.stores_at_once = False
     [leader] = world.begin_generation(None)
-    answers = world.sync(leader, {leader: b"1"})
+    results = world.sync(leader, {leader: b"1"})
     world.join()
-    assert answers[0].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert results[0].error is ErrorCode.REBALANCE_IN_PROGRESS
     world.join(leader)
     world.finish_store()
     assert world.group.state is COMPLETING
     assert world.group.members[leader].assignment == b""
 
 
-def test_members_that_never_sync_are_removed() -> None:
+def test_member_that_never_syncs_is_removed() -> None:
     world = World()
     leader, silent = world.begin_generation(None, None)
     world.sync(leader, {leader: b"1"})
@@ -365,7 +365,7 @@ def test_members_that_never_sync_are_removed() -> None:
     assert [member.member_id for member in world.group.members] == [leader]
 
 
-def test_a_group_in_which_nobody_syncs_becomes_empty() -> None:
+def test_group_without_any_sync_becomes_empty() -> None:
     world = World()
     [member_id] = world.begin_generation(None)
     for _ in range(REBALANCE_MS // 5_000):
@@ -375,30 +375,30 @@ def test_a_group_in_which_nobody_syncs_becomes_empty() -> None:
     assert world.stored[-1].reason is StoreReason.EMPTIED
 
 
-def test_who_waits_for_an_assignment_needs_no_heartbeat() -> None:
+def test_member_with_a_waiting_sync_needs_no_heartbeat() -> None:
     world = World()
     leader, follower = world.begin_generation(None, None)
-    answers = world.sync(follower)
+    results = world.sync(follower)
     for _ in range(3):
         world.pass_time(SESSION_MS - 1)
         world.heartbeat(leader)
     world.sync(leader, {})
-    assert answers[0].error is ErrorCode.NONE
+    assert results[0].error is ErrorCode.NONE
     world.pass_time(SESSION_MS - 1)
     assert world.heartbeat(follower) is ErrorCode.NONE
 
 
-def test_who_leaves_while_it_waits_is_answered() -> None:
+def test_waiting_sync_of_a_leaving_member_fails() -> None:
     world = World()
     leader, follower = world.begin_generation(None, None)
-    answers = world.sync(follower)
+    results = world.sync(follower)
     world.leave(follower)
-    assert answers[0].error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert results[0].error is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.group.state is PREPARING
     assert leader in world.group.members
 
 
-def test_unloading_answers_everybody_who_waits() -> None:
+def test_unload_fails_every_waiting_request() -> None:
     world = World()
     _, follower = world.begin_generation(None, None)
     sync = world.sync(follower)
@@ -414,7 +414,7 @@ def test_unloading_answers_everybody_who_waits() -> None:
 # Static members (KIP-345)
 
 
-def test_a_static_member_that_comes_back_takes_its_place_without_a_rebalance() -> None:
+def test_returning_static_member_replaces_itself_without_a_rebalance() -> None:
     world = World()
     leader, old = world.stabilize("one", "two")
     [back] = world.join("", "two")
@@ -430,7 +430,7 @@ def test_a_static_member_that_comes_back_takes_its_place_without_a_rebalance() -
 
 
 @pytest.mark.parametrize("can_skip", [True, False])
-def test_a_static_leader_that_comes_back_does_not_assign(can_skip: bool) -> None:
+def test_returning_static_leader_does_not_send_an_assignment(can_skip: bool) -> None:
     world = World()
     old, _ = world.stabilize("one", "two")
     [back] = world.join("", "one", can_skip_assignment=can_skip)
@@ -439,14 +439,14 @@ def test_a_static_leader_that_comes_back_does_not_assign(can_skip: bool) -> None
     assert len(back.members) == (2 if can_skip else 0)
 
 
-def test_a_static_follower_that_comes_back_learns_the_leader() -> None:
+def test_returning_static_follower_learns_the_leader() -> None:
     world = World()
     leader, _ = world.stabilize("one", "two")
     [back] = world.join("", "two", can_skip_assignment=True)
     assert (back.skip_assignment, back.leader_id, back.members) == (False, leader, ())
 
 
-def test_a_static_member_that_wants_another_protocol_causes_a_rebalance() -> None:
+def test_returning_static_member_with_another_protocol_causes_a_rebalance() -> None:
     world = World()
     world.join("", "one", protocols=BOTH)
     world.pass_time(DELAY_MS)
@@ -456,7 +456,7 @@ def test_a_static_member_that_wants_another_protocol_causes_a_rebalance() -> Non
     assert (back[0].generation_id, back[0].protocol_name) == (2, "range")
 
 
-def test_a_static_member_that_comes_back_during_a_rebalance_joins_it() -> None:
+def test_static_member_that_returns_during_a_rebalance_joins_it() -> None:
     world = World()
     _, old = world.begin_generation("one", "two")
     waiting = world.sync(old, instance_id="two")
@@ -468,7 +468,7 @@ def test_a_static_member_that_comes_back_during_a_rebalance_joins_it() -> None:
     assert again == []
 
 
-def test_a_static_member_that_could_not_be_stored_stays_who_it_was() -> None:
+def test_static_member_keeps_its_old_id_after_a_failed_store() -> None:
     world = World()
     [old] = world.stabilize("one")
     world.stores_at_once = False
@@ -481,7 +481,7 @@ def test_a_static_member_that_could_not_be_stored_stays_who_it_was() -> None:
     assert world.heartbeat(old, instance_id="one") is ErrorCode.NONE
 
 
-def test_a_static_member_that_came_back_twice_is_stored_twice_and_answered_once() -> None:
+def test_static_member_that_returns_twice_gets_the_result_of_the_second_store() -> None:
     world = World()
     world.stabilize("one")
     world.stores_at_once = False
@@ -493,7 +493,7 @@ def test_a_static_member_that_came_back_twice_is_stored_twice_and_answered_once(
     assert second[0].error is ErrorCode.NONE
 
 
-def test_a_rebalance_overtakes_a_static_member_that_is_being_stored() -> None:
+def test_rebalance_overtakes_the_store_of_a_static_member() -> None:
     world = World()
     world.stabilize("one")
     world.stores_at_once = False
@@ -504,7 +504,7 @@ def test_a_rebalance_overtakes_a_static_member_that_is_being_stored() -> None:
     assert len(back) == 1
 
 
-def test_a_static_member_leaves_by_its_instance_id() -> None:
+def test_static_member_leaves_by_its_instance_id() -> None:
     world = World()
     world.stabilize("one")
     assert world.leave("", "two") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -513,13 +513,13 @@ def test_a_static_member_leaves_by_its_instance_id() -> None:
     assert world.group.state is EMPTY
 
 
-def test_an_instance_id_that_nobody_has_is_no_members() -> None:
+def test_unknown_instance_id_is_refused() -> None:
     world = World()
     [member_id] = world.stabilize(None)
     assert world.heartbeat(member_id, instance_id="nobody") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-# Coming back from the log
+# Restored from the log
 
 
 def restored(*member_ids: str, max_size: int = 100, leader_id: str | None = None) -> World:
@@ -549,7 +549,7 @@ def restored(*member_ids: str, max_size: int = 100, leader_id: str | None = None
     return world
 
 
-def test_a_group_from_the_log_goes_on_where_it_was() -> None:
+def test_restored_group_continues_its_generation() -> None:
     world = restored("a", "b", leader_id="b")
     assert world.group.state is STABLE
     assert world.heartbeat("a", 7) is ErrorCode.NONE
@@ -559,12 +559,12 @@ def test_a_group_from_the_log_goes_on_where_it_was() -> None:
     assert world.group.state is EMPTY
 
 
-def test_a_group_from_the_log_without_members_is_empty() -> None:
+def test_restored_group_without_members_is_empty() -> None:
     world = restored(leader_id="gone")
     assert (world.group.state, world.group.generation_id) == (EMPTY, 7)
     assert world.group.state_timestamp_ms == 5
     assert world.group.members.leader_id is None
 
 
-def test_a_group_from_the_log_that_has_become_too_large_rebalances() -> None:
+def test_restored_group_above_the_size_limit_rebalances() -> None:
     assert restored("a", "b", max_size=1).group.state is PREPARING

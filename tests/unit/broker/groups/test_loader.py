@@ -1,4 +1,4 @@
-"""Loading a partition of `__consumer_offsets` while its leadership comes and goes."""
+"""Loading a partition of `__consumer_offsets` while leaderships change: `broker.groups.loader`."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ COMMITS = 300
 
 
 class Loading:
-    """A loader, and what it has loaded; `is_wanted` may be taken back."""
+    """A loader and its loaded groups; a test may clear `is_wanted`."""
 
     def __init__(self, world: World, executor: ThreadPoolExecutor, buffer_bytes: int) -> None:
         self.is_wanted = True
@@ -62,7 +62,7 @@ def commit(world: World, offset: int) -> None:
     world.replicas.append(KEY, memoryview(builder.build()), -1, NOW_MS)
 
 
-async def test_an_empty_partition_is_loaded_at_once(world: World) -> None:
+async def test_empty_partition_is_loaded_at_once(world: World) -> None:
     with ThreadPoolExecutor(1) as executor:
         loading = Loading(world, executor, 1 << 20)
         loading.loader.put(0, E0)
@@ -71,13 +71,13 @@ async def test_an_empty_partition_is_loaded_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("buffer_bytes", [1, 1000, 1 << 20])
-async def test_a_partition_is_loaded_to_its_end(world: World, buffer_bytes: int) -> None:
+async def test_partition_is_loaded_to_its_end(world: World, buffer_bytes: int) -> None:
     for offset in range(COMMITS):
         commit(world, offset)
     with ThreadPoolExecutor(1) as executor:
         loading = Loading(world, executor, buffer_bytes)
         loading.loader.put(0, E0)
-        assert loading.loaded == [], "not in the turn of the caller"
+        assert loading.loaded == [], "the load does not run in the caller's turn"
         await asyncio.wait_for(loading.done.wait(), 20)
         [(partition, [group])] = loading.loaded
         held = group.offsets.get(T0)
@@ -85,7 +85,7 @@ async def test_a_partition_is_loaded_to_its_end(world: World, buffer_bytes: int)
         await loading.loader.stop()
 
 
-async def test_a_load_that_is_not_wanted_any_more_ends_without_a_word(world: World) -> None:
+async def test_unwanted_load_ends_without_result(world: World) -> None:
     commit(world, 1)
     with ThreadPoolExecutor(1) as executor:
         loading = Loading(world, executor, 1)
@@ -97,7 +97,7 @@ async def test_a_load_that_is_not_wanted_any_more_ends_without_a_word(world: Wor
         assert loading.loaded == []
 
 
-async def test_a_partition_that_is_led_elsewhere_by_now_is_not_loaded(world: World) -> None:
+async def test_partition_that_is_led_elsewhere_is_not_loaded(world: World) -> None:
     commit(world, 1)
     with ThreadPoolExecutor(1) as executor:
         loading = Loading(world, executor, 1)
@@ -110,7 +110,7 @@ async def test_a_partition_that_is_led_elsewhere_by_now_is_not_loaded(world: Wor
         assert loading.loaded == []
 
 
-async def test_a_load_that_fails_holds_nobody_else_up_and_is_tried_again(
+async def test_failed_load_is_retried_and_does_not_delay_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(world, 1)
@@ -118,10 +118,10 @@ async def test_a_load_that_fails_holds_nobody_else_up_and_is_tried_again(
     outcomes = iter(["fail", "fail", "load", "load"])
 
     class Replay(OffsetsReplay):
-        """Meets what nobody has thought of, at first."""
+        """Fails at first, as on an unforeseen record."""
 
         def groups(self, limits: GroupLimits, now_ms: int) -> list[Group]:
-            assert next(outcomes) == "load", "a record that nobody has thought of"
+            assert next(outcomes) == "load", "an unforeseen record"
             return super().groups(limits, now_ms)
 
     monkeypatch.setattr(loader, "OffsetsReplay", Replay)
@@ -136,7 +136,7 @@ async def test_a_load_that_fails_holds_nobody_else_up_and_is_tried_again(
     assert errors == ["groups.load_failed", "groups.not_loaded"] * 2
 
 
-async def test_a_load_that_failed_is_not_tried_again_for_nothing(
+async def test_failed_load_is_not_retried_once_unwanted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loader, "RETRY_DELAY_S", 0.0)
@@ -151,7 +151,7 @@ async def test_a_load_that_failed_is_not_tried_again_for_nothing(
     assert loading.loaded == []
 
 
-async def test_a_batch_that_is_cut_short_ends_the_load(
+async def test_truncated_batch_fails_the_load(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(world, 1)
@@ -161,4 +161,4 @@ async def test_a_batch_that_is_cut_short_ends_the_load(
         loading.loader.put(0, E0)
         await until(lambda: bool(lines), "an error")
         await loading.loader.stop()
-    assert "cut short" in lines[0]["error"]
+    assert "is truncated" in lines[0]["error"]

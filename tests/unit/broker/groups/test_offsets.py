@@ -1,4 +1,4 @@
-"""Pending and committed offsets, and which of them nobody needs any more."""
+"""Pending, committed and expired offsets: `broker.groups.offsets`."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def at(offset: int, time_ms: int = NOW_MS, expires_ms: int | None = None) -> Com
     return CommittedOffset(offset, 0, "", time_ms, expires_ms)
 
 
-def test_a_commit_can_be_read_when_it_is_replicated() -> None:
+def test_commit_can_be_read_once_it_is_replicated() -> None:
     offsets, commits = GroupOffsets(), {P0: at(5)}
     offsets.begin(commits)
     assert offsets.get(P0) is None
@@ -29,7 +29,7 @@ def test_a_commit_can_be_read_when_it_is_replicated() -> None:
     assert (len(offsets), offsets.is_empty) == (1, False)
 
 
-def test_a_commit_that_fails_leaves_what_was_there() -> None:
+def test_failed_commit_keeps_the_previous_offset() -> None:
     offsets, first, second = GroupOffsets(), {P0: at(5)}, {P0: at(6)}
     offsets.begin(first)
     offsets.finish(first, 0)
@@ -39,7 +39,7 @@ def test_a_commit_that_fails_leaves_what_was_there() -> None:
     assert not offsets.is_pending(P0)
 
 
-def test_the_commit_that_stands_later_in_the_log_counts() -> None:
+def test_later_commit_in_the_log_counts() -> None:
     offsets, first, second = GroupOffsets(), {P0: at(5)}, {P0: at(5)}
     offsets.begin(first)
     offsets.begin(second)
@@ -51,7 +51,7 @@ def test_the_commit_that_stands_later_in_the_log_counts() -> None:
     assert held is second[P0]
 
 
-def test_a_commit_is_pending_until_the_last_one_is_replicated() -> None:
+def test_partition_is_pending_until_its_last_commit_is_replicated() -> None:
     offsets, first, second = GroupOffsets(), {P0: at(5)}, {P0: at(5)}
     offsets.begin(first)
     offsets.begin(second)
@@ -59,10 +59,10 @@ def test_a_commit_is_pending_until_the_last_one_is_replicated() -> None:
     assert offsets.is_pending(P0)
 
 
-def test_what_is_removed_while_it_is_pending_does_not_come_back() -> None:
+def test_offset_removed_while_pending_stays_removed() -> None:
     offsets, commits = GroupOffsets(), {P0: at(5)}
     offsets.begin(commits)
-    assert offsets.remove([P0, P1]) == [P0], "it is in the log, and needs a tombstone"
+    assert offsets.remove([P0, P1]) == [P0], "the offset is in the log and needs a tombstone"
     offsets.finish(commits, 0)
     assert offsets.get(P0) is None
     assert offsets.is_empty
@@ -74,42 +74,44 @@ def grown(world: World, **offsets: CommittedOffset) -> World:
     return world
 
 
-@pytest.mark.parametrize(("age_ms", "is_over"), [(KEEP_MS - 1, False), (KEEP_MS, True)])
-def test_a_group_that_only_stores_offsets_keeps_each_for_its_own_time(
-    age_ms: int, is_over: bool
+@pytest.mark.parametrize(("age_ms", "has_expired"), [(KEEP_MS - 1, False), (KEEP_MS, True)])
+def test_group_without_members_expires_each_offset_by_its_own_time(
+    age_ms: int, has_expired: bool
 ) -> None:
     world = grown(World(), t=at(1, NOW_MS - age_ms), u=at(1, NOW_MS))
-    assert world.group.expired_offsets(NOW_MS, KEEP_MS) == ([P0] if is_over else [])
+    assert world.group.expired_offsets(NOW_MS, KEEP_MS) == ([P0] if has_expired else [])
 
 
-@pytest.mark.parametrize(("age_ms", "is_over"), [(KEEP_MS - 1, False), (KEEP_MS, True)])
-def test_an_empty_group_keeps_all_from_when_it_became_empty(age_ms: int, is_over: bool) -> None:
+@pytest.mark.parametrize(("age_ms", "has_expired"), [(KEEP_MS - 1, False), (KEEP_MS, True)])
+def test_empty_group_expires_offsets_by_the_time_it_became_empty(
+    age_ms: int, has_expired: bool
+) -> None:
     world, _ = world_in(EMPTY)
     world.group.state_timestamp_ms = NOW_MS - age_ms
     grown(world, t=at(1, 0), u=at(1, NOW_MS))
-    assert world.group.expired_offsets(NOW_MS, KEEP_MS) == ([P0, U0] if is_over else [])
+    assert world.group.expired_offsets(NOW_MS, KEEP_MS) == ([P0, U0] if has_expired else [])
     assert world.group.may_lose_offsets
 
 
-def test_a_group_keeps_what_it_reads_and_forgets_what_it_has_read() -> None:
+def test_stable_group_expires_only_offsets_of_other_topics() -> None:
     world, _ = world_in(STABLE)
     grown(world, t=at(1, 0), u=at(1, 0))
     assert world.group.expired_offsets(NOW_MS, KEEP_MS) == [U0]
 
 
 @pytest.mark.parametrize("state", [PREPARING, COMPLETING])
-def test_nothing_expires_while_a_group_rebalances(state: object) -> None:
+def test_no_offset_expires_during_a_rebalance(state: object) -> None:
     world, _ = world_in(state)  # type: ignore[arg-type]
     grown(world, u=at(1, 0))
     assert world.group.expired_offsets(NOW_MS, KEEP_MS) == []
 
 
-def test_an_old_clients_own_time_to_expire_counts() -> None:
+def test_expiry_time_set_by_an_old_client_counts() -> None:
     world = grown(World(), t=at(1, 0, expires_ms=NOW_MS + 1), u=at(1, NOW_MS, expires_ms=NOW_MS))
     assert world.group.expired_offsets(NOW_MS, KEEP_MS) == [U0]
 
 
-def test_what_is_pending_does_not_expire() -> None:
+def test_pending_offset_does_not_expire() -> None:
     world = grown(World(), t=at(1, 0))
     world.group.offsets.begin({P0: at(2)})
     assert world.group.expired_offsets(NOW_MS, KEEP_MS) == []

@@ -1,4 +1,4 @@
-"""Which groups a broker answers for, while partitions come and go."""
+"""Groups that a broker coordinates, while partitions come and go: `broker.groups.registry`."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def code_of(registry: GroupRegistry, group_id: str = "g") -> ErrorCode:
     return ErrorCode.NONE
 
 
-def test_a_group_is_answered_for_when_its_partition_is_loaded() -> None:
+def test_group_is_coordinated_once_its_partition_is_loaded() -> None:
     registry, partition = make()
     assert code_of(registry) is ErrorCode.NOT_COORDINATOR
     assert registry.lead(partition, E1)
@@ -40,7 +40,7 @@ def test_a_group_is_answered_for_when_its_partition_is_loaded() -> None:
     assert (len(registry), code_of(registry)) == (0, ErrorCode.NOT_COORDINATOR)
 
 
-def test_a_broker_knows_whether_it_can_list_all_groups() -> None:
+def test_registry_is_loading_until_all_partitions_are_active() -> None:
     registry, partition = make()
     registry.lead(partition, E1)
     states = [registry.is_loading]
@@ -48,7 +48,7 @@ def test_a_broker_knows_whether_it_can_list_all_groups() -> None:
     assert [*states, registry.is_loading] == [True, False]
 
 
-def test_a_leader_that_gets_a_newer_epoch_does_not_load_again() -> None:
+def test_leader_with_a_newer_epoch_does_not_load_again() -> None:
     registry, partition = make()
     registry.lead(partition, E1)
     assert not registry.lead(partition, E2)
@@ -60,7 +60,7 @@ def test_a_leader_that_gets_a_newer_epoch_does_not_load_again() -> None:
     assert registry.epoch(partition) == E2
 
 
-def test_a_load_of_an_earlier_leadership_is_of_no_use() -> None:
+def test_load_of_an_earlier_leadership_is_not_needed() -> None:
     registry, partition = make()
     registry.lead(partition, E1)
     registry.resign(partition)
@@ -70,7 +70,7 @@ def test_a_load_of_an_earlier_leadership_is_of_no_use() -> None:
     assert registry.is_loading_since(partition, E2)
 
 
-def test_a_group_needs_a_name_unless_it_only_stores_offsets() -> None:
+def test_group_needs_an_id_unless_it_only_stores_offsets() -> None:
     registry, _ = make()
     partition = registry.partition_of("")
     registry.lead(partition, E1)
@@ -81,7 +81,7 @@ def test_a_group_needs_a_name_unless_it_only_stores_offsets() -> None:
     assert registry.find("", may_be_unnamed=True) is group
 
 
-def test_a_group_is_added_once_and_removed_once() -> None:
+def test_group_is_added_once_and_removed_once() -> None:
     registry, partition = make()
     registry.lead(partition, E1)
     registry.activate(partition, [])
@@ -93,7 +93,7 @@ def test_a_group_is_added_once_and_removed_once() -> None:
     assert registry.find("g") is None
 
 
-def test_a_broker_that_stops_answers_for_nothing() -> None:
+def test_closed_registry_refuses_every_group() -> None:
     registry, partition = make()
     registry.lead(partition, E1)
     registry.activate(partition, [Group("g", LIMITS)])

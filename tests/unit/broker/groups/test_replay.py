@@ -1,4 +1,4 @@
-"""What a log of `__consumer_offsets` says, read from its first record to its last."""
+"""Rebuilding groups from a log of `__consumer_offsets`: `broker.groups.replay`."""
 
 import json
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class LogOfGroups:
         self._next_offset = 0
 
     def add(self, *records: tuple[bytes | None, bytes | None], producer_id: int = -1) -> None:
-        """Append a batch; one of a producer belongs to its transaction."""
+        """Append a batch; with `producer_id` it belongs to the producer's transaction."""
         is_transactional = producer_id >= 0
         builder = BatchBuilder(
             producer_id=producer_id,
@@ -56,7 +56,7 @@ class LogOfGroups:
         )
         for key, value in records:
             builder.append(NOW_MS, key, value)
-        self._take(builder.build(self._next_offset))
+        self._append(builder.build(self._next_offset))
 
     def end(self, control: ControlType) -> None:
         """End the producer's transaction."""
@@ -68,13 +68,13 @@ class LogOfGroups:
             timestamp_ms=NOW_MS,
             base_offset=self._next_offset,
         )
-        self._take(marker)
+        self._append(marker)
 
     def groups(self) -> dict[str, Group]:
-        """Return what the log says."""
+        """Return the groups in the log."""
         return {group.group_id: group for group in self.replay.groups(LIMITS, NOW_MS)}
 
-    def _take(self, batch: bytearray) -> None:
+    def _append(self, batch: bytearray) -> None:
         header = read_header(batch)
         self.replay.add(memoryview(batch), header)
         self._next_offset = header.next_offset
@@ -95,7 +95,7 @@ def offsets(log: LogOfGroups) -> Sequence[int | None]:
     return [None if each is None else each.offset for each in found]
 
 
-def test_the_last_offset_counts_and_tombstones_take_offsets_away() -> None:
+def test_last_offset_counts_and_tombstones_remove_offsets() -> None:
     log = LogOfGroups()
     log.add(commit(P0, 1), commit(P1, 2))
     log.add(commit(P0, 3))
@@ -104,14 +104,14 @@ def test_the_last_offset_counts_and_tombstones_take_offsets_away() -> None:
     assert log.replay.record_count == 4
 
 
-def test_a_group_of_which_nothing_is_left_is_none() -> None:
+def test_group_without_remaining_records_is_absent() -> None:
     log = LogOfGroups()
     log.add(commit(P0, 1), (group_key("h"), None))
     log.add(commit(P0, None))
     assert log.groups() == {}
 
 
-def test_a_group_comes_back_with_its_members() -> None:
+def test_group_is_restored_with_its_members() -> None:
     world, member_id = world_in(STABLE, "static")
     world.group.state_timestamp_ms = 77
     value = group_value(group_metadata(world.group, {member_id: b"mine"}))
@@ -126,10 +126,10 @@ def test_a_group_comes_back_with_its_members() -> None:
     assert group.deadlines.next_ms == NOW_MS + SESSION_MS
     assert offsets(log) == [4, None]
     log.add((group_key("g"), None))
-    assert log.groups()["g"].generation_id == 0, "only its offset is left"
+    assert log.groups()["g"].generation_id == 0, "only the group's offset is left"
 
 
-def test_an_empty_group_comes_back_empty() -> None:
+def test_empty_group_is_restored_empty() -> None:
     world, _ = world_in(EMPTY)
     log = LogOfGroups()
     log.add((group_key("g"), group_value(group_metadata(world.group, {}))))
@@ -138,7 +138,7 @@ def test_an_empty_group_comes_back_empty() -> None:
     assert group.state_timestamp_ms is None
 
 
-def test_offsets_of_a_transaction_count_from_its_end_on() -> None:
+def test_offsets_of_a_transaction_count_from_its_commit_on() -> None:
     log = LogOfGroups()
     log.add(commit(P0, 1))
     log.add(commit(P0, 5), commit(P1, 6), producer_id=PRODUCER)
@@ -147,7 +147,7 @@ def test_offsets_of_a_transaction_count_from_its_end_on() -> None:
     assert offsets(log) == [5, 6]
 
 
-def test_offsets_of_a_transaction_that_was_given_up_never_count() -> None:
+def test_offsets_of_an_aborted_transaction_never_count() -> None:
     log = LogOfGroups()
     log.add(commit(P0, 1))
     log.add(commit(P0, 5), producer_id=PRODUCER)
@@ -156,7 +156,7 @@ def test_offsets_of_a_transaction_that_was_given_up_never_count() -> None:
     assert offsets(log) == [1, None]
 
 
-def test_what_was_committed_during_a_transaction_is_newer_than_the_transactions() -> None:
+def test_plain_commit_during_a_transaction_wins() -> None:
     log = LogOfGroups()
     log.add(commit(P0, 5), commit(P1, None), producer_id=PRODUCER)
     log.add(commit(P0, 9))
@@ -164,7 +164,7 @@ def test_what_was_committed_during_a_transaction_is_newer_than_the_transactions(
     assert offsets(log) == [9, None]
 
 
-def test_what_cannot_be_understood_is_passed_over() -> None:
+def test_unknown_records_are_skipped_and_counted() -> None:
     log = LogOfGroups()
     log.add((b"\0\7new", b"kind"), (None, b"no key"), (offset_key("g", P1), b"\0\7newer"))
     log.add(commit(P0, 1))
@@ -195,15 +195,19 @@ def stored(
 @pytest.mark.parametrize(
     "record",
     [
-        pytest.param(stored(member("a"), member("a")), id="two members of one id"),
-        pytest.param(stored(member("a", "i"), member("b", "i")), id="two of one instance"),
-        pytest.param(stored(member("a", ""), member("b", "")), id="two without a name"),
+        pytest.param(stored(member("a"), member("a")), id="two members with one id"),
+        pytest.param(
+            stored(member("a", "i"), member("b", "i")), id="two members with one instance id"
+        ),
+        pytest.param(
+            stored(member("a", ""), member("b", "")), id="two members with an empty instance id"
+        ),
         pytest.param(stored(generation=-1), id="a generation before the first"),
         pytest.param(stored(generation=2**31 - 1), id="a generation without a next one"),
         pytest.param(stored(member("a"), protocol=None), id="members without a protocol"),
     ],
 )
-def test_a_group_that_no_coordinator_could_have_stored_is_passed_over(
+def test_group_that_no_coordinator_could_have_stored_is_skipped(
     record: tuple[bytes, bytes],
 ) -> None:
     log = LogOfGroups()
@@ -215,7 +219,7 @@ def test_a_group_that_no_coordinator_could_have_stored_is_passed_over(
     assert log.replay.unknown_count == 1
 
 
-def test_a_batch_without_records_is_passed_over_if_it_was_written_like_that() -> None:
+def test_undecodable_batch_with_a_valid_checksum_is_skipped() -> None:
     log = LogOfGroups()
     batch = BatchBuilder()
     batch.append(NOW_MS, b"key", b"value")
@@ -229,7 +233,7 @@ def test_a_batch_without_records_is_passed_over_if_it_was_written_like_that() ->
     assert (offsets(log), log.replay.unknown_count) == ([1, None], 1)
 
 
-def test_a_log_that_kafka_wrote_is_understood() -> None:
+def test_log_written_by_kafka_is_restored() -> None:
     golden = Path(__file__).parents[2] / "kafkawire" / "golden_group_records.json"
     data = bytes.fromhex(json.loads(golden.read_text(encoding="ascii"))["log"])
     replay = OffsetsReplay()

@@ -1,4 +1,4 @@
-"""Writes to `__consumer_offsets`: told to have succeeded only in the epoch of their append."""
+"""Writes to `__consumer_offsets`, successful only in the epoch of their append."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,11 +25,11 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return World(tmp_path)
 
 
-class Told:
-    """Remembers what became of a write."""
+class Writes:
+    """Collects the results of writes."""
 
     def __init__(self, world: World, timeout_ms: int = 60_000) -> None:
-        self.answers: list[tuple[ErrorCode, int]] = []
+        self.results: list[tuple[ErrorCode, int]] = []
         self._store = GroupStore(
             world.replicas,
             world.purgatory,
@@ -45,85 +45,85 @@ class Told:
         records: Iterable[KeyValue] = RECORDS,
     ) -> None:
         def note(error: ErrorCode, offset: int) -> None:
-            self.answers.append((error, offset))
+            self.results.append((error, offset))
 
         self._store.append(partition, epoch, records, note)
 
 
-async def test_a_write_that_needs_nobody_else_is_told_at_once(world: World) -> None:
-    told = Told(world)
-    told.append()
-    told.append()
-    assert told.answers == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 2)]
+async def test_write_without_other_replicas_succeeds_at_once(world: World) -> None:
+    writes = Writes(world)
+    writes.append()
+    writes.append()
+    assert writes.results == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 2)]
     data = world.replicas.read(KEY, 0, 1 << 20, min_one_batch=True).records
     assert data is not None
     found = [(record.key, record.value) for record in read_records(data.read())]
     assert found == RECORDS
 
 
-async def test_records_that_cannot_be_encoded_are_told_like_any_failure(world: World) -> None:
+async def test_encoding_error_is_reported_like_any_failure(world: World) -> None:
     def records() -> Iterator[KeyValue]:
         too_late = CommittedOffset(1, -1, "", NOW_MS, 2**63)
         yield offset_key("g", TopicPartition("t", 0)), offset_value(too_late)
 
-    told = Told(world)
-    told.append(records=records())
-    assert told.answers == [(ErrorCode.RECORD_LIST_TOO_LARGE, -1)]
+    writes = Writes(world)
+    writes.append(records=records())
+    assert writes.results == [(ErrorCode.RECORD_LIST_TOO_LARGE, -1)]
 
 
-async def test_a_write_is_told_when_it_is_replicated(world: World) -> None:
-    told = Told(world)
+async def test_write_succeeds_once_it_is_replicated(world: World) -> None:
+    writes = Writes(world)
     world.replicate_to(B2)
-    told.append()
+    writes.append()
     world.follower_fetches(B2, 1)
     await turn()
-    assert told.answers == []
+    assert writes.results == []
     world.follower_fetches(B2, 2)
     await turn()
-    assert told.answers == [(ErrorCode.NONE, 0)]
+    assert writes.results == [(ErrorCode.NONE, 0)]
 
 
-async def test_a_write_is_not_told_to_have_worked_in_a_later_epoch(world: World) -> None:
-    """Of a log that was cut and grew anew the watermark says nothing (KAFKA-20634)."""
-    told = Told(world)
+async def test_write_does_not_succeed_in_a_later_epoch(world: World) -> None:
+    """The high watermark of a truncated and regrown log proves nothing (KAFKA-20634)."""
+    writes = Writes(world)
     world.replicate_to(B2)
-    told.append()
+    writes.append()
     world.replicas.remove(KEY)
     world.log.truncate_to(Offset(0))
     lead_alone(world.replicas, world.log, E1)
-    again = Told(world)
-    again.append(E1)
+    later = Writes(world)
+    later.append(E1)
     await turn()
-    assert world.replicas.is_committed(KEY, Offset(1)), "or else this proves nothing"
-    assert again.answers == [(ErrorCode.NONE, 0)]
-    assert told.answers == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)]
+    assert world.replicas.is_committed(KEY, Offset(1)), "otherwise the test proves nothing"
+    assert later.results == [(ErrorCode.NONE, 0)]
+    assert writes.results == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)]
 
 
-async def test_a_write_in_an_epoch_that_is_over_is_refused(world: World) -> None:
-    told = Told(world)
-    told.append(LeaderEpoch(7))
-    told.append(E0, partition=1)
-    assert told.answers == [
+async def test_write_in_another_epoch_is_refused(world: World) -> None:
+    writes = Writes(world)
+    writes.append(LeaderEpoch(7))
+    writes.append(E0, partition=1)
+    assert writes.results == [
         (ErrorCode.UNKNOWN_LEADER_EPOCH, -1),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
     assert world.log.log_end_offset == 0
 
 
-async def test_a_write_that_is_not_replicated_in_time_is_told_so(world: World) -> None:
-    told = Told(world, timeout_ms=0)
+async def test_write_that_is_not_replicated_in_time_times_out(world: World) -> None:
+    writes = Writes(world, timeout_ms=0)
     world.replicate_to(B2)
-    told.append()
+    writes.append()
     await turn()
     world.purgatory.close()
-    assert told.answers == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
+    assert writes.results == [(ErrorCode.REQUEST_TIMED_OUT, 0)]
 
 
-async def test_too_few_replicas_refuse_a_write(world: World) -> None:
-    told = Told(world)
+async def test_write_is_refused_with_too_few_in_sync_replicas(world: World) -> None:
+    writes = Writes(world)
     world.replicate_to(min_insync_replicas=2)
-    told.append()
-    assert told.answers == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+    writes.append()
+    assert writes.results == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ async def test_too_few_replicas_refuse_a_write(world: World) -> None:
         ),
     ],
 )
-def test_clients_are_told_what_they_understand(
+def test_log_error_is_translated_for_committers_and_members(
     error: ErrorCode, to_committer: ErrorCode, to_member: ErrorCode
 ) -> None:
     assert (commit_error(error), rebalance_error(error)) == (to_committer, to_member)

@@ -1,4 +1,4 @@
-"""Cleaners and their child processes, with a child that says what the test wants."""
+"""Cleaners and their child processes, with fake processes: `broker.logs.cleaner`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +24,7 @@ OTHER = TopicPartition("other", 0)
 
 
 class FakeProcess:
-    """A child that does its job in the test's process, and stops before some reports."""
+    """A process that does its job in the test's process; `gate` may change or end its reports."""
 
     def __init__(self, job: CleaningJob, gate: Callable[[Report], "Report | None"]) -> None:
         self.job = job
@@ -33,10 +33,10 @@ class FakeProcess:
 
     async def reports(self) -> AsyncIterator[Report]:
         for report in Cleaner(self.job, seed=SEED).clean():
-            told = self._gate(report)
-            if told is None or self.is_killed:
+            passed = self._gate(report)
+            if passed is None or self.is_killed:
                 return
-            yield told
+            yield passed
 
     def kill(self) -> None:
         self.is_killed = True
@@ -88,10 +88,10 @@ class Rig:
         self.retention_runs += 1
 
     async def run_until(self, condition: Callable[[], bool]) -> None:
-        """Run the cleaner until something is so, and stop it."""
+        """Run the cleaner until `condition` holds, then stop it."""
         self.cleaner.start()
         async with asyncio.timeout(20):
-            while not condition():  # noqa: ASYNC110 - of what threads and files do
+            while not condition():  # noqa: ASYNC110 - depends on threads and files
                 await asyncio.sleep(0)
         await self.cleaner.stop()
 
@@ -121,7 +121,7 @@ def checkpoint(rig: Rig) -> dict[TopicPartition, Offset]:
         return {}
 
 
-async def test_every_dirty_log_is_cleaned_and_noted(rig: Rig) -> None:
+async def test_every_dirty_log_is_cleaned_and_checkpointed(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     rig.make_dirty(OTHER)
     await rig.run_until(lambda: rig.cleaner.metrics.round_count == 2 and rig.retention_runs > 2)
@@ -133,7 +133,7 @@ async def test_every_dirty_log_is_cleaned_and_noted(rig: Rig) -> None:
     assert rig.leftovers() == []
 
 
-async def test_a_child_that_dies_changes_nothing_and_another_one_tries_again(rig: Rig) -> None:
+async def test_process_that_dies_changes_nothing_and_is_retried(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     rig.gate = lambda _: None if len(rig.processes) == 1 else _
     await rig.run_until(lambda: rig.cleaner.metrics.round_count == 1)
@@ -142,7 +142,7 @@ async def test_a_child_that_dies_changes_nothing_and_another_one_tries_again(rig
     assert rig.leftovers() == []
 
 
-async def test_a_damaged_log_is_left_alone_and_the_others_are_cleaned(rig: Rig) -> None:
+async def test_damaged_log_is_skipped_and_others_are_cleaned(rig: Rig) -> None:
     rig.make_dirty(PARTITION, batch_count=30)
     rig.make_dirty(OTHER)
     damaged = CleaningFailed(error="a flipped bit", is_damage=True)
@@ -151,12 +151,12 @@ async def test_a_damaged_log_is_left_alone_and_the_others_are_cleaned(rig: Rig) 
     assert rig.manager.uncleanable == [PARTITION]
     assert rig.offsets() == list(range(30))
     assert rig.offsets(OTHER) == [19]
-    # A log that is made anew is another one.
+    # A recreated log is another one.
     rig.logs.delete(PARTITION)
     assert rig.manager.uncleanable == []
 
 
-async def test_a_truncation_throws_away_what_is_being_cleaned(rig: Rig) -> None:
+async def test_truncation_discards_a_running_cleaning(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
 
     def truncate(report: Report) -> Report:
@@ -171,7 +171,7 @@ async def test_a_truncation_throws_away_what_is_being_cleaned(rig: Rig) -> None:
     assert checkpoint(rig) == {}
 
 
-async def test_a_log_that_is_deleted_meanwhile_is_gone(rig: Rig) -> None:
+async def test_deletion_of_a_log_discards_a_running_cleaning(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
 
     def delete(report: Report) -> Report:
@@ -183,7 +183,7 @@ async def test_a_log_that_is_deleted_meanwhile_is_gone(rig: Rig) -> None:
     assert rig.logs.get(PARTITION) is None
 
 
-async def test_segments_that_retention_took_meanwhile_are_not_replaced(rig: Rig) -> None:
+async def test_segments_deleted_by_retention_are_not_replaced(rig: Rig) -> None:
     rig.make_dirty(PARTITION, batch_count=60)
 
     def expire(report: Report) -> Report:
@@ -200,7 +200,7 @@ async def test_segments_that_retention_took_meanwhile_are_not_replaced(rig: Rig)
     assert rig.leftovers() == []
 
 
-async def test_a_stop_ends_the_child_and_the_log_is_whole(rig: Rig) -> None:
+async def test_stop_kills_the_process_and_keeps_the_log_intact(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     stopping = asyncio.Event()
 
@@ -215,7 +215,7 @@ async def test_a_stop_ends_the_child_and_the_log_is_whole(rig: Rig) -> None:
     assert rig.logs.cleaning is rig.manager
 
 
-async def test_without_a_cleaner_nothing_is_cleaned(rig: Rig) -> None:
+async def test_disabled_cleaner_cleans_nothing(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     rig.cleaner._config = BrokerConfig.from_properties({"log.cleaner.enable": "false"})
     rig.cleaner.start()
@@ -224,7 +224,7 @@ async def test_without_a_cleaner_nothing_is_cleaned(rig: Rig) -> None:
     assert rig.processes == []
 
 
-async def test_a_process_that_cannot_start_is_tried_again(rig: Rig) -> None:
+async def test_failed_process_start_is_retried(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     failures = 0
 
@@ -241,7 +241,7 @@ async def test_a_process_that_cannot_start_is_tried_again(rig: Rig) -> None:
     assert rig.offsets() == [19]
 
 
-async def test_a_cleaner_that_dies_of_a_bug_is_counted(rig: Rig) -> None:
+async def test_cleaner_that_dies_of_a_bug_is_counted(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
 
     async def start(_: CleaningJob) -> FakeProcess:
@@ -253,11 +253,11 @@ async def test_a_cleaner_that_dies_of_a_bug_is_counted(rig: Rig) -> None:
     assert [each["error"] for each in logs if each["event"] == "cleaner.died"] == [
         "AssertionError('a bug')"
     ]
-    # It has let go of the log.
+    # The cleaner has released the log.
     assert rig.manager.candidate(next(iter(rig.logs)), NOW_MS) is not None
 
 
-async def test_a_log_whose_times_cannot_be_read_is_uncleanable(rig: Rig) -> None:
+async def test_log_with_unreadable_timestamps_is_uncleanable(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     log = rig.logs.get(PARTITION)
     assert log is not None
@@ -281,7 +281,7 @@ def config_of(**settings: str) -> BrokerConfig:
     return BrokerConfig.from_properties(properties)
 
 
-async def test_a_new_configuration_counts_from_the_next_cleaning_on(rig: Rig) -> None:
+async def test_new_configuration_applies_to_the_next_cleaning(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     rig.cleaner.start()
     await rig.cleaner.reconfigure(
@@ -294,7 +294,7 @@ async def test_a_new_configuration_counts_from_the_next_cleaning_on(rig: Rig) ->
     )
     assert len(rig.cleaner._tasks) == 2
     async with asyncio.timeout(20):
-        while rig.cleaner.metrics.round_count == 0:  # noqa: ASYNC110 - of what threads do
+        while rig.cleaner.metrics.round_count == 0:  # noqa: ASYNC110 - depends on threads
             await asyncio.sleep(0)
     await rig.cleaner.stop()
     job = rig.processes[-1].job
@@ -303,7 +303,7 @@ async def test_a_new_configuration_counts_from_the_next_cleaning_on(rig: Rig) ->
     assert rig.offsets() == [19]
 
 
-async def test_what_is_being_cleaned_is_begun_again_with_the_new_configuration(rig: Rig) -> None:
+async def test_running_cleaning_starts_over_with_the_new_configuration(rig: Rig) -> None:
     rig.make_dirty(PARTITION, batch_count=60)
     begun = asyncio.Event()
     real = rig.start_process
@@ -312,7 +312,7 @@ async def test_what_is_being_cleaned_is_begun_again_with_the_new_configuration(r
         process = await real(job)
         begun.set()
         if len(rig.processes) == 1:
-            # It is in the middle of it when the news comes.
+            # The process is in the middle of its job when the configuration changes.
             (rig.directory / "orders-0" / f"{0:020d}.log.cleaned").write_bytes(b"half")
             await asyncio.Event().wait()
         return process
@@ -322,7 +322,7 @@ async def test_what_is_being_cleaned_is_begun_again_with_the_new_configuration(r
     async with asyncio.timeout(20):
         await begun.wait()
         await rig.cleaner.reconfigure(config_of(log_cleaner_io_max_bytes_per_second="1e9"))
-        while rig.cleaner.metrics.round_count == 0:  # noqa: ASYNC110 - of what threads do
+        while rig.cleaner.metrics.round_count == 0:  # noqa: ASYNC110 - depends on threads
             await asyncio.sleep(0)
     await rig.cleaner.stop()
     assert [process.job.max_bytes_per_second for process in rig.processes][-1] == 1e9
@@ -330,7 +330,7 @@ async def test_what_is_being_cleaned_is_begun_again_with_the_new_configuration(r
     assert rig.leftovers() == []
 
 
-async def test_a_swap_that_has_begun_is_given_up(rig: Rig) -> None:
+async def test_reconfiguration_cancels_a_swap(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     log = rig.logs.get(PARTITION)
     assert log is not None
@@ -349,14 +349,14 @@ async def test_a_swap_that_has_begun_is_given_up(rig: Rig) -> None:
         await in_swap.wait()
         assert rig.leftovers()
         await rig.cleaner.reconfigure(config_of(log_cleaner_threads="2"))
-        while rig.cleaner.metrics.round_count == 0:  # noqa: ASYNC110 - of what threads do
+        while rig.cleaner.metrics.round_count == 0:  # noqa: ASYNC110 - depends on threads
             await asyncio.sleep(0)
     await rig.cleaner.stop()
     assert rig.offsets() == [19]
     assert rig.leftovers() == []
 
 
-async def test_keys_that_are_not_the_cleaners_change_nothing(rig: Rig) -> None:
+async def test_other_keys_do_not_restart_the_cleaner(rig: Rig) -> None:
     rig.cleaner.start()
     tasks = list(rig.cleaner._tasks)
     await rig.cleaner.reconfigure(config_of(background_threads="3"))
@@ -364,7 +364,7 @@ async def test_keys_that_are_not_the_cleaners_change_nothing(rig: Rig) -> None:
     await rig.cleaner.stop()
 
 
-async def test_a_cleaner_that_does_not_run_is_not_started_by_news(rig: Rig) -> None:
+async def test_reconfiguration_does_not_start_a_stopped_cleaner(rig: Rig) -> None:
     rig.make_dirty(PARTITION)
     await rig.cleaner.reconfigure(config_of(log_cleaner_threads="2"))
     assert rig.cleaner._tasks == []
@@ -380,7 +380,7 @@ async def test_a_cleaner_that_does_not_run_is_not_started_by_news(rig: Rig) -> N
     assert rig.processes == []
 
 
-def test_cleaners_share_what_they_are_given() -> None:
+def test_cleaners_share_the_configured_resources() -> None:
     config = BrokerConfig.from_properties(
         {
             "log.cleaner.threads": "2",

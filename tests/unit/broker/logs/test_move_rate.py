@@ -1,4 +1,4 @@
-"""How long moves wait: `broker.logs.move_rate`."""
+"""Rate limit of moves: `broker.logs.move_rate`."""
 
 import random
 
@@ -7,13 +7,13 @@ import pytest
 from broker.logs.move_rate import MoveRate
 
 
-def test_without_a_limit_nothing_waits() -> None:
+def test_no_move_waits_without_a_limit() -> None:
     rate = MoveRate()
     rate.on_bytes(10**15, now_s=5.0)
     assert rate.wait_s(5.0) == 0.0
 
 
-def test_what_was_copied_is_paid_before_more_is() -> None:
+def test_move_waits_until_its_rate_is_back_at_the_limit() -> None:
     rate = MoveRate()
     rate.limit(100.0, now_s=10.0)
     assert rate.wait_s(10.0) == 0.0
@@ -24,14 +24,14 @@ def test_what_was_copied_is_paid_before_more_is() -> None:
     assert rate.wait_s(11.5) == 0.0
 
 
-def test_a_pause_is_not_followed_by_a_burst() -> None:
+def test_pause_is_not_followed_by_a_burst() -> None:
     rate = MoveRate()
     rate.limit(100.0, now_s=0.0)
     rate.on_bytes(100, now_s=1_000.0)
     assert rate.wait_s(1_000.0) == pytest.approx(1.0)
 
 
-def test_a_new_limit_counts_at_once() -> None:
+def test_new_limit_applies_at_once() -> None:
     rate = MoveRate()
     rate.limit(1.0, now_s=0.0)
     rate.on_bytes(10**9, now_s=0.0)
@@ -42,7 +42,7 @@ def test_a_new_limit_counts_at_once() -> None:
     assert rate.wait_s(10**9) == float("inf")
 
 
-def test_no_time_sees_more_than_the_rate_and_one_chunk() -> None:
+def test_copied_bytes_never_exceed_the_rate_by_more_than_a_chunk() -> None:
     dice, rate, now_s, copied = random.Random(1), MoveRate(), 0.0, 0
     rate.limit(1_000.0, now_s)
     for _ in range(1_000):

@@ -1,4 +1,4 @@
-"""Moves of logs that are in use: `broker.logs.mover`."""
+"""Moves of logs in use: `broker.logs.mover`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -79,7 +79,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         place.logs.close()
 
 
-async def test_a_log_that_is_written_to_moves(place: Place) -> None:
+async def test_log_moves_while_it_is_written(place: Place) -> None:
     before = place.create()
     place.move()
     copy = place.logs.futures.get(PARTITION)
@@ -100,7 +100,7 @@ async def test_a_log_that_is_written_to_moves(place: Place) -> None:
     append(after)
 
 
-async def test_what_the_log_loses_meanwhile_is_not_in_the_copy(place: Place) -> None:
+async def test_records_truncated_during_a_move_are_not_in_the_copy(place: Place) -> None:
     log = place.create()
     place.move()
     copy = place.logs.futures.get(PARTITION)
@@ -114,7 +114,7 @@ async def test_what_the_log_loses_meanwhile_is_not_in_the_copy(place: Place) -> 
     assert place.log.log_start_offset == 1
 
 
-async def test_a_move_back_gives_the_move_up(place: Place) -> None:
+async def test_move_back_cancels_the_move(place: Place) -> None:
     log = place.create()
     place.move()
     place.move(number=0)
@@ -122,7 +122,7 @@ async def test_a_move_back_gives_the_move_up(place: Place) -> None:
     assert place.log is log
     assert not place.moved
     assert place.logs.futures.get(PARTITION) is None
-    # And the last wish counts, also while a chunk of an earlier one is under way.
+    # The last call wins, also while a chunk of an earlier move is being copied.
     for number in (1, 0, 1):
         place.move(number)
         await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_a_move_back_gives_the_move_up(place: Place) -> None:
     assert place.logs.directory_of(PARTITION) is place.logs.directories[1]
 
 
-async def test_a_partition_that_is_deleted_moves_no_more(place: Place) -> None:
+async def test_deletion_of_a_partition_cancels_its_move(place: Place) -> None:
     place.create()
     place.move()
     await asyncio.sleep(0)
@@ -140,7 +140,7 @@ async def test_a_partition_that_is_deleted_moves_no_more(place: Place) -> None:
     assert not place.logs.offline_paths
 
 
-async def test_a_stop_leaves_a_move_for_the_next_start(place: Place) -> None:
+async def test_stopped_move_resumes_at_the_next_start(place: Place) -> None:
     log = place.create()
     place.move()
     await asyncio.sleep(0)
@@ -152,7 +152,7 @@ async def test_a_stop_leaves_a_move_for_the_next_start(place: Place) -> None:
     assert offsets_in(read_all(place.log)) == list(range(CHUNKS))
 
 
-async def test_one_move_at_a_time_if_no_more_are_allowed(place: Place) -> None:
+async def test_number_of_concurrent_moves_is_limited(place: Place) -> None:
     partitions = [TopicPartition("orders", number) for number in range(3)]
     for partition in partitions:
         place.create(partition, chunk_count=2)
@@ -163,7 +163,7 @@ async def test_one_move_at_a_time_if_no_more_are_allowed(place: Place) -> None:
     await place.wait(lambda: len(place.moved) == len(partitions))
 
 
-async def test_a_damaged_original_is_not_moved(place: Place) -> None:
+async def test_damaged_log_is_not_moved(place: Place) -> None:
     log = place.create()
     path = log.segments[0].file.path
     with path.open("r+b") as file:
@@ -178,7 +178,7 @@ async def test_a_damaged_original_is_not_moved(place: Place) -> None:
     append(log)
 
 
-async def test_a_move_waits_while_the_disk_is_full(
+async def test_move_waits_while_the_disk_is_full(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.logs.mover.RETRY_DELAY_S", 0.001)
@@ -193,8 +193,8 @@ async def test_a_move_waits_while_the_disk_is_full(
     await place.wait(place.ended.is_set)
 
 
-async def test_moves_keep_to_a_rate(place: Place) -> None:
-    """Of two chunks' worth a second, six chunks need two and a half seconds: the last is free."""
+async def test_moves_respect_the_rate(place: Place) -> None:
+    """At 20 chunks per second, six chunks take at least 250 ms: the last one is free."""
     place.mover.limit_rate(20 * CHUNK_BYTES)
     partitions = [TopicPartition("orders", number) for number in (0, 2)]
     place.create(partitions[0], chunk_count=3)
@@ -207,7 +207,7 @@ async def test_moves_keep_to_a_rate(place: Place) -> None:
     assert asyncio.get_running_loop().time() - began_s >= 5 / 20
 
 
-async def test_moves_stand_still_while_nothing_is_allowed(place: Place) -> None:
+async def test_moves_pause_at_a_rate_of_zero(place: Place) -> None:
     log = place.create()
     place.mover.limit_rate(0)
     place.move()
@@ -217,7 +217,7 @@ async def test_moves_stand_still_while_nothing_is_allowed(place: Place) -> None:
     copy = place.logs.futures.get(PARTITION)
     assert copy is not None
     assert copy.log_end_offset == 0
-    # A move that waits can be given up, and a higher rate counts at once.
+    # A waiting move can be cancelled, and a higher rate applies at once.
     place.move(number=0)
     place.move()
     place.mover.limit_rate(1e12)

@@ -40,7 +40,7 @@ async def run(logs: Logs) -> None:
     await delete_expired_logs(logs, lambda partition: committed(logs, partition), lambda: LATER_MS)
 
 
-async def test_every_log_is_looked_at_however_many_segments_go(logs: Logs) -> None:
+async def test_every_log_is_checked_however_many_segments_expire(logs: Logs) -> None:
     made = [create(logs, number) for number in range(3)]
     assert all(len(log.segments) > 2 * SEGMENTS_PER_TURN for log in made)
     await run(logs)
@@ -54,13 +54,13 @@ async def test_compacted_topics_are_left_to_the_cleaner(logs: Logs) -> None:
     assert log.log_start_offset == 0
 
 
-async def test_a_partition_that_is_not_served_is_left_alone(logs: Logs) -> None:
+async def test_partition_that_is_not_served_is_skipped(logs: Logs) -> None:
     log = create(logs, 0)
     await delete_expired_logs(logs, lambda _partition: None, lambda: LATER_MS)
     assert log.log_start_offset == 0
 
 
-async def test_a_failing_disk_stops_only_its_own_logs(
+async def test_failing_disk_stops_only_its_own_logs(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = create(logs, 0), create(logs, 1)

@@ -1,4 +1,4 @@
-"""The clocks of the periodic work on logs."""
+"""Clocks of the periodic tasks for logs."""
 
 from pathlib import Path
 from typing import cast
@@ -15,7 +15,7 @@ PARTITION = TopicPartition("orders", 0)
 DAY_MS = 86_400_000
 
 
-def test_deleted_partitions_wait_by_a_clock_that_is_never_set(tmp_path: Path) -> None:
+def test_deleted_partitions_wait_by_a_monotonic_clock(tmp_path: Path) -> None:
     config = BrokerConfig.from_properties({"log.dirs": str(tmp_path)})
     logs = Logs.open([tmp_path], config_of=lambda _topic: SMALL, now_ms=NOW_MS)
     wall_ms, clock_ms = NOW_MS + DAY_MS, 0
@@ -30,7 +30,7 @@ def test_deleted_partitions_wait_by_a_clock_that_is_never_set(tmp_path: Path) ->
     logs.create(PARTITION, SMALL, None, now_ms=NOW_MS)
     logs.delete(PARTITION)
     remove()
-    # Somebody sets the clock right, which was a day ahead.
+    # An operator corrects the wall clock, which was a day ahead.
     wall_ms = NOW_MS
     clock_ms = config.topic_defaults.file_delete_delay_ms - 1
     remove()

@@ -1,15 +1,15 @@
-"""What can go wrong for a user of the client, and what to do about it. Decision: no I/O.
+"""The errors of the client. Decision: no I/O.
 
     OttlaError
     ├── ConfigurationError          an argument is out of range (also a ValueError)
     ├── ClientClosedError           used before `start`, after `close`, or in another loop
-    ├── ConnectionLostError         the connection ended before the answer came
+    ├── ConnectionLostError         the connection ended before the response arrived
     │   ├── BrokerUnreachableError  there was no connection yet: nothing was sent
     │   └── NoBrokerAvailableError  none of the known addresses could be reached
-    ├── RequestTimedOutError        no answer within the time allowed
-    ├── ProtocolError               the answer made no sense: not a Kafka broker, or a bug
+    ├── RequestTimedOutError        no response within the timeout
+    ├── ProtocolError               an invalid response: not a Kafka broker, or a bug
     ├── UnsupportedVersionError     client and broker share no version of a request
-    ├── BrokerError                 the broker answered with an error code
+    ├── BrokerError                 the broker responded with an error code
     │   ├── UnknownTopicError
     │   ├── TopicExistsError
     │   └── NotAuthorizedError
@@ -20,14 +20,14 @@
     │   └── DeliveryTimedOutError   not acknowledged in time; it may or may not be in the log
     └── ConsumeError
         ├── NotAssignedError        the partition is not assigned to this consumer
-        ├── NotInGroupError         this needs a group, or excludes being a member of one
+        ├── NotInGroupError         the method needs a group, or is not for members of one
         ├── OffsetOutOfRangeError   the position is gone, and `auto_offset_reset` is "none"
-        ├── LogTruncatedError       records that were read are not in the log any more
-        ├── CommitFailedError       the group has gone on: partitions may be another's
-        ├── RebalanceFailedError    a function for partitions that come or go has raised
-        └── CorruptRecordsError     a batch failed its checksum or cannot be read
+        ├── LogTruncatedError       records that were read are no longer in the log
+        ├── CommitFailedError       another member may own the partitions: nothing was committed
+        ├── RebalanceFailedError    a callback for assigned or revoked partitions raised
+        └── CorruptRecordsError     a batch failed its checksum or cannot be decoded
 
-Every message says what happened, with the value, and what the caller can do.
+Every message contains the offending value and a remedy.
 """
 
 from kafkawire.errors import ErrorCode
@@ -35,9 +35,10 @@ from kafkawire.ids import Offset, TopicPartition
 
 
 class OttlaError(Exception):
-    """Root of everything that the client raises on purpose."""
+    """Base class of all errors of the client."""
 
     retriable: bool = False
+    """Whether a retry may succeed without any change by the caller."""
 
 
 class ConfigurationError(OttlaError, ValueError):
@@ -49,13 +50,13 @@ class ClientClosedError(OttlaError):
 
 
 class ConnectionLostError(OttlaError):
-    """The connection ended before the answer came, so the request may have been carried out."""
+    """The connection ended before the response arrived; the request may have been carried out."""
 
     retriable = True
 
 
 class BrokerUnreachableError(ConnectionLostError):
-    """No connection could be made, so nothing was sent."""
+    """No connection could be opened, so nothing was sent."""
 
 
 class NoBrokerAvailableError(ConnectionLostError):
@@ -63,13 +64,13 @@ class NoBrokerAvailableError(ConnectionLostError):
 
 
 class RequestTimedOutError(OttlaError):
-    """No answer came within the time allowed; the request may have been carried out."""
+    """No response arrived within the timeout; the request may have been carried out."""
 
     retriable = True
 
 
 class ProtocolError(OttlaError):
-    """The peer sent bytes that are no valid answer."""
+    """The peer sent bytes that are not a valid response."""
 
 
 class UnsupportedVersionError(OttlaError):
@@ -77,10 +78,13 @@ class UnsupportedVersionError(OttlaError):
 
 
 class BrokerError(OttlaError):
-    """The broker refused a request with one of Kafka's error codes."""
+    """The broker refused a request with an error code of Kafka's protocol.
+
+    `code` is that error code, `subject` the topic, partition or request that was refused.
+    """
 
     def __init__(self, code: ErrorCode, subject: str, detail: str = "") -> None:
-        """Say that `subject` (a topic, a partition, a request) was refused with `code`."""
+        """Describe the refusal of `subject`; `detail` replaces the default text of `code`."""
         self.code = code
         self.subject = subject
         self.detail = detail
@@ -91,39 +95,39 @@ class BrokerError(OttlaError):
 
 
 class UnknownTopicError(BrokerError):
-    """The cluster has no such topic, or does not show it to this user."""
+    """The cluster has no such topic, or hides it from this user."""
 
 
 class TopicExistsError(BrokerError):
-    """The topic to create exists already."""
+    """The topic to create already exists."""
 
 
 class NotAuthorizedError(BrokerError):
-    """The cluster's rules do not allow this user to do that."""
+    """The cluster's access rules forbid the request to this user."""
 
 
 class ProduceError(OttlaError):
-    """A record was not accepted for delivery, or its delivery is not known to have worked."""
+    """A record was not accepted, or its delivery failed or has an unknown outcome."""
 
 
 class RecordTooLargeError(ProduceError):
-    """The record alone is larger than a request or the buffer may be; nothing was sent."""
+    """A single record exceeds the limit of a request or of the buffer; nothing was sent."""
 
 
 class BufferFullError(ProduceError):
-    """`send_nowait` found no room; `await send(...)` would have waited for it."""
+    """No memory for the record became free in time (`send`), or at once (`send_nowait`)."""
 
 
 class UnknownPartitionError(ProduceError):
-    """The topic has no partition of that number."""
+    """The topic has no partition with that number."""
 
 
 class DeliveryTimedOutError(ProduceError):
-    """Not acknowledged within `delivery_timeout_ms`; the record may or may not be in the log."""
+    """No acknowledgement within `delivery_timeout_ms`; the record may or may not be in the log."""
 
 
 class ConsumeError(OttlaError):
-    """The consumer cannot go on from where it stands."""
+    """The consumer cannot continue at its position, or not in its group."""
 
 
 class NotAssignedError(ConsumeError):
@@ -135,11 +139,11 @@ class NotAssignedError(ConsumeError):
 
 
 class NotInGroupError(ConsumeError):
-    """The consumer has no group, or leaves no choice to it."""
+    """The method needs a subscription in a group, or conflicts with one."""
 
 
 class OffsetOutOfRangeError(ConsumeError):
-    """The position does not exist in the log (any more), and no reset policy is set."""
+    """The position is not in the log, and no reset policy is set."""
 
     def __init__(self, topic_partition: TopicPartition, offset: Offset | None) -> None:
         where = "no position is set" if offset is None else f"offset {offset} is not in the log"
@@ -152,15 +156,19 @@ class OffsetOutOfRangeError(ConsumeError):
 
 
 class LogTruncatedError(ConsumeError):
-    """The log was cut off below the position, after an unclean election; no policy is set."""
+    """An unclean election truncated the log below the position, and no reset policy is set.
+
+    `diverging_offset` is the first offset at which the logs differ, None if it is unknown.
+    """
 
     def __init__(
         self, topic_partition: TopicPartition, offset: Offset, diverging_offset: Offset | None
     ) -> None:
         since = "an unknown offset" if diverging_offset is None else f"offset {diverging_offset}"
         super().__init__(
-            f"{topic_partition}: the log differs from {since} on from what was read up to offset "
-            f"{offset}, and auto_offset_reset is 'none'. Call seek(...) to go on."
+            f"{topic_partition}: records up to offset {offset} were read, but the log was "
+            f"replaced from {since} on, and auto_offset_reset is 'none'. Call seek(...) to "
+            "continue."
         )
         self.topic_partition = topic_partition
         self.offset = offset
@@ -168,30 +176,30 @@ class LogTruncatedError(ConsumeError):
 
 
 class CommitFailedError(ConsumeError):
-    """Nothing was committed: this consumer is no member of the group's generation any more."""
+    """Nothing was committed: this consumer is no longer a member of the group's generation."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
-            f"group {group_id} has gone on without this consumer, and its partitions may be "
-            "another's by now: nothing was committed. Read more often, or raise "
+            f"group {group_id} has removed this consumer, and its partitions may belong to "
+            "another member now: nothing was committed. Read more often, or raise "
             "max_poll_interval_ms or session_timeout_ms."
         )
         self.group_id = group_id
 
 
 class RebalanceFailedError(ConsumeError):
-    """A function that was given to `subscribe` has raised; its error is the cause of this one."""
+    """A callback that was passed to `subscribe` raised; its error is the `__cause__`."""
 
     def __init__(self, group_id: str, cause: Exception) -> None:
         super().__init__(
-            f"group {group_id}: a function told of partitions that come or go has raised "
-            f"{type(cause).__name__}: {cause}. Call subscribe(...) again to go on."
+            f"group {group_id}: a callback of subscribe(...) raised {type(cause).__name__}: "
+            f"{cause}. Call subscribe(...) again to continue."
         )
         self.__cause__ = cause
 
 
 class CorruptRecordsError(ConsumeError):
-    """A fetched batch is damaged. The position stands before it, so reading on meets it again."""
+    """A fetched batch is damaged. The position stays before it; seek past it to continue."""
 
     def __init__(self, topic_partition: TopicPartition, offset: Offset, reason: str) -> None:
         super().__init__(
@@ -202,13 +210,13 @@ class CorruptRecordsError(ConsumeError):
         self.offset = offset
 
 
-_RETRY_ADVICE = "This passes by itself: try again later."
+_RETRY_ADVICE = "This is temporary: try again later."
 
 _ADVICE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "Create the topic first, or check its name.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "Use it as it is, or delete it first.",
     ErrorCode.INVALID_REPLICATION_FACTOR: "Ask for no more replicas than there are live brokers.",
-    ErrorCode.INVALID_PARTITIONS: "Ask for one or more, and for more than there are.",
+    ErrorCode.INVALID_PARTITIONS: "Ask for at least one partition, and more than exist already.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Use letters, digits, '.', '_' and '-', at most 249.",
     ErrorCode.MESSAGE_TOO_LARGE: "Send smaller records, or raise the topic's max.message.bytes.",
     ErrorCode.NOT_ENOUGH_REPLICAS: "Wait until replicas are back, or lower min.insync.replicas.",
@@ -233,7 +241,7 @@ _CLASSES: dict[ErrorCode, type[BrokerError]] = {
 
 
 def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerError:
-    """Return the typed error for a wire `code`; a code newer than this client is kept readable."""
+    """Return the typed error for a wire `code`; the text of an unknown code has its number."""
     known = known_code(code)
     if known is ErrorCode.UNKNOWN_SERVER_ERROR:
         detail = detail or f"the broker failed with error code {code}"
@@ -244,5 +252,5 @@ _BY_CODE = {int(known): known for known in ErrorCode}
 
 
 def known_code(code: int) -> ErrorCode:
-    """Return the error with the wire `code`; one newer than this client counts as unknown."""
+    """Return the error for a wire `code`; a code newer than this client is UNKNOWN_SERVER_ERROR."""
     return _BY_CODE.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -1,9 +1,10 @@
-"""What was fetched and not yet read, and the reading of it. Decision: no I/O.
+"""Holds fetched batches until they are read. Decision: no I/O.
 
 Blocks are read in the order of their arrival, a few batches at a time; a `Cursor` holds the
 records that are being handed over.
-Invariants: between two jumps the offsets that are handed over only grow; whatever is left out
-(markers, aborted transactions, empty batches, records below the position) moves the position on.
+Invariants: between two jumps the offsets of the records handed over only grow. Everything that is
+skipped (markers, aborted transactions, empty batches, records below the position) still advances
+the position.
 """
 
 from collections import deque
@@ -30,58 +31,56 @@ from ottla.client.record import ConsumerRecord
 CURSOR_RECORDS: Final = 500
 CURSOR_BYTES: Final = 64 * KIB
 CURSOR_EXPANDED_BYTES: Final = 1 * MIB
-"""What a cursor holds is bounded by these, but for the last batch that goes into it."""
+"""Limits of a cursor: it takes no further batch once it has reached one of them."""
 
 
 class Cursor:
-    """Records of one or more batches that are being handed over.
+    """Records of one or more batches that are being handed over."""
 
-    How far that got is asked of the list's iterator, so that handing over costs nothing per
-    record (benchmarks/client_throughput.py).
-    """
-
+    # The list's iterator is the only progress counter, so that handing over costs nothing per
+    # record (benchmarks/client_throughput.py).
     __slots__ = ("_records", "block", "end_offset", "iterator")
 
     def __init__(self, block: Block, records: list[ConsumerRecord], end_offset: Offset) -> None:
         self.block = block
         self.iterator: Iterator[ConsumerRecord] = iter(records)
         self.end_offset = end_offset
-        """The offset behind the batches, which may be beyond their last record."""
+        """The offset after the batches, which may be beyond their last record."""
         self._records = records
 
     @property
     def left_count(self) -> int:
-        """How many records are not handed over yet."""
+        """Number of records that are not handed over yet."""
         return length_hint(self.iterator)
 
     @property
     def next_offset(self) -> Offset:
-        """The first offset that was not handed over."""
+        """The offset of the next record to hand over."""
         left = self.left_count
         return self._records[-left].offset if left else self.end_offset
 
     @property
     def last_handed(self) -> ConsumerRecord | None:
-        """The record that was handed over last, None before the first."""
+        """The last record that was handed over, None before the first."""
         handed_count = len(self._records) - self.left_count
         return self._records[handed_count - 1] if handed_count else None
 
     def cut(self) -> list[ConsumerRecord]:
-        """Hand over no more, whoever holds the iterator; return what was left."""
+        """End the iteration for every holder of the iterator; return the remaining records."""
         left = self._records[len(self._records) - self.left_count :]
         self._records.clear()
         return left
 
 
 class FetchBuffer:
-    """The blocks of all partitions, and the cursor into the one that is being read."""
+    """The fetched blocks of all partitions, and the cursor into the block being read."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self.size_bytes = 0
         self.has_room = False
-        """Reading has made room for another fetch; whoever acts on it clears it."""
+        """Whether reading has made room for another fetch; the reader clears this."""
         self.cursor_count = 0
-        """How many cursors were made."""
+        """Number of cursors created so far."""
         self._check_crcs = config.check_crcs
         self._reads_committed = config.isolation_level == "read_committed"
         self._partition_limit_bytes = config.max_partition_fetch_bytes
@@ -89,7 +88,7 @@ class FetchBuffer:
         self._blocks: deque[Block] = deque()
         self._cursor: Cursor | None = None
         self._parked: dict[PartitionState, deque[Block]] = {}
-        """Blocks of paused partitions that were met."""
+        """Blocks of paused partitions that reached the head of the queue."""
         self._failed: deque[PartitionState] = deque()
         self._is_in_hand = False
         self._in_hand: dict[PartitionState, ConsumerRecord] = {}
@@ -97,45 +96,45 @@ class FetchBuffer:
     # Filling
 
     def add(self, block: Block) -> None:
-        """Take in what an answer held."""
+        """Append a block of a fetch response."""
         self._blocks.append(block)
         block.state.buffered_bytes += block.size_bytes
         self.size_bytes += block.size_bytes
 
     def fail(self, state: PartitionState, error: OttlaError, retry_at_s: float) -> None:
-        """Let the next read raise `error`; what was fetched of the partition is dropped."""
+        """Make the next read raise `error`, and drop the fetched data of the partition."""
         self.drop(state)
         state.on_error(error, retry_at_s)
         self._failed.append(state)
 
     def drop(self, state: PartitionState) -> None:
-        """Forget what was fetched of a partition, which then must jump or be unassigned."""
+        """Drop the fetched data of a partition, which must then jump or be unassigned."""
         self._release(state, state.buffered_bytes)
         self._parked.pop(state, None)
         self._leave(state)
         self._in_hand.pop(state, None)
-        # Its blocks stay in line until they are met: by then they are not current.
+        # Its blocks stay in the queue: at the head of it they are dropped as not current.
 
     def pause(self, state: PartitionState) -> None:
-        """Hand over nothing of this partition until `resume`, but keep what was fetched."""
+        """Hand over no records of this partition until `resume`; keep its fetched data."""
         state.is_paused = True
         self._leave(state)
 
     def resume(self, state: PartitionState) -> None:
-        """Hand over again, from where it was paused."""
+        """Hand over records of this partition again, from where it was paused."""
         state.is_paused = False
         self._blocks.extendleft(reversed(self._parked.pop(state, deque())))
 
     # Reading
 
     def position(self, state: PartitionState) -> Offset | None:
-        """Return the first offset that was not handed over."""
+        """Return the offset of the next record to hand over, None while it is unknown."""
         if self._cursor is not None and self._cursor.block.state is state:
             return self._cursor.next_offset
         return state.next_offset
 
     def position_epoch(self, state: PartitionState) -> LeaderEpoch:
-        """Return the leader epoch of the record before `position`, -1 if it is not known."""
+        """Return the leader epoch of the record before `position`, -1 if it is unknown."""
         if self._cursor is not None and self._cursor.block.state is state:
             last = self._cursor.last_handed
             if last is not None:
@@ -143,23 +142,23 @@ class FetchBuffer:
         return state.position_epoch
 
     def hand_out(self) -> None:
-        """Note that the reader goes off with records: it is in hand what is handed over now."""
+        """Mark the records that are handed over from now on as in hand: not yet processed."""
         self._is_in_hand = True
 
     def take_back(self) -> None:
-        """Note that the reader is done with all that it was given."""
+        """Mark all records that were handed over as processed."""
         self._is_in_hand = False
         self._in_hand.clear()
 
     def hold_from(self, state: PartitionState, record: ConsumerRecord) -> None:
-        """Note that `record` is in hand, and what is handed over of its partition behind it.
+        """Mark `record` and the later records of its partition as in hand.
 
-        Not needed by a reader that takes records one by one: it works on the last one.
+        A reader that takes records one by one does not need this: only the last one is in hand.
         """
         self._in_hand.setdefault(state, record)
 
     def first_in_hand(self, state: PartitionState) -> ConsumerRecord | None:
-        """Return the first record of a partition that the reader may still be working on."""
+        """Return the first record of a partition that may not be processed yet."""
         cursor = self._cursor
         if not self._is_in_hand or state in self._in_hand:
             return self._in_hand.get(state)
@@ -168,16 +167,16 @@ class FetchBuffer:
         return cursor.last_handed
 
     def interrupt(self) -> None:
-        """Hand over no more of what is being handed over: whoever iterates comes back."""
+        """End the current cursor, so that a reader that iterates requests the next one."""
         if self._cursor is not None:
             self._leave(self._cursor.block.state)
 
     def cursor(self, *, quietly: bool = False) -> Cursor | None:
-        """Return a cursor with at least one record left, or None when nothing is buffered.
+        """Return a cursor with at least one record left, or None if nothing is buffered.
 
         Raises:
-            OttlaError: what `fail` was told, or CorruptRecordsError for a damaged batch; each is
-                raised once, and with `quietly` it is left for the next call.
+            OttlaError: the error passed to `fail`, or CorruptRecordsError for a damaged batch.
+                Each error is raised once; with `quietly` it is left for the next call.
         """
         if self._cursor is not None:
             if self._cursor.left_count:
@@ -202,10 +201,8 @@ class FetchBuffer:
     # Inside
 
     def _read(self, block: Block) -> Cursor | None:
-        """Take batches of `block` apart until they give some records; None if they give none.
-
-        Several small batches share a cursor: the work for one costs as much as a few records.
-        """
+        """Decode batches of `block` into a cursor; None if they contain no records to read."""
+        # Several small batches share a cursor, since a cursor costs as much as a few records.
         if block.rest:
             records, block.rest = block.rest, []
             return Cursor(block, records, block.rest_end_offset)
@@ -237,7 +234,7 @@ class FetchBuffer:
             end_offset = max(end_offset, Offset(header.next_offset))
         self._release(state, freed_bytes)
         if records:
-            # What is damaged is met again, when these are handed over.
+            # A damaged batch is reported by the next cursor, after these records.
             return Cursor(block, records, end_offset)
         state.next_offset, state.position_epoch = end_offset, epoch
         if damage is not None:
@@ -247,10 +244,10 @@ class FetchBuffer:
     def _has_records(
         self, block: Block, header: BatchHeader, batch: memoryview, from_offset: Offset
     ) -> bool:
-        """Whether a batch holds anything for the reader.
+        """Whether a batch contains records for the reader.
 
         Raises:
-            CorruptBatchError: it is damaged, or a marker before it is.
+            CorruptBatchError: the batch or a marker before it is damaged.
         """
         if self._check_crcs and not crc_matches(batch, header):
             raise CorruptBatchError("its checksum is wrong")
@@ -258,7 +255,7 @@ class FetchBuffer:
         return not (header.is_control or is_aborted or header.next_offset <= from_offset)
 
     def _leave(self, state: PartitionState) -> None:
-        """End the cursor if it is in `state`; what it did not hand over goes back to its block."""
+        """End the cursor if it belongs to `state`; its remaining records return to the block."""
         cursor = self._cursor
         if cursor is not None and cursor.block.state is state:
             last = cursor.last_handed
@@ -292,7 +289,7 @@ class FetchBuffer:
                 self._failed.append(state)
                 continue
             state.error = None
-            # The partition rested until now.
+            # Until now the partition was not fetched.
             self.has_room = True
             raise error
 

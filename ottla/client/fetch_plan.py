@@ -1,9 +1,9 @@
-"""Which partitions to fetch from which broker, and how much of them. Decision: no I/O.
+"""Plans fetches: which partitions from which broker, and how many bytes. Decision: no I/O.
 
-Every lane (a connection that fetches; a broker has `LANE_COUNT`) has its share of the room, so
-that a fetch that waits at one broker does not take the room from another.
-Invariant: what is buffered plus what is asked for stays within `prefetch_max_bytes`, but for one
-batch per partition: a broker sends at least one, however large.
+A lane is a connection that fetches; each broker has `LANE_COUNT`. Every lane has its share of the
+prefetch limit, so that a long fetch at one broker leaves room for the others.
+Invariant: buffered plus requested bytes stay within `prefetch_max_bytes`, except for one batch per
+partition: a broker sends at least one batch, however large.
 """
 
 from collections.abc import Iterable
@@ -23,17 +23,17 @@ LANE_COUNT: Final = 2
 
 @dataclass(slots=True)
 class Plan:
-    """What can be asked for now, and what keeps the rest."""
+    """Requests to send now, and the reasons why other partitions have to wait."""
 
     leaders: set[BrokerId]
-    """Of all partitions that could be fetched at some time."""
+    """Leaders of all assigned partitions."""
     fetches: dict[BrokerId, list[PartitionState]]
     lookups: list[PartitionState]
-    """Partitions whose position is to be looked up."""
+    """Partitions with an unknown position."""
     checks: dict[BrokerId, list[PartitionState]]
-    """Partitions that have a new leader: does its log hold what was fetched?"""
+    """Partitions with a new leader, whose log may lack records that were fetched."""
     is_leaderless: bool
-    """Some partition has no known leader."""
+    """Whether a partition has no known leader."""
     look_again_at_s: float
 
 
@@ -43,7 +43,7 @@ def make_plan(
     config: ConsumerConfig,
     now_s: float,
 ) -> Plan:
-    """Return what to ask for; a partition with a request under way is never in it."""
+    """Return the requests to send now, without partitions that have a request in flight."""
     plan = Plan(
         leaders=set(),
         fetches={},
@@ -72,7 +72,7 @@ def make_plan(
 
 
 def _needs_check(state: PartitionState, metadata: ClusterMetadata) -> bool:
-    """Whether the leadership is another one than that under which the position was found good."""
+    """Whether the leader has changed since the position was last checked."""
     held = metadata.partition(state.topic_partition)
     assert held is not None
     # Without the epoch of a record there is nothing to compare.
@@ -80,9 +80,9 @@ def _needs_check(state: PartitionState, metadata: ClusterMetadata) -> bool:
 
 
 def fetch_max_bytes(config: ConsumerConfig, leader_count: int, held_bytes: int) -> int:
-    """Return how much the next fetch may bring, 0 for nothing.
+    """Return the size limit of the next fetch, 0 for no fetch.
 
-    `held_bytes` are those that are buffered or were asked for.
+    `held_bytes` is the number of bytes that are buffered or requested.
     """
     share_bytes = max(config.prefetch_max_bytes // (LANE_COUNT * leader_count), 1)
     room_bytes = config.prefetch_max_bytes - held_bytes
@@ -98,7 +98,7 @@ def fetch_request(
     max_bytes: int,
     max_wait_ms: int,
 ) -> FetchRequest:
-    """Return the request for `states`; it may bring `max_bytes` and wait for records so long."""
+    """Return the Fetch request for `states`, limited to `max_bytes` and a wait of `max_wait_ms`."""
     by_topic: dict[str, list[FetchPartition]] = {}
     for state in states:
         held = metadata.partition(state.topic_partition)

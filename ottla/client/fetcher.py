@@ -1,14 +1,15 @@
 """Keeps the fetch buffer filled. Edge: connections and timers.
 
-Like the sender it has no task: a pass (`_run`) asks for what is missing, and comes again when an
-answer arrived, room became free, a connection or the metadata changed, or a time has come. The
-next fetch goes out as soon as an answer is in, while its records are still being handed over.
+Like the sender, the fetcher has no task. A pass (`_run`) sends the requests that are missing, and
+runs again when a response arrived, room became free, a connection or the metadata changed, or a
+timer rang. The next fetch is sent as soon as a response is in, while its records are still being
+handed over.
 
-A fetch may wait at the broker for records to be written. A partition that only then wants to be
-fetched (it had enough buffered, was paused or jumped) must not wait behind it, and answers come in
-order: so there is a second lane, a connection beside the first, on which a fetch waits only for a
-moment. When that one is back and the long wait is over, all go together again.
-Invariant: an answer moves a partition only if the partition did not jump since the request.
+A broker may hold a fetch until records are written. A partition that becomes ready for a fetch
+only then (after a full buffer, a pause or a jump) must not wait behind it, but responses arrive in
+order. So each broker has a second lane, a connection on which a fetch waits only briefly. Once
+both fetches are done, all partitions share one fetch again.
+Invariant: a response moves a partition only if the partition has not jumped since the request.
 """
 
 import asyncio
@@ -52,21 +53,22 @@ RESET_TIMESTAMPS: Final[Mapping[str, int | None]] = {
 }
 
 BESIDE_WAIT_MS: Final = 20
+"""Limit of the wait of a fetch on the second lane."""
 
 Committed = Callable[
     [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, CommittedOffset | None]]
 ]
 
 Lane = tuple[BrokerId, Purpose]
-Asked = dict[TopicPartition, tuple[PartitionState, int]]
-"""The partitions of a request, each with its jump count at that time."""
+Requested = dict[TopicPartition, tuple[PartitionState, int]]
+"""The partitions of a request, each with its jump count at the time of the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """A fetch that is under way."""
+    """A fetch in flight."""
 
-    asked: Asked
+    requested: Requested
     max_bytes: int
 
 
@@ -81,9 +83,9 @@ class Fetcher:
         on_arrival: Callable[[], None],
         committed: Committed | None = None,
     ) -> None:
-        """`on_arrival` is called when the buffer has something new, be it an error.
+        """Call `on_arrival` whenever the buffer gets records or an error.
 
-        `committed` tells where a group has come, for partitions that begin there.
+        `committed` returns the committed offsets of the group, for partitions that start there.
         """
         self._committed = committed
         self._cluster = cluster
@@ -93,29 +95,29 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._lookups = TaskSet(self._loop)
         self._states: dict[TopicPartition, PartitionState] = {}
-        self._under_way: dict[Lane, _Fetch] = {}
+        self._in_flight: dict[Lane, _Fetch] = {}
         self._is_scheduled = False
         self._is_stopped = False
         self._alarm = Alarm(self._loop, self.run)
 
     def assign(self, states: Iterable[PartitionState]) -> None:
-        """Fetch for these partitions from now on, and for no others."""
+        """Fetch exactly these partitions from now on."""
         self._states = {state.topic_partition: state for state in states}
         self.wake()
 
     def wake(self) -> None:
-        """Have a pass made in this turn of the event loop."""
+        """Schedule a pass in this turn of the event loop."""
         if not self._is_scheduled and not self._is_stopped:
             self._is_scheduled = True
             self._loop.call_soon(self._run)
 
     def run(self) -> None:
-        """Make a pass now: room became free."""
+        """Run a pass now, since room became free."""
         if not self._is_stopped:
             self._pass()
 
     async def stop(self) -> None:
-        """Ask for nothing more."""
+        """Send no further requests, and cancel lookups in progress."""
         self._is_stopped = True
         self._alarm.cancel()
         await self._lookups.cancel_all()
@@ -143,14 +145,15 @@ class Fetcher:
 
     def _free_lane(self, leader: BrokerId) -> Lane | None:
         main, beside = (leader, Purpose.FETCH), (leader, Purpose.FETCH_BESIDE)
-        if beside in self._under_way:
-            # Soon back; two that wait for ever on their own would leave no lane for a third.
+        if beside in self._in_flight:
+            # It responds soon. If a new fetch took the main lane and waited there, a partition
+            # that becomes ready next would find both lanes in use.
             return None
-        return beside if main in self._under_way else main
+        return beside if main in self._in_flight else main
 
     def _fetch(self, lane: Lane, states: list[PartitionState], leader_count: int) -> None:
-        asked_bytes = sum(fetch.max_bytes for fetch in self._under_way.values())
-        held_bytes = self._buffer.size_bytes + asked_bytes
+        requested_bytes = sum(fetch.max_bytes for fetch in self._in_flight.values())
+        held_bytes = self._buffer.size_bytes + requested_bytes
         max_bytes = fetch_max_bytes(self._config, leader_count, held_bytes)
         connection = self._cluster.ready_connection(*lane)
         if connection is None or max_bytes == 0:
@@ -159,11 +162,13 @@ class Fetcher:
         if lane[1] is Purpose.FETCH_BESIDE:
             wait_ms = min(wait_ms, BESIDE_WAIT_MS)
         request = fetch_request(states, self._cluster.metadata, self._config, max_bytes, wait_ms)
-        asked: Asked = {state.topic_partition: (state, state.jump_count) for state in states}
+        requested: Requested = {
+            state.topic_partition: (state, state.jump_count) for state in states
+        }
         for state in states:
             state.has_request = True
             state.checked_epoch = self._leader_epoch(state.topic_partition)
-        self._under_way[lane] = _Fetch(asked, max_bytes)
+        self._in_flight[lane] = _Fetch(requested, max_bytes)
         self._send(connection, lane, request)
 
     def _send(self, connection: Connection, lane: Lane, request: FetchRequest) -> None:
@@ -172,46 +177,46 @@ class Fetcher:
             connection.send(
                 request,
                 FetchResponse,
-                lambda response: self._on_answer(lane, response),
+                lambda response: self._on_response(lane, response),
                 lambda error: self._on_refusal(lane, error),
                 timeout_s=timeout_s,
             )
         except OttlaError as error:
-            # Not from within the pass that is under way.
+            # Not from within the current pass.
             self._loop.call_soon(self._on_refusal, lane, error)
 
-    # Answers
+    # Responses
 
-    def _on_answer(self, lane: Lane, response: FetchResponse) -> None:
+    def _on_response(self, lane: Lane, response: FetchResponse) -> None:
         if response.error_code != ErrorCode.NONE:
             refusal = broker_error(response.error_code, f"fetch from broker {lane[0]}")
             self._on_refusal(lane, refusal)
             return
-        asked = self._under_way.pop(lane).asked
+        requested = self._in_flight.pop(lane).requested
         if not self._is_stopped:
-            self._on_response(asked, response)
+            self._on_partitions(requested, response)
             self.run()
 
     def _on_refusal(self, lane: Lane, error: OttlaError) -> None:
-        asked = self._under_way.pop(lane).asked
+        requested = self._in_flight.pop(lane).requested
         if self._is_stopped:
             return
-        for state, jump_count in asked.values():
+        for state, jump_count in requested.values():
             if state.jump_count == jump_count:
                 state.has_request = False
                 self._on_error(state, error)
-        # Not from within a pass that is under way.
+        # Not from within the current pass.
         self.wake()
 
-    def _on_response(self, asked: Asked, response: FetchResponse) -> None:
+    def _on_partitions(self, requested: Requested, response: FetchResponse) -> None:
         for topic in response.responses:
             for data in topic.partitions:
                 key = TopicPartition(topic.topic, data.partition_index)
-                state, jump_count = asked.pop(key, (None, 0))
+                state, jump_count = requested.pop(key, (None, 0))
                 if state is not None and state.jump_count == jump_count:
                     state.has_request = False
                     self._on_partition(state, data)
-        for state, jump_count in asked.values():
+        for state, jump_count in requested.values():
             if state.jump_count == jump_count:
                 state.has_request = False
 
@@ -225,8 +230,8 @@ class Fetcher:
             state.on_fetched(block.next_offset, block.last_epoch)
             self._buffer.add(block)
             if block.error is not None:
-                state.rest()
-            # The others first next time, so that none starves behind a full answer.
+                state.suspend()
+            # The others come first next time, so that none starves behind a full response.
             self._states[state.topic_partition] = self._states.pop(state.topic_partition)
             self._on_arrival()
 
@@ -244,7 +249,7 @@ class Fetcher:
     def _on_out_of_range(self, state: PartitionState) -> None:
         reset_to = RESET_TIMESTAMPS[self._config.auto_offset_reset]
         if self._buffer.position(state) != state.fetch_offset:
-            # What was fetched before is good: hand it over, and meet this again behind it.
+            # The buffered records are good: hand them over first, and retry after them.
             state.on_failure(self._loop.time() + self._cluster.backoff.delay_s(1))
             return
         log.warning(
@@ -260,60 +265,60 @@ class Fetcher:
     # Positions
 
     def _look_up(self, states: Iterable[PartitionState]) -> None:
-        asked = self._ask_for(states)
-        self._lookups.spawn(self._resolve(asked), "look up offsets")
+        requested = self._mark_requested(states)
+        self._lookups.spawn(self._resolve(requested), "look up offsets")
 
-    async def _resolve(self, asked: Asked) -> None:
-        """Find positions: where the group has committed, else where the reset policy says."""
-        left = await self._resolve_committed(asked)
+    async def _resolve(self, requested: Requested) -> None:
+        """Set positions: the committed offset of the group, or else the reset policy."""
+        left = await self._resolve_committed(requested)
         wanted = {
             each: state.reset_to for each, (state, _) in left.items() if state.reset_to is not None
         }
         is_committed = self._config.isolation_level == "read_committed"
         isolation_level = READ_COMMITTED if is_committed else READ_UNCOMMITTED
-        answers = await ask_leaders(self._cluster, wanted, isolation_level) if wanted else {}
-        for topic_partition, state in self._answered(left):
-            answer = answers.get(topic_partition)
-            if answer is None:
+        found = await ask_leaders(self._cluster, wanted, isolation_level) if wanted else {}
+        for topic_partition, state in self._current(left):
+            place = found.get(topic_partition)
+            if place is None:
                 self._on_error(state, OffsetOutOfRangeError(topic_partition, None))
-            elif isinstance(answer, OttlaError):
-                self._on_error(state, answer)
+            elif isinstance(place, OttlaError):
+                self._on_error(state, place)
             else:
-                state.jump(answer.offset)
+                state.jump(place.offset)
         self.run()
 
-    async def _resolve_committed(self, asked: Asked) -> Asked:
-        """Let those begin where the group has committed that may; return the others."""
-        wanting = {each: held for each, held in asked.items() if held[0].wants_committed}
+    async def _resolve_committed(self, requested: Requested) -> Requested:
+        """Set positions to the committed offsets where there are any; return the others."""
+        wanting = {each: held for each, held in requested.items() if held[0].wants_committed}
         if self._committed is None or not wanting:
-            return asked
+            return requested
         try:
             found = await self._committed(wanting)
         except OttlaError as error:
-            for _, state in self._answered(wanting):
+            for _, state in self._current(wanting):
                 self._on_error(state, error)
-            return {each: held for each, held in asked.items() if each not in wanting}
-        known = {each: asked[each] for each, held in found.items() if held is not None}
-        for topic_partition, state in self._answered(known):
+            return {each: held for each, held in requested.items() if each not in wanting}
+        known = {each: requested[each] for each, held in found.items() if held is not None}
+        for topic_partition, state in self._current(known):
             committed = found[topic_partition]
             assert committed is not None
             state.jump(committed.offset, committed.leader_epoch)
-        return {each: held for each, held in asked.items() if each not in known}
+        return {each: held for each, held in requested.items() if each not in known}
 
     def _check(self, by_leader: Mapping[BrokerId, Iterable[PartitionState]]) -> None:
-        asked = self._ask_for(state for states in by_leader.values() for state in states)
-        self._lookups.spawn(self._compare(by_leader, asked), "compare logs")
+        requested = self._mark_requested(state for states in by_leader.values() for state in states)
+        self._lookups.spawn(self._compare(by_leader, requested), "compare logs")
 
     async def _compare(
-        self, by_leader: Mapping[BrokerId, Iterable[PartitionState]], asked: Asked
+        self, by_leader: Mapping[BrokerId, Iterable[PartitionState]], requested: Requested
     ) -> None:
-        """Find out whether new leaders hold what was fetched of the old ones."""
-        epochs = {each: self._leader_epoch(each) for each in asked}
+        """Check that the logs of new leaders contain the records fetched from old leaders."""
+        epochs = {each: self._leader_epoch(each) for each in requested}
         ends = await ask_epoch_ends(self._cluster, by_leader)
-        for topic_partition, state in self._answered(asked):
+        for topic_partition, state in self._current(requested):
             end = ends[topic_partition]
             if isinstance(end, UnsupportedVersionError):
-                # An old broker, which keeps no epochs.
+                # An old broker, which does not keep epochs.
                 state.checked_epoch = epochs[topic_partition]
             elif isinstance(end, OttlaError):
                 self._on_error(state, end)
@@ -324,7 +329,7 @@ class Fetcher:
         self.run()
 
     def _on_truncated(self, state: PartitionState, cut: LogTruncatedError) -> None:
-        """Go on where the logs part, or where the policy says if that is not known."""
+        """Continue at the offset where the logs diverge, or if unknown by the reset policy."""
         log.warning("log.truncated partition=%s error=%s", state.topic_partition, cut)
         reset_to = RESET_TIMESTAMPS[self._config.auto_offset_reset]
         if reset_to is None:
@@ -340,16 +345,16 @@ class Fetcher:
         held = self._cluster.metadata.partition(topic_partition)
         return NO_EPOCH if held is None else held.leader_epoch
 
-    def _ask_for(self, states: Iterable[PartitionState]) -> Asked:
-        asked: Asked = {}
+    def _mark_requested(self, states: Iterable[PartitionState]) -> Requested:
+        requested: Requested = {}
         for state in states:
             state.has_request = True
-            asked[state.topic_partition] = (state, state.jump_count)
-        return asked
+            requested[state.topic_partition] = (state, state.jump_count)
+        return requested
 
-    def _answered(self, asked: Asked) -> Iterator[tuple[TopicPartition, PartitionState]]:
-        """Go through the partitions that did not jump since they were asked for."""
-        for topic_partition, (state, jump_count) in asked.items():
+    def _current(self, requested: Requested) -> Iterator[tuple[TopicPartition, PartitionState]]:
+        """Clear and yield the partitions that have not jumped since the request."""
+        for topic_partition, (state, jump_count) in requested.items():
             if state.jump_count == jump_count:
                 state.has_request = False
                 yield topic_partition, state

@@ -1,8 +1,8 @@
-"""Cuts the bytes of a connection into frames where they land. Decision: no I/O.
+"""Splits the bytes of a connection into frames. Decision: no I/O.
 
-Small frames are gathered in one scratch buffer and copied out; a frame that does not fit there gets
-a buffer of its own size, into which the rest is received directly, so that a large fetch response
-is never copied. Bytes on the wire: int32 size, then that many bytes of frame.
+Small frames are received into one scratch buffer and copied out. A frame that does not fit there
+gets a buffer of its own, and its remaining bytes are received directly into it, so that a large
+fetch response is not copied. Bytes on the wire: int32 size, then `size` bytes of frame.
 Invariant: memory is at most the scratch buffer plus one frame of `max_frame_bytes`.
 """
 
@@ -16,7 +16,7 @@ SCRATCH_BYTES: Final = 64 * 1024
 
 
 class FrameReceiver:
-    """Hands every whole frame, without its size, to `on_frame`, to keep."""
+    """Passes every complete frame, without its size, to `on_frame`, which may keep it."""
 
     def __init__(self, max_frame_bytes: int, on_frame: Callable[[memoryview], None]) -> None:
         self._max_frame_bytes = max_frame_bytes
@@ -27,16 +27,16 @@ class FrameReceiver:
         self._large_filled = 0
 
     def buffer(self) -> memoryview:
-        """Return where the next bytes are to be written; never empty."""
+        """Return the buffer for the next bytes; it is never empty."""
         if self._large is not None:
             return self._large[self._large_filled :]
         return self._scratch[self._filled :]
 
     def on_received(self, byte_count: int) -> None:
-        """Note that `byte_count` bytes were written to `buffer()`.
+        """Process `byte_count` bytes that were written to `buffer()`.
 
         Raises:
-            DecodeError: a size that no honest peer sends; close the connection.
+            DecodeError: the size of a frame is invalid; close the connection.
         """
         if self._large is None:
             self._filled += byte_count
@@ -57,7 +57,7 @@ class FrameReceiver:
                     self._begin_large(start + SIZE_BYTES, size)
                     return
                 break
-            # The scratch buffer is written again, so what leaves it is a copy.
+            # The scratch buffer is reused, so the frame is a copy.
             self._on_frame(memoryview(bytes(self._scratch[start + SIZE_BYTES : end])))
             start = end
         self._keep_from(start)

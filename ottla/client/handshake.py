@@ -1,7 +1,7 @@
-"""Opens a connection and learns what the broker speaks. Edge: sockets.
+"""Opens a connection and negotiates the versions of requests. Edge: sockets.
 
-A broker that does not know our version of ApiVersions answers in version 0 with error 35 and the
-range that it knows (KIP-511): ask again within that range.
+A broker that does not know our version of ApiVersions responds in version 0 with error 35 and the
+range that it supports (KIP-511). The client then sends the request again within that range.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ async def open_connection(
     config: ClientConfig,
     on_lost: Callable[[Connection], None],
 ) -> Connection:
-    """Connect to `address` and negotiate versions, within `connect_timeout_ms` altogether.
+    """Connect to `address` and negotiate versions, within `connect_timeout_ms` in total.
 
-    Cancelled or failed, it leaves no socket behind.
+    No socket is left open if this fails or is cancelled.
 
     Raises:
-        BrokerUnreachableError: nobody listens there, or there was no answer in time.
-        ConnectionLostError: it hung up during the handshake.
-        ProtocolError: whoever listens there does not speak Kafka.
+        BrokerUnreachableError: the connection was refused, or the handshake timed out.
+        ConnectionLostError: the peer closed the connection during the handshake.
+        ProtocolError: the peer does not speak Kafka's protocol.
     """
     loop = asyncio.get_running_loop()
     connection = Connection(loop, address, config, on_lost)
@@ -65,11 +65,11 @@ async def open_connection(
 
 
 def _reason(error: OSError) -> str:
-    """Return why, in the system's words: the loop's repeat every address, as a tuple."""
-    # Failed look-ups of names have numbers of their own, which the system's table does not know.
+    """Return the operating system's text for `error`; the event loop's repeats all addresses."""
+    # Failed name look-ups have error numbers of their own, which `os.strerror` does not know.
     if isinstance(error, socket.gaierror):
         return error.strerror or str(error)
-    # A name with several addresses: the loop puts their errors into one text.
+    # For a name with several addresses the event loop joins their errors into one text.
     numbers = [error.errno] if error.errno else map(int, re.findall(r"\[Errno (\d+)\]", str(error)))
     return ", ".join(dict.fromkeys(map(os.strerror, numbers))) or str(error)
 
@@ -79,13 +79,13 @@ async def _negotiate(connection: Connection) -> VersionTable:
         client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
     )
     version = APIS[ApiKey.API_VERSIONS].decodable[1]
-    answer = await connection.request(request, ApiVersionsResponse, version=version)
-    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-        known = [row.max_version for row in answer.api_keys if row.api_key == ApiKey.API_VERSIONS]
+    response = await connection.request(request, ApiVersionsResponse, version=version)
+    if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        known = [row.max_version for row in response.api_keys if row.api_key == ApiKey.API_VERSIONS]
         version = min(known[0], version - 1) if known else 0
-        answer = await connection.request(request, ApiVersionsResponse, version=version)
-    if answer.error_code != ErrorCode.NONE:
-        raise broker_error(answer.error_code, f"ApiVersions at {connection.address}")
-    if not answer.api_keys:
+        response = await connection.request(request, ApiVersionsResponse, version=version)
+    if response.error_code != ErrorCode.NONE:
+        raise broker_error(response.error_code, f"ApiVersions at {connection.address}")
+    if not response.api_keys:
         raise ProtocolError(f"{connection.address} offers no request at all: not a Kafka broker")
-    return VersionTable(answer.api_keys)
+    return VersionTable(response.api_keys)

@@ -1,6 +1,7 @@
-"""Where logs begin and end, and where a time is in them. Composition: words the questions.
+"""Offsets of the ends of logs, and offsets by time. Composition: builds the requests.
 
-Asked of each partition's leader; a consumer of committed records is told what it may read up to.
+The leader of each partition responds. With isolation level "read_committed" the end of a log is
+its last stable offset.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,9 +19,9 @@ from ottla.client.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 
 class LogOffsets:
-    """Offsets of logs as one consumer sees them.
+    """Offsets of logs at the isolation level of one consumer.
 
-    All of its questions raise OttlaError when a partition does not exist or cannot be asked.
+    Every method raises OttlaError if a partition does not exist or its leader does not respond.
     """
 
     def __init__(self, cluster: Cluster, isolation_level: IsolationLevel, timeout_s: float) -> None:
@@ -30,17 +31,17 @@ class LogOffsets:
         self._timeout_s = timeout_s
 
     async def beginning(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Return the first offset in each log."""
+        """Return the log start offset of each partition."""
         return await self.at(EARLIEST_TIMESTAMP, partitions)
 
     async def end(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Return the offset behind the last record that may be read (exclusive), for each log."""
+        """Return the end offset (exclusive) of the readable records of each partition."""
         return await self.at(LATEST_TIMESTAMP, partitions)
 
     async def for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record that is as late as its timestamp; None where there is none.
+        """Return the first record at or after a timestamp per partition; None without one.
 
         Raises:
             ValueError: a timestamp is negative.
@@ -53,7 +54,7 @@ class LogOffsets:
     async def at(
         self, timestamp: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
-        """Return the offset at one of the timestamps that mean an end of a log."""
+        """Return the offsets for EARLIEST_TIMESTAMP or LATEST_TIMESTAMP."""
         found = await self._list(dict.fromkeys(partitions, timestamp))
         return {each: place.offset for each, place in found.items()}
 

@@ -1,6 +1,6 @@
-"""How much memory waiting records may take, granted in the order of asking. Decision: no I/O.
+"""A limit on the memory of waiting records, granted first come, first served. Decision: no I/O.
 
-Invariant: what is granted never exceeds the budget, and nobody overtakes who waits.
+Invariants: granted memory never exceeds the budget, and no claim overtakes an older one.
 """
 
 from collections import deque
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Claim:
-    """One request for memory that has to wait its turn."""
+    """A claim to memory that waits in the queue, or was granted."""
 
     __slots__ = ("is_granted", "on_granted", "size_bytes")
 
@@ -19,7 +19,7 @@ class Claim:
 
 
 class MemoryBudget:
-    """A number of bytes that batches reserve and give back."""
+    """A number of bytes that batches reserve and release."""
 
     def __init__(self, total_bytes: int) -> None:
         self.total_bytes = total_bytes
@@ -28,18 +28,18 @@ class MemoryBudget:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether somebody waits for memory, so that what is held should go out at once."""
+        """Whether a claim waits for memory, so that all batches should be sent at once."""
         return bool(self._claims)
 
     def try_reserve(self, size_bytes: int) -> bool:
-        """Take `size_bytes` if they are free and nobody waits."""
+        """Reserve `size_bytes` if they are free and no claim waits; return whether it worked."""
         if self._claims or size_bytes > self.free_bytes:
             return False
         self.free_bytes -= size_bytes
         return True
 
     def claim(self, size_bytes: int, on_granted: Callable[[], None]) -> Claim:
-        """Queue for `size_bytes`; `on_granted` is called once they are reserved for this claim."""
+        """Queue a claim to `size_bytes`; `on_granted` is called once they are reserved for it."""
         assert size_bytes <= self.total_bytes
         claim = Claim(size_bytes, on_granted)
         self._claims.append(claim)
@@ -47,7 +47,7 @@ class MemoryBudget:
         return claim
 
     def withdraw(self, claim: Claim) -> None:
-        """Give up `claim`, whether it was granted or still waits."""
+        """Withdraw `claim`, whether it was granted or still waits."""
         if claim.is_granted:
             self.release(claim.size_bytes)
         else:
@@ -55,7 +55,7 @@ class MemoryBudget:
             self._grant()
 
     def release(self, size_bytes: int) -> None:
-        """Give back reserved bytes; who waited longest gets them first."""
+        """Release reserved bytes; the oldest claim gets them first."""
         self.free_bytes += size_bytes
         assert self.free_bytes <= self.total_bytes
         self._grant()

@@ -1,6 +1,6 @@
-"""Waits for memory, in the order of asking. Edge: futures of the event loop.
+"""Lets tasks wait for memory, first come, first served. Edge: futures of the event loop.
 
-Invariant: whoever stops waiting, for whatever reason, gives back what was or would be granted.
+Invariant: a task that stops waiting, for any reason, withdraws its claim.
 """
 
 import asyncio
@@ -10,17 +10,17 @@ from ottla.client.memory_budget import Claim, MemoryBudget
 
 
 class MemoryGate:
-    """Lets tasks through when there is memory for them."""
+    """Lets each task continue once its memory is reserved."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
         self._waiters: set[asyncio.Future[None]] = set()
 
     async def reserve(self, size_bytes: int, timeout_s: float) -> None:
-        """Take `size_bytes` from the budget, after everybody who waits already.
+        """Reserve `size_bytes` of the budget, after all tasks that already wait.
 
         Raises:
-            BufferFullError: they did not become free within `timeout_s`.
+            BufferFullError: the memory did not become free within `timeout_s`.
         """
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -45,7 +45,7 @@ class MemoryGate:
                 self._budget.withdraw(claim)
 
     def close(self, error: OttlaError) -> None:
-        """Let everybody who waits fail with `error`: there will be no use for the memory."""
+        """Fail all waiting tasks with `error`."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error)

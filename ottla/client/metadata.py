@@ -1,8 +1,8 @@
-"""The client's picture of the cluster: brokers, topics, leaders. Decision: no I/O.
+"""The client's metadata of the cluster: brokers, topics, leaders. Decision: no I/O.
 
-A `ClusterMetadata` never changes; `merge` makes the next one from a broker's answer.
-Invariant: a partition's leader epoch never goes back while its topic keeps its id. A broker that
-lags may answer with an older leader, which must not replace a newer one (KIP-320).
+A `ClusterMetadata` never changes; `merge` builds the next one from a broker's response.
+Invariant: the leader epoch of a partition never decreases while its topic keeps its id. A broker
+that lags may report an older leader, which must not replace a newer one (KIP-320).
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ NO_EPOCH: Final = LeaderEpoch(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """Who holds one partition. `leader` is -1 while there is none."""
+    """Leader and replicas of one partition. `leader` is -1 while there is none."""
 
     partition: int
     leader: BrokerId = NO_LEADER
@@ -37,7 +37,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """One topic, or why there is none: `error` is then not NONE and `partitions` empty."""
+    """One topic, or the `error` of a topic that could not be described; then without partitions."""
 
     name: str
     topic_id: TopicId = ZERO_TOPIC_ID
@@ -52,7 +52,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """One consistent picture of the cluster."""
+    """One consistent snapshot of the cluster."""
 
     cluster_id: str | None = None
     controller_id: BrokerId = NO_LEADER
@@ -61,52 +61,52 @@ class ClusterMetadata:
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
-        """Return what is known of `topic_partition`, None when nothing."""
+        """Return the metadata of `topic_partition`, None if it is unknown."""
         topic = self.topics.get(topic_partition.topic)
         return topic.partitions.get(topic_partition.partition) if topic else None
 
     def leader(self, topic_partition: TopicPartition) -> BrokerId | None:
-        """Return the leader of `topic_partition` when there is one that can be reached."""
+        """Return the leader of `topic_partition`, None if there is none in `brokers`."""
         held = self.partition(topic_partition)
         return held.leader if held is not None and held.leader in self.brokers else None
 
 
 def merge(
-    old: ClusterMetadata, answer: MetadataResponse, wanted: Iterable[str] | None
+    old: ClusterMetadata, response: MetadataResponse, wanted: Iterable[str] | None
 ) -> ClusterMetadata:
-    """Return the picture after `answer`. `wanted` are the topics kept; None keeps all.
+    """Return the metadata after `response`. `wanted` names the topics to keep; None keeps all.
 
-    A topic that the answer leaves out keeps its old entry; one answered with an error that will
-    pass keeps its old partitions, so that sending can go on during an election.
+    A topic missing in the response keeps its old entry. A topic with a retriable error keeps its
+    old partitions, so that sending can continue during an election.
     """
     topics = {name: held for name, held in old.topics.items() if wanted is None or name in wanted}
-    for answered in answer.topics:
-        if answered.name is not None:
-            topics[answered.name] = _merge_topic(topics.get(answered.name), answered)
+    for described in response.topics:
+        if described.name is not None:
+            topics[described.name] = _merge_topic(topics.get(described.name), described)
     brokers = {
-        BrokerId(broker.node_id): Address(broker.host, broker.port) for broker in answer.brokers
+        BrokerId(broker.node_id): Address(broker.host, broker.port) for broker in response.brokers
     }
     return ClusterMetadata(
-        cluster_id=answer.cluster_id or old.cluster_id,
-        controller_id=BrokerId(answer.controller_id),
+        cluster_id=response.cluster_id or old.cluster_id,
+        controller_id=BrokerId(response.controller_id),
         brokers=brokers or old.brokers,
-        racks={BrokerId(broker.node_id): broker.rack for broker in answer.brokers} or old.racks,
+        racks={BrokerId(broker.node_id): broker.rack for broker in response.brokers} or old.racks,
         topics=topics,
     )
 
 
-def _merge_topic(old: TopicMetadata | None, answered: MetadataResponseTopic) -> TopicMetadata:
-    error = known_code(answered.error_code)
-    if error.retriable and not answered.partitions and old is not None and old.partitions:
+def _merge_topic(old: TopicMetadata | None, described: MetadataResponseTopic) -> TopicMetadata:
+    error = known_code(described.error_code)
+    if error.retriable and not described.partitions and old is not None and old.partitions:
         return replace(old, error=error)
-    # A topic deleted and made again starts its epochs anew: compare only within one topic id.
-    is_same = old is not None and old.topic_id == answered.topic_id
+    # The epochs of a recreated topic restart at 0: compare them only within one topic id.
+    is_same = old is not None and old.topic_id == described.topic_id
     known = old.partitions if old is not None and is_same else {}
     partitions = {}
-    for held in answered.partitions:
+    for held in described.partitions:
         before = known.get(held.partition_index)
-        # Most stand as they stood, and answers come again and again while a leader is awaited.
-        if before is not None and _says_the_same(before, held):
+        # Most partitions are unchanged, and during an election the client refreshes often.
+        if before is not None and _is_unchanged(before, held):
             partitions[before.partition] = before
             continue
         fresh = PartitionMetadata(
@@ -119,15 +119,15 @@ def _merge_topic(old: TopicMetadata | None, answered: MetadataResponseTopic) -> 
         )
         partitions[fresh.partition] = _newer(before, fresh)
     return TopicMetadata(
-        name=answered.name or "",
-        topic_id=answered.topic_id,
+        name=described.name or "",
+        topic_id=described.topic_id,
         error=error,
-        is_internal=answered.is_internal,
+        is_internal=described.is_internal,
         partitions=partitions,
     )
 
 
-def _says_the_same(known: PartitionMetadata, held: MetadataResponsePartition) -> bool:
+def _is_unchanged(known: PartitionMetadata, held: MetadataResponsePartition) -> bool:
     return (
         known.leader == held.leader_id
         and known.leader_epoch == held.leader_epoch

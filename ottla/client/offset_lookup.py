@@ -1,7 +1,7 @@
-"""Finds offsets by time, and the ends of logs. Edge: asks brokers.
+"""Looks up offsets by time, and the ends of logs. Edge: sends requests to brokers.
 
-One request goes to each leader; partitions whose leader was wrong are asked again with fresh
-metadata.
+Each leader gets one request. If a broker is not the leader, its partitions are looked up again
+with fresh metadata.
 """
 
 import asyncio
@@ -28,14 +28,18 @@ NO_OFFSET: Final = Offset(-1)
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A place in a log. `offset` is -1 when no record is that late, `timestamp_ms` -1 for ends."""
+    """An offset in a log, with the timestamp of its record in ms.
+
+    `offset` is -1 if no record is as late as the requested timestamp; `timestamp_ms` is -1 for
+    the ends of a log.
+    """
 
     offset: Offset
     timestamp_ms: int
     leader_epoch: LeaderEpoch
 
 
-Answers = dict[TopicPartition, OffsetAndTimestamp | OttlaError]
+Results = dict[TopicPartition, OffsetAndTimestamp | OttlaError]
 
 
 async def list_offsets(
@@ -45,25 +49,25 @@ async def list_offsets(
     isolation_level: int = READ_UNCOMMITTED,
     timeout_s: float,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """Return, per partition, the first offset whose timestamp is at or after the one `wanted`.
+    """Return, per partition, the first offset at or after the timestamp in `wanted`.
 
-    Timestamps -1 and -2 ask for the end and the start of the log.
+    Timestamp -1 means the end of the log, -2 its start.
 
     Raises:
-        OttlaError: some partition could not be asked within `timeout_s`, or must not be.
+        OttlaError: the lookup of a partition was refused, or failed for `timeout_s`.
     """
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def attempt() -> None:
         left = {each: when for each, when in wanted.items() if each not in found}
-        answers = await ask_leaders(cluster, left, isolation_level)
+        results = await ask_leaders(cluster, left, isolation_level)
         failure: OttlaError | None = None
-        for topic_partition, answer in answers.items():
-            if isinstance(answer, OttlaError):
-                # One that cannot be cured by trying again must not hide behind one that can.
-                failure = answer if failure is None or failure.retriable else failure
+        for topic_partition, result in results.items():
+            if isinstance(result, OttlaError):
+                # A permanent error takes precedence over a retriable one.
+                failure = result if failure is None or failure.retriable else failure
             else:
-                found[topic_partition] = answer
+                found[topic_partition] = result
         if failure is not None:
             cluster.request_refresh()
             raise failure
@@ -81,14 +85,14 @@ async def list_offsets(
 
 async def ask_leaders(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation_level: int
-) -> Answers:
-    """Ask each leader once; every partition gets an answer or the error that it met."""
+) -> Results:
+    """Send one request to each leader; return an offset or an error for every partition."""
     by_leader: dict[BrokerId, dict[TopicPartition, int]] = {}
-    answers: Answers = {}
+    results: Results = {}
     for topic_partition, timestamp in wanted.items():
         leader = cluster.metadata.leader(topic_partition)
         if leader is None:
-            answers[topic_partition] = broker_error(
+            results[topic_partition] = broker_error(
                 ErrorCode.LEADER_NOT_AVAILABLE, str(topic_partition)
             )
         else:
@@ -96,32 +100,32 @@ async def ask_leaders(
     for part in await asyncio.gather(
         *(_ask(cluster, leader, part, isolation_level) for leader, part in by_leader.items())
     ):
-        answers.update(part)
-    return answers
+        results.update(part)
+    return results
 
 
 async def _ask(
     cluster: Cluster, leader: BrokerId, wanted: Mapping[TopicPartition, int], isolation_level: int
-) -> Answers:
+) -> Results:
     try:
         response = await cluster.request(
             leader, _request(cluster, wanted, isolation_level), ListOffsetsResponse
         )
     except OttlaError as error:
         return dict.fromkeys(wanted, error)
-    answers: Answers = {}
+    results: Results = {}
     for topic in response.topics:
-        for answer in topic.partitions:
-            asked = TopicPartition(topic.name, answer.partition_index)
-            if answer.error_code == ErrorCode.NONE:
-                answers[asked] = OffsetAndTimestamp(
-                    Offset(answer.offset), answer.timestamp, LeaderEpoch(answer.leader_epoch)
+        for result in topic.partitions:
+            key = TopicPartition(topic.name, result.partition_index)
+            if result.error_code == ErrorCode.NONE:
+                results[key] = OffsetAndTimestamp(
+                    Offset(result.offset), result.timestamp, LeaderEpoch(result.leader_epoch)
                 )
             else:
-                answers[asked] = broker_error(answer.error_code, str(asked))
-    for asked in wanted.keys() - answers.keys():
-        answers[asked] = broker_error(ErrorCode.LEADER_NOT_AVAILABLE, str(asked))
-    return answers
+                results[key] = broker_error(result.error_code, str(key))
+    for key in wanted.keys() - results.keys():
+        results[key] = broker_error(ErrorCode.LEADER_NOT_AVAILABLE, str(key))
+    return results
 
 
 def _request(
@@ -130,12 +134,12 @@ def _request(
     by_topic: dict[str, list[ListOffsetsPartition]] = {}
     for topic_partition, timestamp in wanted.items():
         held = cluster.metadata.partition(topic_partition)
-        asked = ListOffsetsPartition(
+        partition = ListOffsetsPartition(
             partition_index=topic_partition.partition,
             current_leader_epoch=held.leader_epoch if held else NO_EPOCH,
             timestamp=timestamp,
         )
-        by_topic.setdefault(topic_partition.topic, []).append(asked)
+        by_topic.setdefault(topic_partition.topic, []).append(partition)
     return ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA_ID,
         isolation_level=isolation_level,

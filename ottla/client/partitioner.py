@@ -1,8 +1,8 @@
-"""Which partition a record goes to, as Kafka's default partitioner decides it. Decision.
+"""Chooses partitions of records as Kafka's default partitioner does. Decision: no I/O.
 
-With a key: murmur2 of the key over all partitions, so that one key keeps one partition. Without:
-one partition is kept until a batch's worth of bytes went to it, then the next one is drawn
-(KIP-480), and partitions with shorter queues are drawn more often (KIP-794).
+A record with a key goes to murmur2 of the key modulo the partition count, so that a key keeps its
+partition. Records without a key stick to one partition until it got a batch's worth of bytes; then
+another one is drawn at random (KIP-480), preferring partitions with shorter queues (KIP-794).
 Invariant: the same key and partition count give the same partition as every other Kafka client.
 """
 
@@ -19,7 +19,7 @@ _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
 KEY_CACHE_SIZE: Final = 4096
-"""Hot keys repeat; hashing 16 bytes costs 1.5 us in Python, a hit 0.1 us."""
+"""Number of cached hashes: hashing 16 bytes costs 1.5 us in Python, a cache hit 0.1 us."""
 
 
 def murmur2(data: bytes) -> int:
@@ -40,7 +40,7 @@ def murmur2(data: bytes) -> int:
 class TopicPartitioner:
     """Chooses partitions within one topic.
 
-    `random` gives a uniform int within [0, n) for an n; it is a parameter so that tests decide.
+    `random_below(n)` returns a uniform int within [0, n).
     """
 
     def __init__(self, sticky_bytes: int, random_below: Callable[[int], int]) -> None:
@@ -54,10 +54,10 @@ class TopicPartitioner:
         self._cumulative: tuple[int, ...] = ()
         self._produced_bytes = 0
         self.sticky = -1
-        """The partition that records without a key go to now."""
+        """Current partition of records without a key."""
 
     def on_partitions(self, count: int, available: Sequence[int]) -> None:
-        """Adopt the topic's partition count and those that have a leader now."""
+        """Adopt the partition count of the topic and its partitions with a leader."""
         assert count > 0
         if count != self._partition_count:
             self._forget_load()
@@ -73,19 +73,19 @@ class TopicPartitioner:
         return (self._hash(key) & _POSITIVE) % self._partition_count
 
     def on_sticky_bytes(self, appended_bytes: int, refused_bytes: int = 0) -> None:
-        """Count bytes of a closed batch of the sticky partition; leave it when it had its share.
+        """Count bytes of a batch of the sticky partition; switch once it got its share.
 
-        `refused_bytes` is the size of the record that found no room in the batch: with it the
-        share counts as reached, else every second batch would go to the same partition.
+        `refused_bytes` counts for a record that did not fit in the batch, so that the share is
+        reached; otherwise every second batch would go to the same partition.
         """
         self._produced_bytes += appended_bytes
         if self._produced_bytes + refused_bytes >= self._sticky_bytes:
             self._switch()
 
     def on_load(self, queue_lengths: Mapping[int, int]) -> None:
-        """Adopt the queue lengths of the available partitions, to favour the shorter ones.
+        """Adopt the queue lengths of the available partitions, to prefer shorter queues.
 
-        Fewer than two partitions, or lengths that are all the same, need no weights.
+        Fewer than two partitions, or queues of equal length, need no weights.
         """
         if len(queue_lengths) < 2 or len(set(queue_lengths.values())) == 1:
             self._forget_load()

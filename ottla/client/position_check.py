@@ -1,10 +1,10 @@
-"""Whether a new leader's log still holds what was read of the old one. Edge: asks brokers.
+"""Checks that a new leader's log contains the records that were read. Edge: sends requests.
 
 Source: KIP-320.
 
-After an unclean election records that a consumer has read may be gone, and others may stand in
-their place. The leader tells where the epoch of the last record ends in its log: an end below the
-position shows the cut.
+After an unclean election records that a consumer has read may be gone, and the new leader may have
+other records at their offsets. The leader returns the end offset of the last record's epoch; an end
+below the position reveals the truncation.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ CONSUMER_REPLICA_ID: Final = -1
 UNKNOWN_OFFSET: Final = -1
 
 EpochEnds = dict[TopicPartition, Offset | OttlaError]
-"""Where the epoch of each position ends; -1 where the leader does not know that epoch."""
+"""End offset of the epoch of each position, -1 if the leader does not know that epoch."""
 
 
 async def ask_epoch_ends(
     cluster: Cluster, by_leader: Mapping[BrokerId, Iterable[PartitionState]]
 ) -> EpochEnds:
-    """Ask each leader once; every partition gets an answer or the error that it met."""
+    """Send one request to each leader; return an end offset or an error for every partition."""
     ends: EpochEnds = {}
-    asked = [(leader, list(states)) for leader, states in by_leader.items()]
-    for part in await asyncio.gather(*(_ask(cluster, leader, part) for leader, part in asked)):
+    requests = [(leader, list(states)) for leader, states in by_leader.items()]
+    for part in await asyncio.gather(*(_ask(cluster, leader, part) for leader, part in requests)):
         ends.update(part)
     return ends
 
 
 def truncation(state: PartitionState, end_offset: Offset) -> LogTruncatedError | None:
-    """Return what is wrong with the position of `state`, None if the log holds all before it."""
+    """Return the error if the log was truncated below the position of `state`, else None."""
     assert state.fetch_offset is not None
     if end_offset == UNKNOWN_OFFSET:
         return LogTruncatedError(state.topic_partition, state.fetch_offset, None)
@@ -60,12 +60,12 @@ async def _ask(cluster: Cluster, leader: BrokerId, states: list[PartitionState])
         return dict.fromkeys((state.topic_partition for state in states), error)
     ends: EpochEnds = {}
     for topic in response.topics:
-        for answer in topic.partitions:
-            asked = TopicPartition(topic.topic, answer.partition)
-            if answer.error_code == ErrorCode.NONE:
-                ends[asked] = Offset(answer.end_offset)
+        for result in topic.partitions:
+            key = TopicPartition(topic.topic, result.partition)
+            if result.error_code == ErrorCode.NONE:
+                ends[key] = Offset(result.end_offset)
             else:
-                ends[asked] = broker_error(answer.error_code, str(asked))
+                ends[key] = broker_error(result.error_code, str(key))
     for state in states:
         missing = broker_error(ErrorCode.LEADER_NOT_AVAILABLE, str(state.topic_partition))
         ends.setdefault(state.topic_partition, missing)
@@ -77,12 +77,12 @@ def _request(cluster: Cluster, states: Iterable[PartitionState]) -> OffsetForLea
     for state in states:
         held = cluster.metadata.partition(state.topic_partition)
         assert held is not None
-        asked = OffsetForLeaderPartition(
+        partition = OffsetForLeaderPartition(
             partition=state.topic_partition.partition,
             current_leader_epoch=held.leader_epoch,
             leader_epoch=state.fetch_epoch,
         )
-        by_topic.setdefault(state.topic_partition.topic, []).append(asked)
+        by_topic.setdefault(state.topic_partition.topic, []).append(partition)
     return OffsetForLeaderEpochRequest(
         replica_id=CONSUMER_REPLICA_ID,
         topics=[

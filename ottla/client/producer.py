@@ -313,7 +313,7 @@ class Producer:
         )
 
     async def flush(self) -> None:
-        """Send all records accepted so far without lingering, and wait for their deliveries.
+        """Send all accepted records without lingering, and wait for their deliveries.
 
         This returns when each of them is acknowledged or has failed. It raises no delivery
         error: the future of each record has its own outcome.

@@ -1,7 +1,7 @@
-"""Records of one partition that travel together, and what became of them. Decision: no I/O.
+"""Records of one partition that are sent together, and their deliveries. Decision: no I/O.
 
-Records are encoded as they come; the batch is compressed and sealed when it is first sent, and
-every retry sends the same bytes, unless an idempotent producer had to number its records anew.
+Records are encoded on arrival. The batch is compressed and sealed when it is first sent. Every
+retry sends the same bytes, unless an idempotent producer had to assign new sequence numbers.
 Invariant: each delivery is settled exactly once, in the order of the records.
 """
 
@@ -32,7 +32,7 @@ Delivery: TypeAlias = asyncio.Future[RecordMetadata]
 
 
 class ProducerBatch:
-    """A batch that is filled, sent, perhaps sent again, and done."""
+    """A batch that is filled, sent, perhaps retried, and settled."""
 
     __slots__ = (
         "_builder",
@@ -66,36 +66,36 @@ class ProducerBatch:
     ) -> None:
         self.topic_partition = topic_partition
         self.reserved_bytes = reserved_bytes
-        """Memory that is set aside for it, and as much as it may be filled."""
+        """Memory reserved for the batch, and its size limit."""
         self.created_at_s = created_at_s
         self.filled_bytes = BATCH_HEADER_BYTES
-        """Estimate of the size without compression; whoever appends adds to it."""
+        """Estimated size without compression; the caller of `append` increases it."""
         self.counted_bytes = BATCH_HEADER_BYTES
-        """What the partitioner knows of that."""
+        """Share of `filled_bytes` that was reported to the partitioner."""
         self._builder = BatchBuilder(codec)
         self.append = self._builder.append
-        """Takes a record; whoever appends also adds its size, delivery and timestamp."""
+        """Adds a record; the caller also adds its size, delivery and timestamp."""
         self.deliveries: list[Delivery] = []
         self.timestamps_ms: list[int] = []
         self.is_full = False
-        """It had no room for a record, so it need not linger."""
+        """Whether a record did not fit, so that the batch need not linger."""
         self.is_closed = False
-        """No more records are taken."""
+        """Whether the batch accepts no more records."""
         self.is_done = False
         self.on_done: list[Callable[[], None]] = []
         self.attempt_count = 0
         self.retry_at_s = created_at_s
         self.last_error: OttlaError | None = None
-        """Why it has to be sent again."""
+        """Error of the last attempt."""
         self.tried_epoch: LeaderEpoch = NO_EPOCH
-        """The leader epoch under which it was last sent: under a new one it need not wait."""
+        """Leader epoch of the last attempt; under a newer epoch the retry need not wait."""
         self.identity: ProducerIdentity | None = None
-        """Under which its records are numbered from `base_sequence` on; None if they are not."""
+        """Identity under which records are numbered from `base_sequence`; None if they are not."""
         self.base_sequence = NO_SEQUENCE
         self._payload: bytearray | None = None
 
     def identify(self, identity: ProducerIdentity, base_sequence: int) -> None:
-        """Stamp what an idempotent producer stamps; again only when the numbers are out of use."""
+        """Set producer id, epoch and base sequence; `identity` must be None before."""
         assert self.identity is None
         self.identity, self.base_sequence = identity, base_sequence
         builder = self._builder
@@ -110,17 +110,17 @@ class ProducerBatch:
             write_header(self._payload, header)
 
     def payload(self) -> bytearray:
-        """Return the encoded batch; no record can be added from then on."""
+        """Return the encoded batch; it must be closed."""
         assert self.is_closed
         if self._payload is None:
             self._payload = self._builder.build()
         return self._payload
 
     def complete(self, base_offset: Offset, log_append_time_ms: int) -> None:
-        """Settle every delivery: the records stand in the log from `base_offset` on."""
+        """Settle every delivery: the records are in the log from `base_offset` on."""
         topic, partition = self.topic_partition
         is_create_time = log_append_time_ms == NO_TIMESTAMP
-        # Built in C: RecordMetadata(...) would cost as much as all the rest of a delivery.
+        # Built in C: calling RecordMetadata(...) would double the cost of a delivery.
         written = map(
             tuple.__new__,
             repeat(RecordMetadata),
@@ -136,30 +136,31 @@ class ProducerBatch:
             try:
                 delivery.set_result(record)
             except asyncio.InvalidStateError:
-                # Cancelled by whoever awaited it; the record is written all the same.
+                # Cancelled by the application; the record is written nevertheless.
                 continue
         self._finish()
 
     def fail(self, error: OttlaError, by_index: Mapping[int, OttlaError] | None = None) -> None:
-        """Settle every delivery with `error`, or with the one that its record has of its own."""
+        """Settle every delivery with `error`, or with the error of its record in `by_index`."""
         for index, delivery in enumerate(self.deliveries):
             if not delivery.done():
                 delivery.set_exception((by_index or {}).get(index, error))
-                # One log line per batch says it; not one more per record that nobody asked about.
+                # Mark the error as retrieved: asyncio would log each unawaited future, and the
+                # sender logs the batch.
                 delivery.exception()
         self._finish()
 
     def split(self, now_s: float) -> tuple["ProducerBatch", "ProducerBatch"]:
-        """Return two batches with half of the records each, for a broker that found it too large.
+        """Return two batches with half of the records each; the broker found this one too large.
 
-        They take over deliveries, watchers and reserved memory; this batch is done with.
+        They take over its deliveries, callbacks and reserved memory; this batch is done.
         """
         middle = len(self.deliveries) // 2
         assert middle > 0
         first = self._part(0, middle, self.reserved_bytes // 2, now_s)
         rest = self.reserved_bytes - first.reserved_bytes
         second = self._part(middle, len(self.deliveries), rest, now_s)
-        # Halves are settled in order, so whoever waits for the whole waits for the second.
+        # Halves are settled in order, so the second one completes the whole.
         second.on_done = self.on_done
         self.is_done = True
         return first, second
@@ -190,28 +191,28 @@ class ProducerBatch:
 
 
 RECORD_OVERHEAD_BYTES: Final = 12
-"""Lengths, deltas and attributes of a usual record."""
+"""Size of lengths, deltas and attributes in a typical record."""
 
 MAX_RECORD_OVERHEAD_BYTES: Final = 21
-"""The same at their longest, as Kafka reckons."""
+"""Maximum size of lengths, deltas and attributes, as in Kafka's clients."""
 
 MAX_HEADER_OVERHEAD_BYTES: Final = 10
 
 
 def estimated_size(record: UnsentRecord) -> int:
-    """Return about how many bytes `record` adds to a batch, before compression."""
+    """Return the estimated size of `record` in a batch, in bytes before compression."""
     size = RECORD_OVERHEAD_BYTES + _length(record.key) + _length(record.value)
     return size + headers_size(record.headers)
 
 
 def max_batch_size(record: UnsentRecord) -> int:
-    """Return how many bytes a batch of this record alone takes at most, before compression."""
+    """Return the maximum size of a batch of this record alone, in bytes before compression."""
     overhead = BATCH_HEADER_BYTES + MAX_RECORD_OVERHEAD_BYTES
     return overhead + _length(record.key) + _length(record.value) + headers_size(record.headers)
 
 
 def headers_size(headers: Headers) -> int:
-    """Return how many bytes `headers` take at most in a record."""
+    """Return the maximum size of `headers` in a record, in bytes."""
     return sum(
         MAX_HEADER_OVERHEAD_BYTES + len(name.encode()) + _length(value) for name, value in headers
     )

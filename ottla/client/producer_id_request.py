@@ -1,4 +1,4 @@
-"""Asks the cluster for a producer id. Edge: one background task, one request at a time."""
+"""Requests a producer id from the cluster. Edge: one background task, one request at a time."""
 
 import logging
 from collections.abc import Callable
@@ -24,7 +24,7 @@ NO_TRANSACTION_TIMEOUT_MS: Final = MAX_INT32
 
 
 class ProducerIdRequest:
-    """Gets ids; tries again, with backoff, until the producer is closed or refused for good."""
+    """Obtains ids; retries with back-off until the producer is closed or permanently refused."""
 
     def __init__(
         self,
@@ -32,43 +32,43 @@ class ProducerIdRequest:
         on_given: Callable[[ProducerId, int], None],
         on_refused: Callable[[OttlaError], None],
     ) -> None:
-        """`on_given` is called with id and epoch, `on_refused` with what no retry can mend."""
+        """Call `on_given` with id and epoch, or `on_refused` with a permanent error."""
         self._cluster = cluster
         self._on_given = on_given
         self._on_refused = on_refused
         self.was_refused = False
-        self._is_under_way = False
+        self._is_in_flight = False
 
     def begin(self) -> None:
-        """Ask for an id, unless that is under way; a callback tells the outcome."""
-        if not self._is_under_way:
-            self._is_under_way = True
+        """Request an id unless a request is in flight; a callback reports the outcome."""
+        if not self._is_in_flight:
+            self._is_in_flight = True
             self._cluster.spawn(self._run(), "ask for a producer id")
 
     async def _run(self) -> None:
         try:
-            answer = await retry(self._ask, self._cluster.backoff, inf, _may_pass)
+            response = await retry(self._ask, self._cluster.backoff, inf, _may_pass)
         except OttlaError as error:
             log.warning("producer_id.refused error=%s", error)
-            self._is_under_way = False
+            self._is_in_flight = False
             self.was_refused = True
             self._on_refused(error)
             return
-        self._is_under_way = False
-        log.info("producer_id.given id=%d epoch=%d", answer.producer_id, answer.producer_epoch)
-        self._on_given(ProducerId(answer.producer_id), answer.producer_epoch)
+        self._is_in_flight = False
+        log.info("producer_id.given id=%d epoch=%d", response.producer_id, response.producer_epoch)
+        self._on_given(ProducerId(response.producer_id), response.producer_epoch)
 
     async def _ask(self) -> InitProducerIdResponse:
         request = InitProducerIdRequest(
             transactional_id=None, transaction_timeout_ms=NO_TRANSACTION_TIMEOUT_MS
         )
         try:
-            answer = await self._cluster.request_any(request, InitProducerIdResponse)
+            response = await self._cluster.request_any(request, InitProducerIdResponse)
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(f"{error}, or set enable_idempotence=False") from error
-        if answer.error_code != ErrorCode.NONE:
-            raise broker_error(answer.error_code, "the request for a producer id")
-        return answer
+        if response.error_code != ErrorCode.NONE:
+            raise broker_error(response.error_code, "the request for a producer id")
+        return response
 
 
 def _may_pass(error: OttlaError) -> bool:

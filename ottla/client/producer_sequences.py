@@ -1,8 +1,9 @@
-"""Numbers an idempotent producer's records, so that brokers know repeats. Decision: no I/O.
+"""Assigns sequence numbers to the records of an idempotent producer. Decision: no I/O.
 
-Per partition records are numbered from 0 in each epoch of the producer. A batch keeps its numbers
-however often it is sent. When a batch was given up, nobody knows whether its numbers are taken: the
-producer begins a new epoch, and each partition follows with its next batch, from 0.
+Brokers recognise duplicates by these numbers. In each partition and producer epoch records are
+numbered from 0. A batch keeps its numbers across retries. Once a batch was given up, the broker may
+or may not have its numbers. The producer then begins a new epoch, and each partition switches to it
+with its next batch, from 0.
 Invariant: no two batches of a partition have the same epoch and sequence.
 Source: KIP-98, KIP-360, and Kafka's TransactionManager.
 """
@@ -16,30 +17,30 @@ MAX_EPOCH: Final = 2**15 - 1
 
 
 class ProducerIdentity(NamedTuple):
-    """A producer id, and which of its epochs."""
+    """A producer id and a producer epoch."""
 
     producer_id: ProducerId
     epoch: int
 
 
 class ProducerSequences:
-    """Who this producer is, and what each partition's next number is."""
+    """The identity of this producer, and the next sequence number of each partition."""
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
-        """None until a broker has given one: nothing can be numbered before."""
+        """Current identity; None until a broker has assigned one. Batches have to wait for it."""
         self._next: dict[TopicPartition, tuple[ProducerIdentity, int]] = {}
 
     def adopt(self, producer_id: ProducerId, epoch: int) -> None:
-        """Be this producer from now on."""
+        """Use this identity from now on."""
         self.identity = ProducerIdentity(producer_id, epoch)
 
     def take(
         self, topic_partition: TopicPartition, record_count: int
     ) -> tuple[ProducerIdentity, int]:
-        """Return identity and first number for the next batch of a partition.
+        """Return identity and base sequence for the next batch of a partition.
 
-        To be called when no batch of the partition is under way.
+        No batch of the partition may be in flight.
         """
         assert self.identity is not None
         identity, sequence = self._next.get(topic_partition, (self.identity, 0))
@@ -49,9 +50,10 @@ class ProducerSequences:
         return identity, sequence
 
     def on_gap(self, identity: ProducerIdentity) -> None:
-        """Note that the numbers of a batch under `identity` may be taken or not.
+        """Begin a new epoch, since the broker may or may not have a batch of `identity`.
 
-        Nothing changes if a new epoch has begun since. After the last epoch a new id is needed.
+        Nothing changes if a newer epoch has already begun. After the last epoch the identity is
+        None: a new id is needed.
         """
         if identity != self.identity:
             return

@@ -1,7 +1,7 @@
-"""Which partitions a consumer reads, and where it stands in each. Composition.
+"""The partitions that a consumer reads, and its position in each. Composition.
 
-Owns the states; buffer and fetcher follow what is changed here. Works before the consumer is
-started: then there is only no fetcher yet.
+Owns the partition states, and passes every change to the buffer and the fetcher. It can be used
+before the consumer is started, while there is no fetcher yet.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ class Reading:
     def __init__(
         self, buffer: FetchBuffer, reset_to: int | None, on_arrival: Callable[[], None]
     ) -> None:
-        """`reset_to` is the timestamp to look up where no position is known, None for none."""
+        """Look up unknown positions by the timestamp `reset_to`; None means no reset policy."""
         self._buffer = buffer
         self._reset_to = reset_to
         self._on_arrival = on_arrival
@@ -31,42 +31,42 @@ class Reading:
         self._fetcher: Fetcher | None = None
 
     def begin(self, cluster: Cluster, fetcher: Fetcher) -> None:
-        """Have `fetcher` fetch from now on."""
+        """Attach the cluster and the fetcher, and start fetching."""
         self._cluster, self._fetcher = cluster, fetcher
         self._update()
 
-    # Which partitions
+    # Partitions
 
     def partitions(self) -> list[TopicPartition]:
-        """Return what is read."""
+        """Return the partitions that are read."""
         return list(self._states)
 
     def assign(self, wanted: Iterable[TopicPartition], *, wants_committed: bool) -> None:
-        """Read exactly these from now on; those that are kept keep their position."""
+        """Read exactly these partitions from now on. Partitions that stay keep their position."""
         kept = [TopicPartition(*each) for each in wanted]
         self._drop(self._states.keys() - set(kept))
         self._add(kept, wants_committed=wants_committed)
         self._update()
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these too, from where the group has committed."""
+        """Also read these partitions, from the committed offsets of the group."""
         self._add(partitions, wants_committed=True)
         self._update()
 
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more; what was fetched of them is dropped."""
+        """Stop reading these partitions, and drop their fetched records."""
         self._drop(partitions)
         self._update()
 
     def keep_topics(self, topics: Iterable[str]) -> None:
-        """Keep the metadata of these topics fresh, besides those that are read."""
+        """Keep the metadata of these topics fresh, in addition to the topics being read."""
         self._other_topics = frozenset(topics)
         self._update()
 
     def held(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState]:
-        """Return the states of those of `partitions` that are read.
+        """Return the states of the assigned ones among `partitions`.
 
-        A partition that was taken away and came back has another state.
+        A partition that was taken away and added again has a new state.
         """
         states = self._states
         return {each: states[each] for each in partitions if each in states}
@@ -77,7 +77,7 @@ class Reading:
         """Return the state of a partition.
 
         Raises:
-            NotAssignedError: it is not read.
+            NotAssignedError: the partition is not assigned.
         """
         state = self._states.get(topic_partition)
         if state is None:
@@ -85,30 +85,34 @@ class Reading:
         return state
 
     def states(self, partitions: Sequence[TopicPartition]) -> list[PartitionState]:
-        """Return the states of `partitions`, of all if none is named."""
+        """Return the states of `partitions`, of all assigned ones if it is empty.
+
+        Raises:
+            NotAssignedError: one of them is not assigned.
+        """
         return [self.state(each) for each in partitions or self._states]
 
     def seek(self, state: PartitionState, offset: int) -> None:
-        """Go on at `offset`."""
+        """Continue at `offset`."""
         self._buffer.drop(state)
         state.jump(Offset(offset))
         self._wake()
 
     def seek_found(self, found: Mapping[TopicPartition, Offset]) -> None:
-        """Go on where a lookup said; what was taken away meanwhile is passed over."""
+        """Continue at the offsets of a lookup; skip partitions taken away in the meantime."""
         for topic_partition, offset in found.items():
             if topic_partition in self._states:
                 self.seek(self._states[topic_partition], offset)
 
     def resume(self, states: Iterable[PartitionState]) -> None:
-        """Hand over records of these again."""
+        """Hand over records of these partitions again."""
         for state in states:
             self._buffer.resume(state)
         self._on_arrival()
         self._wake()
 
     def handed_over(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return where the reader stands, by what it was given."""
+        """Return the positions after all records handed over so far."""
         return {
             each: CommittedOffset(offset, self._buffer.position_epoch(state))
             for each, state in self._states.items()
@@ -116,7 +120,7 @@ class Reading:
         }
 
     def processed(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return where the reader stands, without what it may still be working on."""
+        """Return the positions after all processed records, without those still in hand."""
         found = self.handed_over()
         for each in found:
             first = self._buffer.first_in_hand(self._states[each])

@@ -1,4 +1,4 @@
-"""What producers get back and consumers receive. Decision: values only."""
+"""Records as producers and consumers see them. Decision: values only."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
@@ -11,7 +11,11 @@ Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was written. `offset` is -1 with acks=0: the broker does not tell."""
+    """Place of a record in the log.
+
+    `offset` is -1 if the broker did not report it, as with acks=0. `timestamp_ms` is the time of
+    the record, or of its append if the topic has message.timestamp.type=LogAppendTime.
+    """
 
     topic: str
     partition: int
@@ -20,7 +24,7 @@ class RecordMetadata(NamedTuple):
 
 
 class UnsentRecord(NamedTuple):
-    """A record that waits for something before it can be appended to a batch."""
+    """A record that waits to be appended to a batch."""
 
     topic: str
     value: BytesLike | None
@@ -31,11 +35,10 @@ class UnsentRecord(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as it was read.
+    """One record that was read. `timestamp_ms` is in ms since the epoch."""
 
-    A named tuple, because one is made per record and it is the cheapest thing to make that has
-    names (benchmarks/client_throughput.py).
-    """
+    # A named tuple, because it is the cheapest object with named fields to create per record
+    # (benchmarks/client_throughput.py).
 
     topic: str
     partition: int

@@ -1,7 +1,7 @@
-"""Hands fetched records to whoever reads. Edge: tasks wait here for records.
+"""Hands fetched records to reading tasks. Edge: tasks wait here for records.
 
-Owns the waiting, nothing of the records: those lie in the buffer, and the fetcher brings them.
-A record counts as processed when the next one is asked for; the gate of the group is told so.
+Owns only the waiting: the records are in the buffer, and the fetcher fills it. A record counts as
+processed when the next one is requested; the reader reports this to the gate of the group.
 """
 
 import asyncio
@@ -15,22 +15,25 @@ from ottla.client.group.read_gate import ReadGate
 from ottla.client.record import ConsumerRecord
 
 CURSORS_PER_TURN: Final = 2
-"""After reading that many without waiting, other tasks get a turn, and the next answer is received:
-else the broker would wait until all that it sent before is read."""
+"""Number of cursors read without waiting after which other tasks get a turn.
+
+The event loop then receives the next response; otherwise the broker would have to wait until all
+buffered records are read.
+"""
 
 
 class Membership(Protocol):
-    """What a reader wants to know of its group."""
+    """The part of a group membership that concerns a reader."""
 
     @property
     def error(self) -> OttlaError | None:
-        """Why this consumer cannot be in the group."""
+        """The reason why this consumer cannot be in the group, if there is one."""
 
 
 class RecordReader:
-    """Where a consumer's reading tasks get their records. `begin` once, `close` once.
+    """The source of records for a consumer's reading tasks. Call `begin` and `close` once each.
 
-    Invariant: nobody waits once it is closed.
+    Invariant: no task waits once it is closed.
     """
 
     def __init__(self, buffer: FetchBuffer) -> None:
@@ -43,27 +46,27 @@ class RecordReader:
         self._group: Membership | None
 
     def begin(self, gate: ReadGate, fetch: Callable[[], None], group: Membership | None) -> None:
-        """Read from now on; `fetch` is called when the buffer has room again."""
+        """Allow reading; `fetch` is called when the buffer has room again."""
         self._gate, self._fetch, self._group = gate, fetch, group
 
     def wake(self) -> None:
-        """Let whoever waits look again."""
+        """Wake all waiting tasks."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     def close(self) -> None:
-        """End reading under way; what is asked for from now on is None."""
+        """End reads in progress; later reads return None."""
         self._is_closed = True
         self.wake()
 
     async def cursor(self) -> Cursor | None:
-        """Return a cursor with records, when there is one; None when the reader is closed.
+        """Wait for a cursor with records and return it; None if the reader is closed.
 
-        What was handed over before counts as processed.
+        All records that were handed over before count as processed.
 
         Raises:
-            OttlaError: the position cannot be read, a broker refuses, or the group does.
+            OttlaError: the position cannot be read, or a broker or the group refuses.
         """
         self._buffer.take_back()
         self._gate.enter()
@@ -75,7 +78,7 @@ class RecordReader:
     async def batch(
         self, max_records: int, timeout_ms: float | None
     ) -> list[ConsumerRecord] | None:
-        """Return up to `max_records` records, as `Consumer.fetch_batch`; None when it is closed."""
+        """Return up to `max_records` records, as `Consumer.fetch_batch`; None if closed."""
         records: list[ConsumerRecord] = []
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
@@ -91,17 +94,17 @@ class RecordReader:
             records += part
             if len(records) == max_records:
                 break
-            # Quietly: an error must not swallow what was collected; the next read raises it.
+            # Quietly: an error must not discard the collected records; the next read raises it.
             cursor = self._buffer.cursor(quietly=True)
         return records
 
     def hand_over(self) -> None:
-        """Note that the reader goes off with records."""
+        """Mark the records that are handed over from now on as in hand."""
         self._buffer.hand_out()
         self._gate.leave(with_records=True)
 
     def take_back(self) -> None:
-        """Note that all that was handed over is processed."""
+        """Mark all records that were handed over as processed."""
         self._buffer.take_back()
         self._gate.give_back()
 

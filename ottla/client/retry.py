@@ -1,4 +1,4 @@
-"""Does something again until it works, time is up or trying is pointless. Edge: waits."""
+"""Retries an operation until it succeeds, times out or fails permanently. Edge: waits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def is_retriable(error: OttlaError) -> bool:
-    """Whether the error says of itself that it may pass."""
+    """Whether the error is marked as retriable."""
     return error.retriable
 
 
@@ -21,10 +21,10 @@ async def retry(
     timeout_s: float,
     may_pass: Callable[[OttlaError], bool] = is_retriable,
 ) -> T:
-    """Return what `attempt` returns, trying again after errors that `may_pass`.
+    """Return the result of `attempt`; retry it with back-off after errors that `may_pass`.
 
     Raises:
-        OttlaError: the last one, when it will not pass or `timeout_s` is over.
+        OttlaError: the last error, if it is permanent or the next retry would exceed `timeout_s`.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_s

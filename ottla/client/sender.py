@@ -1,9 +1,9 @@
-"""Sends what is due and settles what is answered. Edge: connections and timers.
+"""Sends due batches and settles acknowledged ones. Edge: connections and timers.
 
-There is no task: a pass (`run`) sends all that is due and is called again when something changed
-(a batch became full, an answer came, a connection opened, metadata changed) or a time has come.
-Invariant: a batch that was taken from the accumulator is in exactly one request, and that
-request's answer, or its failure, gives the batch back or settles it.
+There is no task. A pass (`run`) sends all due batches. It runs again when something changed (a
+batch became full, a response arrived, a connection opened, metadata changed) or a timer rang.
+Invariant: a batch taken from the accumulator is in exactly one request, and the response or the
+failure of that request puts the batch back or settles it.
 """
 
 import asyncio
@@ -67,13 +67,13 @@ class Sender:
         self._is_stopped = False
 
     def wake(self) -> None:
-        """Have a pass made in this turn of the event loop; cheap to call often."""
+        """Schedule a pass in this turn of the event loop; cheap to call often."""
         if not self._is_scheduled and not self._is_stopped:
             self._is_scheduled = True
             self._loop.call_soon(self._on_wake)
 
     def run(self) -> None:
-        """Make a pass now."""
+        """Run a pass now."""
         if self._is_stopped:
             return
         now_s = self._loop.time()
@@ -93,7 +93,7 @@ class Sender:
         self._alarm.ring_by(min(due.look_again_at_s, self._accumulator.next_expiry_s()))
 
     def stop(self, error: OttlaError) -> None:
-        """Send nothing more; whatever is not acknowledged fails with `error`."""
+        """Stop sending; every unacknowledged batch fails with `error`."""
         self._is_stopped = True
         self._alarm.cancel()
         for batch in self._accumulator.drop_all():
@@ -106,7 +106,7 @@ class Sender:
         self.run()
 
     def _send_due(self, connection: Connection, queues: Sequence[PartitionQueue]) -> None:
-        """Send as many requests as it takes for `queues`, or as the connection may have."""
+        """Send the first batch of every queue, as far as the limits of the connection allow."""
         position = 0
         while (
             position < len(queues)
@@ -125,7 +125,7 @@ class Sender:
         connection.flush()
 
     def _take(self, queue: PartitionQueue) -> ProducerBatch:
-        """Take a batch; its records get their numbers when it goes out for the first time."""
+        """Take a batch; assign sequence numbers to it if it has none."""
         batch = self._accumulator.take(queue)
         if self._sequences is not None and batch.identity is None:
             identity, base_sequence = self._sequences.take(
@@ -179,19 +179,19 @@ class Sender:
                 f"the broker at {connection.address} is too old for zstd: use lz4"
             )
 
-    # Answers
+    # Responses
 
     def _on_response(self, sent: BatchesByPartition, response: ProduceResponse) -> None:
         for topic in response.responses:
-            for answer in topic.partition_responses:
-                batch = sent.pop(TopicPartition(topic.name, answer.index), None)
+            for result in topic.partition_responses:
+                batch = sent.pop(TopicPartition(topic.name, result.index), None)
                 if batch is None:
                     continue
-                if answer.error_code == ErrorCode.NONE:
-                    self._settle(batch, Offset(answer.base_offset), answer.log_append_time_ms)
+                if result.error_code == ErrorCode.NONE:
+                    self._settle(batch, Offset(result.base_offset), result.log_append_time_ms)
                 else:
-                    self._on_error(batch, _error_of(batch, answer), _record_errors(batch, answer))
-        self._on_failure(sent, ProtocolError("the broker left partitions out of its answer"))
+                    self._on_error(batch, _error_of(batch, result), _record_errors(batch, result))
+        self._on_failure(sent, ProtocolError("the broker omitted partitions from its response"))
 
     def _on_written(self, sent: BatchesByPartition) -> None:
         for batch in sent.values():
@@ -212,7 +212,7 @@ class Sender:
         self, batch: ProducerBatch, error: OttlaError, record_errors: dict[int, OttlaError]
     ) -> None:
         if batch.is_done:
-            # Expired, or the producer was stopped, while it was out.
+            # It expired, or the producer was stopped, while it was in flight.
             self._accumulator.done(batch)
             self._leave_gap(batch)
             return
@@ -254,12 +254,12 @@ class Sender:
         self.run()
 
     def _on_id_refused(self, error: OttlaError) -> None:
-        """Give up what cannot be numbered; whatever is sent later has the cluster asked again."""
+        """Fail all batches, as they cannot be numbered; a later record triggers a new request."""
         for batch in self._accumulator.drop_all():
             self._fail(batch, error)
 
     def _leave_gap(self, batch: ProducerBatch) -> None:
-        """Number the partition's next batches anew: the numbers of this one may be taken or not."""
+        """Assign new numbers to the next batches: the broker may or may not have this one's."""
         if self._sequences is not None and batch.identity is not None:
             self._sequences.on_gap(batch.identity)
             batch.identity = None
@@ -283,7 +283,7 @@ class Sender:
         last = batch.last_error
         error = DeliveryTimedOutError(
             f"{batch.topic_partition}: not acknowledged within {self._config.delivery_timeout_ms} "
-            f"ms, tried {batch.attempt_count} times{f' (last: {last})' if last else ''}. The "
+            f"ms, tried {batch.attempt_count} times{f' (last error: {last})' if last else ''}. The "
             "records may or may not be in the log. Check the brokers, or raise "
             "delivery_timeout_ms."
         )
@@ -291,15 +291,15 @@ class Sender:
         return error
 
 
-def _error_of(batch: ProducerBatch, answer: PartitionProduceResponse) -> BrokerError:
-    return broker_error(answer.error_code, str(batch.topic_partition), answer.error_message)
+def _error_of(batch: ProducerBatch, result: PartitionProduceResponse) -> BrokerError:
+    return broker_error(result.error_code, str(batch.topic_partition), result.error_message)
 
 
-def _record_errors(batch: ProducerBatch, answer: PartitionProduceResponse) -> dict[int, OttlaError]:
-    """Return the records that the broker blames, by their place in the batch (KIP-467)."""
+def _record_errors(batch: ProducerBatch, result: PartitionProduceResponse) -> dict[int, OttlaError]:
+    """Return the errors of rejected records, by their index in the batch (KIP-467)."""
     return {
         blamed.batch_index: broker_error(
-            answer.error_code, str(batch.topic_partition), blamed.batch_index_error_message
+            result.error_code, str(batch.topic_partition), blamed.batch_index_error_message
         )
-        for blamed in answer.record_errors
+        for blamed in result.record_errors
     }

@@ -1,4 +1,4 @@
-"""Background tasks with one owner, so that none outlives it. Edge: asyncio tasks.
+"""Background tasks with one owner that no task outlives. Edge: asyncio tasks.
 
 Invariant: after `cancel_all` returned, no task of this set is running.
 """
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskSet:
-    """Starts tasks, keeps them alive, and ends them together."""
+    """Starts tasks, holds references to them, and cancels them together."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -21,7 +21,7 @@ class TaskSet:
         return len(self._tasks)
 
     def spawn(self, work: Coroutine[object, object, object], name: str) -> None:
-        """Run `work` until it ends or `cancel_all`. What it raises is logged: nobody awaits it."""
+        """Run `work` until it ends or `cancel_all` is called; log any exception it raises."""
         task = self._loop.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)

@@ -1,6 +1,6 @@
 """The batches of one topic, by partition. Decision: no I/O.
 
-Invariant: of a partition's batches only the last may be open, and at most one is out.
+Invariant: in each partition only the last batch may be open, and at most one is in flight.
 """
 
 from collections import deque
@@ -21,15 +21,15 @@ class PartitionQueue:
         self.topic_partition = topic_partition
         self.batches: deque[ProducerBatch] = deque()
         self.in_flight: ProducerBatch | None = None
-        """The batch that is out; while there is one, the partition is muted."""
+        """The batch in flight; while there is one, the partition is muted."""
 
     def is_behind(self, batch: ProducerBatch) -> bool:
-        """Whether `batch` has to wait for one before it."""
+        """Whether `batch` has to wait for another batch before it."""
         return self.in_flight is not None or self.batches[0] is not batch
 
 
 class TopicQueues:
-    """What is known and gathered of one topic."""
+    """Partitions and batches of one topic."""
 
     __slots__ = (
         "available",
@@ -43,7 +43,7 @@ class TopicQueues:
     def __init__(self, partitioner: TopicPartitioner, growth_limit_bytes: int) -> None:
         self.partitioner = partitioner
         self.growth_limit_bytes = growth_limit_bytes
-        """How large a batch may grow that has to wait for the one before it."""
+        """Size limit of a batch that waits for the batch before it."""
         self.partition_count = 0
         self.available: list[int] = []
         """The partitions that have a leader."""
@@ -51,7 +51,7 @@ class TopicQueues:
         self.queues: dict[int, PartitionQueue] = {}
 
     def adopt(self, topic: TopicMetadata) -> None:
-        """Adopt the partitions of `topic` and which of them have a leader."""
+        """Adopt the partitions of `topic`, and the set of available ones."""
         self.partition_count = len(topic.partitions)
         self.available = topic.available()
         self.partitioner.on_partitions(self.partition_count, self.available)
@@ -63,16 +63,17 @@ class TopicQueues:
         return self.partitioner.sticky if key is None else self.partitioner.for_key(key)
 
     def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
-        """Return the queue of a partition, a new one if need be."""
+        """Return the queue of a partition; create it if needed."""
         queue = self.queues.get(topic_partition.partition)
         if queue is None:
             queue = self.queues[topic_partition.partition] = PartitionQueue(topic_partition)
         return queue
 
     def lengths(self) -> dict[int, int]:
-        """Return how many batches wait per available partition.
+        """Return the number of waiting batches per available partition.
 
-        Empty until each partition had a batch: the weights would shut out the others (KIP-794).
+        Empty until each partition has had a batch; before that, weights would exclude the
+        partitions without one (KIP-794).
         """
         if len(self.queues) < self.partition_count:
             return {}

@@ -1,6 +1,6 @@
-"""What an answer, or its absence, means for a batch. Decision: no I/O.
+"""Decides the fate of a batch after an error. Decision: no I/O.
 
-Invariant: a batch is tried again only while its delivery timeout and its retries last.
+Invariant: a batch is retried only within its delivery timeout and its limit of retries.
 """
 
 import enum
@@ -12,13 +12,13 @@ from ottla.client.producer_batch import ProducerBatch
 
 
 class Verdict(enum.Enum):
-    """What becomes of a batch."""
+    """The next step for a batch after an error."""
 
     RETRY = enum.auto()
     RENUMBER = enum.auto()
-    """Retry with new sequence numbers: the broker waits for others, which will not come."""
+    """Retry with new sequence numbers: the broker expects numbers that will never be sent."""
     WRITTEN = enum.auto()
-    """It was written before, nobody knows where any more."""
+    """The batch was written by an earlier attempt, at an unknown offset."""
     SPLIT = enum.auto()
     EXPIRE = enum.auto()
     FAIL = enum.auto()
@@ -27,7 +27,7 @@ class Verdict(enum.Enum):
 def judge(
     error: OttlaError, batch: ProducerBatch, config: ProducerConfig, retry_at_s: float
 ) -> Verdict:
-    """Return what to do with `batch` after `error`, if it could be tried again at `retry_at_s`."""
+    """Return the next step for `batch` after `error`; a retry would be sent at `retry_at_s`."""
     if isinstance(error, BrokerError) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
         return Verdict.SPLIT if len(batch.deliveries) > 1 else Verdict.FAIL
     is_renumbered = False
@@ -35,7 +35,7 @@ def judge(
         if error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return Verdict.WRITTEN
         is_renumbered = error.code in _SEQUENCE_ERRORS
-    # A garbled answer says nothing about the records: as good as a lost one.
+    # An invalid response says nothing about the records: treat it like a lost one.
     if not (error.retriable or is_renumbered or isinstance(error, ProtocolError)):
         return Verdict.FAIL
     if batch.attempt_count > config.retries:
@@ -47,7 +47,7 @@ def judge(
 
 
 def needs_metadata(error: OttlaError) -> bool:
-    """Whether `error` hints that the leader is elsewhere."""
+    """Whether `error` suggests that the leader has changed."""
     return not isinstance(error, BrokerError) or error.code in _LEADER_ERRORS
 
 

@@ -1,6 +1,6 @@
-"""Which version of each request a connection speaks. Decision: no I/O.
+"""Chooses the version of each request on a connection. Decision: no I/O.
 
-Invariant: a chosen version is one that the broker announced and that this client can decode.
+Invariant: the broker announced every chosen version, and this client can decode it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ CEILINGS: Final[Mapping[ApiKey, int]] = {
     # Fetch 13 names topics by id.
     ApiKey.FETCH: 12,
 }
-"""Versions above these exist but ask more of a client than this one gives."""
+"""Highest versions to use: later ones require features that this client does not have."""
 
 
 class SupportedApi(Protocol):
@@ -27,7 +27,7 @@ class SupportedApi(Protocol):
 
 
 class VersionTable:
-    """The versions that both sides of one connection know."""
+    """The versions that both sides of one connection support."""
 
     def __init__(self, announced: Iterable[SupportedApi]) -> None:
         self._announced = {row.api_key: (row.min_version, row.max_version) for row in announced}
@@ -36,7 +36,7 @@ class VersionTable:
         """Return the highest common version of `api_key`.
 
         Raises:
-            UnsupportedVersionError: there is none.
+            UnsupportedVersionError: there is no common version.
         """
         low, high = APIS[api_key].decodable
         high = min(high, CEILINGS.get(api_key, high))

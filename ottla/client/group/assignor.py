@@ -1,7 +1,7 @@
-"""How the partitions of a group's topics are shared among its members. Decision: no I/O.
+"""The interface of assignors, which assign partitions to members of a group. Decision: no I/O.
 
-The leader of the group runs `assign`. Every assignor gives each partition of a topic that somebody
-reads to exactly one member that reads it, and gives the same answer for the same input.
+The leader of the group runs `assign`. Every assignor assigns each partition of a subscribed topic
+to exactly one subscriber, and returns the same assignment for the same input.
 """
 
 import enum
@@ -14,64 +14,64 @@ from kafkawire.ids import TopicPartition
 MemberId = str
 Assignment = dict[MemberId, list[TopicPartition]]
 PartitionCounts = Mapping[str, int]
-"""How many partitions each topic has; a topic that does not exist is missing."""
+"""Number of partitions by topic; a topic that does not exist is missing."""
 
 NO_GENERATION = -1
 
 
 class RebalanceProtocol(enum.IntEnum):
-    """What a member does with its partitions while the group is rebalanced (KIP-429)."""
+    """The treatment of a member's partitions during a rebalance (KIP-429)."""
 
     EAGER = 0
-    """It gives up all of them first."""
+    """The member gives up all of its partitions before it joins."""
     COOPERATIVE = 1
-    """It keeps them, and gives up afterwards those that went to others."""
+    """The member keeps its partitions, and afterwards gives up the ones it has lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """One member as the leader sees it."""
+    """One member as the leader of the group sees it."""
 
     topics: Sequence[str]
     owned: Sequence[TopicPartition] = ()
-    """What it held when it joined."""
+    """Partitions that the member held when it joined."""
     generation: int = NO_GENERATION
-    """Since which generation; claims of an older one are void."""
+    """Generation in which it got them; a claim of a newer generation overrides this one."""
     group_instance_id: str | None = None
     user_data: bytes | None = None
 
 
 class Assignor(Protocol):
-    """One way to share partitions."""
+    """A strategy for assigning partitions."""
 
     name: str
-    """By which the members agree on it."""
+    """Name by which the members agree on the assignor."""
     protocols: frozenset[RebalanceProtocol]
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """Return what this member tells the leader beyond its subscription."""
+        """Return the data that this member sends to the leader besides its subscription."""
 
     def assign(
         self, partition_counts: PartitionCounts, members: Mapping[MemberId, Subscription]
     ) -> Assignment:
-        """Return the partitions of every member, also of those that get none."""
+        """Return the partitions of every member, including members without any."""
 
 
 class ForgetfulAssignor:
-    """What assignors have in common that do not look at what members held before."""
+    """Base class of assignors that ignore previous assignments."""
 
     protocols = frozenset({RebalanceProtocol.EAGER})
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
-        """Tell nothing."""
+        """Return None: the leader needs no further data."""
         return None
 
 
 def in_order(members: Mapping[MemberId, Subscription]) -> list[MemberId]:
-    """Return the members in the order in which they are served.
+    """Return the members in the order in which partitions are assigned.
 
-    Static members come first, by the id that they keep over restarts, so that a restart changes
-    nothing; then the others by their member ids (KIP-345).
+    Static members come first, ordered by the instance id that they keep across restarts, so that
+    a restart changes nothing. The others follow by member id (KIP-345).
     """
 
     def place(member: MemberId) -> tuple[bool, str]:
@@ -82,7 +82,7 @@ def in_order(members: Mapping[MemberId, Subscription]) -> list[MemberId]:
 
 
 def subscribers(members: Mapping[MemberId, Subscription]) -> dict[str, list[MemberId]]:
-    """Return, per topic in order of names, the members that read it, in their order."""
+    """Return the subscribers of each topic, in order; topics are sorted by name."""
     found: dict[str, list[MemberId]] = {}
     for member in in_order(members):
         for topic in set(members[member].topics):
@@ -91,7 +91,7 @@ def subscribers(members: Mapping[MemberId, Subscription]) -> dict[str, list[Memb
 
 
 def all_partitions(topics: Iterable[str], counts: PartitionCounts) -> list[TopicPartition]:
-    """Return the partitions of those topics that exist, in order."""
+    """Return the partitions of all existing `topics`, in order."""
     return [
         TopicPartition(topic, index)
         for topic in sorted(set(topics))

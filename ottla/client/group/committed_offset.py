@@ -1,4 +1,4 @@
-"""How far a group has come in one partition. Decision: no I/O."""
+"""The progress of a group in one partition. Decision: no I/O."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,10 +9,10 @@ NO_OFFSET = Offset(-1)
 
 
 class CommittedOffset(NamedTuple):
-    """The offset of the next record to be read.
+    """A committed offset: that of the next record to read.
 
-    `leader_epoch` is the one of the record before it, -1 where unknown: by it a log that was cut
-    off is recognised (KIP-320). `metadata` is a note of whoever committed.
+    `leader_epoch` is the epoch of the record before it, -1 if unknown; it reveals a truncated log
+    (KIP-320). `metadata` is free text of the committing application.
     """
 
     offset: Offset
@@ -23,7 +23,7 @@ class CommittedOffset(NamedTuple):
 def parse_commit(
     offsets: Mapping[TopicPartition, int | CommittedOffset],
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Return what a user wants to commit, plain numbers as offsets without an epoch.
+    """Return the offsets that a user commits; a plain number is an offset without an epoch.
 
     Raises:
         ValueError: an offset is negative.

@@ -1,7 +1,7 @@
 """The settings of a group member, their defaults and limits. Decision: no I/O.
 
 Names follow Kafka's consumer settings with underscores.
-Invariant: an instance that exists is valid.
+Invariant: every instance is valid.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ ASSIGNORS: Final[dict[str, type[Assignor]]] = {
     for assignor in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
 DEFAULT_ASSIGNORS: Final[tuple[AssignorName, ...]] = ("range", "cooperative-sticky")
-"""As Java's consumer: eager ranges, and ready for a change to cooperation (KIP-726)."""
+"""As in the Java consumer: eager range, and prepared for cooperative rebalances (KIP-726)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """How a consumer takes part in its group."""
+    """Settings of a consumer's group membership."""
 
     group_id: str
     group_instance_id: str | None = None
@@ -60,15 +60,15 @@ class GroupConfig:
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether partitions are kept during a rebalance: only if every assignor allows it."""
+        """Whether members keep partitions during a rebalance; every assignor must support it."""
         return all(RebalanceProtocol.COOPERATIVE in each.protocols for each in self.assignors)
 
 
 def parse_assignors(names: Sequence[str]) -> tuple[Assignor, ...]:
-    """Return the assignors called `names`, the most wanted first.
+    """Return the assignors named in `names`, in the same order of preference.
 
     Raises:
-        ConfigurationError: there is no such assignor, or one is named twice.
+        ConfigurationError: there is no such assignor, or a name appears twice.
     """
     for name in names:
         if name not in ASSIGNORS:

@@ -1,7 +1,7 @@
-"""Finds the broker that coordinates a group, and asks it. Edge: asks brokers.
+"""Finds the coordinator of a group and sends requests to it. Edge: sends requests to brokers.
 
-Invariant: a coordinator that did not answer, or said that it is none, is looked for again before
-the next request.
+Invariant: after a broker did not respond, or is not the coordinator, the coordinator is looked up
+again before the next request.
 """
 
 from typing import Final, Protocol, TypeVar
@@ -26,13 +26,13 @@ FIRST_VERSION_WITH_KEYS: Final = 4
 R = TypeVar("R")
 
 
-class Answer(Protocol):
-    """A response with one error for all of it."""
+class Response(Protocol):
+    """A response with one error code for the whole request."""
 
     error_code: int
 
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Response)
 
 
 class GroupCoordinator:
@@ -45,7 +45,7 @@ class GroupCoordinator:
         self._node: tuple[BrokerId, Address] | None = None
 
     def forget(self) -> None:
-        """Look for the coordinator before the next request."""
+        """Look up the coordinator again before the next request."""
         self._node = None
 
     async def ask(
@@ -56,10 +56,10 @@ class GroupCoordinator:
         purpose: Purpose = Purpose.CONTROL,
         timeout_s: float | None = None,
     ) -> A:
-        """Return the coordinator's answer, if it is no refusal of the whole request.
+        """Send a request and return the response, unless its error code refuses the request.
 
         Raises:
-            OttlaError: the coordinator cannot be found or asked, or refuses.
+            OttlaError: the coordinator cannot be found or reached, or refuses.
         """
         response = await self.request(message, response_type, purpose=purpose, timeout_s=timeout_s)
         if response.error_code != ErrorCode.NONE:
@@ -74,10 +74,10 @@ class GroupCoordinator:
         purpose: Purpose = Purpose.CONTROL,
         timeout_s: float | None = None,
     ) -> R:
-        """Return the coordinator's answer, whatever errors are in it; see `refusal`.
+        """Send a request and return the response, including any error codes; see `refusal`.
 
         Raises:
-            OttlaError: the coordinator cannot be found or asked.
+            OttlaError: the coordinator cannot be found or reached.
         """
         broker_id, address = self._node or await self._find()
         try:
@@ -90,22 +90,22 @@ class GroupCoordinator:
             raise
 
     def refusal(self, code: int) -> OttlaError:
-        """Return the error for a wire `code` of an answer, and act on what it says of the node."""
+        """Return the error for a wire `code`; forget the coordinator if it is another broker."""
         error = broker_error(code, f"group {self.group_id}")
         if judge(error) is Verdict.FIND:
             self._node = None
         return error
 
     async def _find(self) -> tuple[BrokerId, Address]:
-        def question(version: int) -> FindCoordinatorRequest:
+        def request(version: int) -> FindCoordinatorRequest:
             if version < FIRST_VERSION_WITH_KEYS:
                 return FindCoordinatorRequest(key=self.group_id, key_type=GROUP_KEY_TYPE)
             return FindCoordinatorRequest(coordinator_keys=[self.group_id], key_type=GROUP_KEY_TYPE)
 
-        answer = await self._cluster.request_any(question, FindCoordinatorResponse)
-        # From version 4 on there is one row per key.
+        response = await self._cluster.request_any(request, FindCoordinatorResponse)
+        # From version 4 on the response has one row per key.
         found: Coordinator | FindCoordinatorResponse
-        found = answer.coordinators[0] if answer.coordinators else answer
+        found = response.coordinators[0] if response.coordinators else response
         if found.error_code != ErrorCode.NONE:
             raise broker_error(
                 found.error_code, f"coordinator of group {self.group_id}", found.error_message

@@ -1,8 +1,8 @@
-"""The group side of a consumer: membership and committed offsets, put together. Composition.
+"""The group side of a consumer: membership and committed offsets. Composition.
 
-Also works without a membership: a consumer that was told what to read (`assign`) commits to its
-group without one. A coordinator takes such a commit whenever the group is empty, so a consumer
-that subscribes never sends one.
+A consumer with assigned partitions (`assign`) commits to its group without membership. The
+coordinator accepts such a commit only while the group is empty, so a consumer that subscribes
+never sends one.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class ConsumerGroup:
-    """What a consumer with a group id has beyond one without. `start` once, `stop` once."""
+    """The group features of a consumer with a group id. Call `start` and `stop` once each."""
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class ConsumerGroup:
 
     @property
     def error(self) -> OttlaError | None:
-        """Why this consumer cannot be in the group."""
+        """The reason why this consumer cannot be in the group, if there is one."""
         return self.session.error
 
     def start(self) -> None:
-        """Commit from time to time, if that is wanted."""
+        """Start the periodic commits, if `enable_auto_commit` is set."""
         if self._config.enable_auto_commit:
-            self._tasks.spawn(self._commit_now_and_then(), f"commits to {self._config.group_id}")
+            self._tasks.spawn(self._commit_periodically(), f"commits to {self._config.group_id}")
 
     async def stop(self, deadline_s: float) -> None:
-        """Commit what was processed, leave the group, end; give up at `deadline_s`."""
+        """Commit processed records and leave the group; give up at `deadline_s`."""
         await self._tasks.cancel_all()
         if self.session.topics:
             await self.session.stop(deadline_s)
@@ -86,13 +86,13 @@ class ConsumerGroup:
             log.warning("close.timed_out group=%s", self._config.group_id)
 
     async def unsubscribe(self, deadline_s: float) -> None:
-        """Commit what was processed, leave the group, and read nothing more."""
+        """Commit processed records, leave the group, and stop reading."""
         if self.session.topics:
             await self.session.stop(deadline_s)
         self._reading.take_away(self._reading.partitions())
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
-        """Share `topics` with the other members."""
+        """Read `topics` as a member of the group."""
         self.session.subscribe(topics, listener)
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -101,18 +101,18 @@ class ConsumerGroup:
         await self.store.commit(offsets, author)
         self._remember(offsets)
 
-    # What the session sees of it; see `Holding`.
+    # The interface `Holding`, for the session.
 
     def owned(self) -> list[TopicPartition]:
-        """Return what is read now."""
+        """Return the partitions that are read now."""
         return self._reading.partitions()
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these too, from where the group has committed."""
+        """Also read these partitions, from the committed offsets of the group."""
         self._reading.add(partitions)
 
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more."""
+        """Stop reading these partitions, and drop their fetched records."""
         for each in partitions:
             self._committed.pop(each, None)
         self._reading.take_away(partitions)
@@ -122,7 +122,7 @@ class ConsumerGroup:
         self._reading.keep_topics(topics)
 
     async def commit_processed(self) -> None:
-        """Commit how far reading has come, if that is to be done by itself; never raises."""
+        """Commit the positions after processed records if auto-commit is on; never raises."""
         if not self._config.enable_auto_commit:
             return
         processed = self._reading.processed()
@@ -130,23 +130,23 @@ class ConsumerGroup:
         try:
             await self.store.commit_once(news, self._author(news))
         except OttlaError as error:
-            # Nothing is lost: the next commit holds this too, or the records are read again.
+            # No record is lost: a later commit covers these, or they are read again.
             log.warning("commit.failed group=%s error=%s", self._config.group_id, error)
         else:
             self._remember(news)
 
     # Inside
 
-    async def _commit_now_and_then(self) -> None:
+    async def _commit_periodically(self) -> None:
         while True:
             await asyncio.sleep(self._config.auto_commit_interval_ms / 1000)
             await self.commit_processed()
 
     def _author(self, partitions: Collection[TopicPartition]) -> Author:
-        """Return what gives the identity to commit `partitions` with.
+        """Return the function that provides the identity for a commit of `partitions`.
 
-        A commit that begins as a member's ends as one: it fails once the membership is over, or
-        one of the partitions was taken away, even if it came back since.
+        A commit that begins under a membership fails once that membership has ended, or one of
+        the partitions was taken away, even if it was assigned again since.
         """
         if not self.session.topics:
             return Identity

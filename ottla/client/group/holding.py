@@ -1,4 +1,4 @@
-"""What a group member holds, as its session sees it. Decision: an interface."""
+"""The interface of a group session to the partitions of its consumer. Decision: no I/O."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -10,16 +10,16 @@ class Holding(Protocol):
     """The partitions that a consumer reads."""
 
     def owned(self) -> list[TopicPartition]:
-        """Return what is read now."""
+        """Return the partitions that are read now."""
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these too, from where the group has committed."""
+        """Also read these partitions, from the committed offsets of the group."""
 
     def take_away(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more; what was fetched of them is dropped."""
+        """Stop reading these partitions, and drop their fetched records."""
 
     def keep_topics(self, topics: Iterable[str]) -> None:
-        """Keep the metadata of these topics fresh, besides those that are read."""
+        """Keep the metadata of these topics fresh, in addition to the topics being read."""
 
     async def commit_processed(self) -> None:
-        """Commit how far reading has come, if that is to be done by itself; never raises."""
+        """Commit the positions after processed records if auto-commit is on; never raises."""

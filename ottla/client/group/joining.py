@@ -1,6 +1,6 @@
-"""One passage through a rebalance: join, share out as leader, take what one is given.
+"""One rebalance of a member: join, assign as leader, sync. Edge: sends requests to the coordinator.
 
-Edge: asks the coordinator. Who gets what is decided by the assignor that the group agreed on.
+The assignor that the group agreed on decides the assignment.
 """
 
 import logging
@@ -42,7 +42,7 @@ from ottla.client.group.member import Member, chosen_assignor
 from ottla.client.group.partitions import by_topic, flatten
 
 JOIN_GRACE_MS: Final = 5_000
-"""How much longer than the rebalance timeout an answer may take."""
+"""Time that a response may take beyond the rebalance timeout."""
 
 log = logging.getLogger(__name__)
 
@@ -67,29 +67,29 @@ class Joining:
         self._shared_counts: Mapping[str, int] = {}
 
     def is_outdated(self) -> bool:
-        """Whether, as leader, this member has shared out other partitions than exist now.
+        """Whether partition counts have changed since this member, as leader, assigned them.
 
-        A topic that is missing from the metadata may be back in a moment, and changes nothing.
+        A topic that is missing from the metadata may return in a moment, so it does not count.
         """
         counts = self._counts(self._shared_counts)
         return any(counts[topic] not in (0, was) for topic, was in self._shared_counts.items())
 
     def forget(self) -> None:
-        """Be no leader any more."""
+        """Forget that this member is the leader."""
         self._shared_counts = {}
 
     async def join(
         self, topics: frozenset[str], held: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Take part in the next generation; return the partitions that this member is given.
+        """Take part in the next generation; return the partitions assigned to this member.
 
-        `held` is what it read up to now, or read before it gave it up for this.
+        `held` are the partitions that it owns, or owned before it gave them up for this rebalance.
 
         Raises:
-            OttlaError: the coordinator refuses, or cannot be asked; `member.judge` says what then.
+            OttlaError: the coordinator refuses, or cannot be reached; see `member.judge`.
         """
         joined = await self._join(topics, held)
-        return await self._sync(joined, await self._share_out(joined))
+        return await self._sync(joined, await self._assign(joined))
 
     async def _join(self, topics: frozenset[str], held: list[TopicPartition]) -> JoinGroupResponse:
         config = self._config
@@ -121,7 +121,8 @@ class Joining:
         self, assignor: Assignor, topics: frozenset[str], held: list[TopicPartition]
     ) -> bytes:
         generation = self._member.last_generation
-        # An eager member owns nothing while it joins; only its assignor may tell what it held.
+        # An eager member owns nothing while it joins; only its assignor's user data may report
+        # the partitions that it held.
         owned = by_topic(held if self._config.is_cooperative else ())
         subscription = ConsumerProtocolSubscription(
             topics=sorted(topics),
@@ -133,20 +134,22 @@ class Joining:
         )
         return encode_subscription(subscription)
 
-    async def _share_out(self, joined: JoinGroupResponse) -> Assignment:
-        """As leader, return what every member gets; nothing as anybody else."""
+    async def _assign(self, joined: JoinGroupResponse) -> Assignment:
+        """Return the assignment of the group if this member is the leader, else an empty one."""
         self.forget()
         if joined.leader != joined.member_id:
             return {}
         assignor = chosen_assignor(self._config.assignors, joined.protocol_name)
         if assignor is None:
-            raise ProtocolError(f"the group uses {joined.protocol_name!r}, which is not offered")
+            raise ProtocolError(
+                f"the group chose the assignor {joined.protocol_name!r}, which this member lacks"
+            )
         members = {each.member_id: _subscription_of(each) for each in joined.members}
         topics = frozenset(topic for member in members.values() for topic in member.topics)
         self._holding.keep_topics(topics)
         await self._cluster.refresh()
         self._shared_counts = counts = self._counts(topics)
-        # A static leader that came back may only look: the group goes on as it was (KIP-814).
+        # A static leader that returned only observes: the group keeps its assignment (KIP-814).
         return {} if joined.skip_assignment else assignor.assign(counts, members)
 
     def _counts(self, topics: Iterable[str]) -> dict[str, int]:
@@ -186,16 +189,16 @@ def _encode(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def _subscription_of(member: JoinGroupResponseMember) -> Subscription:
-    """Return what a member asks for; one that cannot be understood gets nothing."""
+    """Return the subscription of a member; if it cannot be decoded, one without topics."""
     try:
-        told = decode_subscription(member.metadata)
+        subscription = decode_subscription(member.metadata)
     except DecodeError as error:
         log.warning("subscription.unreadable member=%s error=%s", member.member_id, error)
         return Subscription(topics=(), group_instance_id=member.group_instance_id)
     return Subscription(
-        topics=tuple(told.topics),
-        owned=flatten((each.topic, each.partitions) for each in told.owned_partitions),
-        generation=told.generation_id,
+        topics=tuple(subscription.topics),
+        owned=flatten((each.topic, each.partitions) for each in subscription.owned_partitions),
+        generation=subscription.generation_id,
         group_instance_id=member.group_instance_id,
-        user_data=told.user_data,
+        user_data=subscription.user_data,
     )

@@ -1,4 +1,4 @@
-"""Whom a consumer tells that partitions come and go. Edge: calls the user's functions."""
+"""Calls the application when partitions are assigned or revoked. Edge: callbacks of the user."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from kafkawire.ids import TopicPartition
 
 OnPartitions = Callable[[Sequence[TopicPartition]], Awaitable[None] | None]
-"""A function or a coroutine function of the user."""
+"""A plain or async callback of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceListener:
-    """The user's functions; each is optional.
+    """The callbacks of the user; each is optional.
 
-    Kafka's order holds: what is taken away is told before what is added.
+    As in Kafka, revoked partitions are reported before assigned ones.
     """
 
     on_assigned: OnPartitions | None = None
@@ -22,16 +22,16 @@ class RebalanceListener:
     on_lost: OnPartitions | None = None
 
     async def assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Tell what was added, also when that is nothing: a rebalance is over."""
+        """Report the added partitions after a rebalance, even if there are none."""
         await _call(self.on_assigned, partitions)
 
     async def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """Tell what will be taken away; until this returns it can still be committed for."""
+        """Report partitions about to be revoked; the callback may still commit for them."""
         if partitions:
             await _call(self.on_revoked, partitions)
 
     async def lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Tell what is gone already; without a function for that, the one for revoking is told."""
+        """Report partitions that are already lost, with `on_revoked` if there is no `on_lost`."""
         if partitions:
             await _call(self.on_lost or self.on_revoked, partitions)
 

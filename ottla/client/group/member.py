@@ -1,8 +1,8 @@
-"""This consumer as a member of its group: who it is there, and what the answers mean to it.
+"""The identity of this consumer in its group, and its reactions to errors. Decision: no I/O.
 
-Decision: no I/O. `Member` changes with the answers of the coordinator; `judge` says what an error
-means. Invariant: `generation` is NO_GENERATION unless the coordinator has confirmed this member in
-it and has not taken that back.
+`Member` follows the responses of the coordinator; `judge` maps an error to the next step.
+Invariant: `generation` is NO_GENERATION unless the coordinator has confirmed this member in that
+generation and has not removed it since.
 """
 
 import enum
@@ -20,20 +20,20 @@ NO_MEMBER_ID: Final[MemberId] = ""
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The author of a commit: a member in a generation, by default a client without membership."""
+    """The author of a commit: a member of a generation, by default a client without membership."""
 
     member_id: MemberId = NO_MEMBER_ID
     generation: int = NO_GENERATION
 
 
 class Verdict(enum.Enum):
-    """What to do after an error."""
+    """The next step after an error."""
 
-    RETRY = "wait a little, then ask again"
-    FIND = "find the coordinator, then ask again"
-    REJOIN = "join again: the group is being rebalanced"
-    LOST = "join anew: the group has gone on without this member"
-    FATAL = "give up, and tell whoever reads"
+    RETRY = "back off, then retry"
+    FIND = "look up the coordinator, then retry"
+    REJOIN = "join again: the group is rebalancing"
+    LOST = "join as a new member: the group has removed this one"
+    FATAL = "give up, and raise the error in the next read"
 
 
 _VERDICTS: Final = {
@@ -49,9 +49,9 @@ _VERDICTS: Final = {
 
 
 def judge(error: OttlaError) -> Verdict:
-    """Return what a member does about `error`."""
+    """Return the next step of a member after `error`."""
     if not isinstance(error, BrokerError):
-        # The connection failed; the next one shows whether the coordinator did.
+        # The connection failed; a new one will show whether the coordinator did, too.
         return Verdict.FIND if error.retriable else Verdict.FATAL
     verdict = _VERDICTS.get(error.code)
     if verdict is not None:
@@ -60,13 +60,13 @@ def judge(error: OttlaError) -> Verdict:
 
 
 class Member:
-    """What the coordinator has said of this consumer."""
+    """The state of this consumer in its group, as confirmed by the coordinator."""
 
     def __init__(self) -> None:
         self.member_id: MemberId = NO_MEMBER_ID
         self.generation = NO_GENERATION
         self.last_generation = NO_GENERATION
-        """The one in which it got what it owns; an eager leader wants to know."""
+        """Generation in which it got its partitions; assignors report it to the leader."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -74,25 +74,25 @@ class Member:
         return self.generation != NO_GENERATION
 
     def on_named(self, member_id: MemberId) -> None:
-        """Take the id that the coordinator has given, before it lets this member in (KIP-394)."""
+        """Adopt the id that the coordinator assigns before it admits this member (KIP-394)."""
         self.member_id = member_id
 
     def on_joined(self, response: JoinGroupResponse) -> None:
-        """Take part in a new generation."""
+        """Adopt a new generation."""
         self.member_id = response.member_id
         self.generation = response.generation_id
 
     def on_assigned(self) -> None:
-        """Note that what this member owns is of its generation."""
+        """Record that the current partitions belong to the current generation."""
         self.last_generation = self.generation
 
     def on_lost(self, code: ErrorCode) -> None:
-        """Belong to no generation; an unknown id is of no use any more."""
+        """Leave the generation; also drop the member id unless it is still valid."""
         self.generation = self.last_generation = NO_GENERATION
         if code is not ErrorCode.ILLEGAL_GENERATION:
             self.member_id = NO_MEMBER_ID
 
 
 def chosen_assignor(assignors: Sequence[Assignor], name: str | None) -> Assignor | None:
-    """Return the assignor that the group has agreed on, None if this member does not know it."""
+    """Return the assignor that the group agreed on, None if this member does not have it."""
     return next((each for each in assignors if each.name == name), None)

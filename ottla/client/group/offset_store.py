@@ -1,4 +1,4 @@
-"""The offsets of a group at its coordinator: writing and reading them. Edge: asks brokers."""
+"""Commits and fetches the offsets of a group. Edge: sends requests to the coordinator."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeAlias
@@ -29,8 +29,10 @@ FIRST_VERSION_WITH_GROUPS: Final = 8
 FIRST_VERSION_WITH_STABLE: Final = 7
 
 Author: TypeAlias = Callable[[], Identity]
-"""Gives the identity to commit with; called at the moment of sending. Raises CommitFailedError
-once the consumer may not commit these offsets any more."""
+"""Function that returns the identity for a commit; called when the request is sent.
+
+It raises CommitFailedError once the consumer may no longer commit these offsets.
+"""
 
 
 class OffsetStore:
@@ -54,13 +56,13 @@ class OffsetStore:
     async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], author: Author
     ) -> None:
-        """Commit `offsets`; when this returns, every later member starts behind them.
+        """Commit `offsets`; once this returns, the next owner of a partition starts there.
 
-        During a rebalance it waits, as long as `author` gives an identity.
+        During a rebalance it retries, as long as `author` returns an identity.
 
         Raises:
-            CommitFailedError: the group has gone on, and the partitions may be another's by now.
-            OttlaError: the coordinator refuses, or cannot be asked within the timeout.
+            CommitFailedError: another member may own the partitions; nothing was committed.
+            OttlaError: the coordinator refuses, or cannot be reached within the timeout.
         """
         await retry(
             lambda: self.commit_once(offsets, author), self._backoff, self._timeout_s, _may_pass
@@ -72,29 +74,30 @@ class OffsetStore:
         """Commit `offsets` with one request.
 
         Raises:
-            OttlaError: as `commit`, also where trying again would help.
+            OttlaError: as `commit`, including errors that `commit` would retry.
         """
         if not offsets:
             return
 
         def request(version: int) -> OffsetCommitRequest:
-            # Made when the connection is there: finding the coordinator may outlast a membership.
+            # Built once there is a connection: the membership may end during the lookup of the
+            # coordinator.
             del version
             return self._commit_request(offsets, author())
 
         response = await self._coordinator.request(request, OffsetCommitResponse)
         for topic in response.topics:
-            for answer in topic.partitions:
-                if answer.error_code != ErrorCode.NONE:
-                    raise self._refused(answer.error_code)
+            for result in topic.partitions:
+                if result.error_code != ErrorCode.NONE:
+                    raise self._refused(result.error_code)
 
     async def committed(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what the group has committed; None where it has not.
+        """Return the committed offset of each partition; None where there is none.
 
         Raises:
-            OttlaError: the coordinator refuses, or cannot be asked within the timeout.
+            OttlaError: the coordinator refuses, or cannot be reached within the timeout.
         """
         if not partitions:
             return {}
@@ -105,17 +108,17 @@ class OffsetStore:
     async def committed_once(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Ask once; see `committed`."""
+        """Return the committed offsets with one request; see `committed`."""
         response = await self._coordinator.request(
-            lambda version: self._question(partitions, version), OffsetFetchResponse
+            lambda version: self._fetch_request(partitions, version), OffsetFetchResponse
         )
-        # From version 8 on there is one row per group.
-        answer: OffsetFetchResponseGroup | OffsetFetchResponse
-        answer = response.groups[0] if response.groups else response
-        if answer.error_code != ErrorCode.NONE:
-            raise self._coordinator.refusal(answer.error_code)
+        # From version 8 on the response has one row per group.
+        group: OffsetFetchResponseGroup | OffsetFetchResponse
+        group = response.groups[0] if response.groups else response
+        if group.error_code != ErrorCode.NONE:
+            raise self._coordinator.refusal(group.error_code)
         found: dict[TopicPartition, CommittedOffset | None] = dict.fromkeys(partitions)
-        for topic in answer.topics:
+        for topic in group.topics:
             for held in topic.partitions:
                 if held.error_code != ErrorCode.NONE:
                     raise self._coordinator.refusal(held.error_code)
@@ -152,8 +155,10 @@ class OffsetStore:
             return CommitFailedError(self._coordinator.group_id)
         return error
 
-    def _question(self, partitions: Collection[TopicPartition], version: int) -> OffsetFetchRequest:
-        # Below version 7 nothing can be asked of transactions that are under way.
+    def _fetch_request(
+        self, partitions: Collection[TopicPartition], version: int
+    ) -> OffsetFetchRequest:
+        # Before version 7 the request cannot wait for the offsets of open transactions.
         stable = self._requires_stable and version >= FIRST_VERSION_WITH_STABLE
         group_id, topics = self._coordinator.group_id, by_topic(partitions)
         if version < FIRST_VERSION_WITH_GROUPS:

@@ -1,4 +1,4 @@
-"""Partitions as lists and by topic, as messages have them. Decision: no I/O."""
+"""Converts partitions between a flat list and lists by topic. Decision: no I/O."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from kafkawire.ids import TopicPartition
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the partition numbers of each topic, all in order."""
+    """Return the partition numbers by topic, all in ascending order."""
     found: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         found.setdefault(topic, []).append(index)

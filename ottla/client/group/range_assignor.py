@@ -1,7 +1,7 @@
-"""Ranges: each member gets neighbouring partitions of every topic that it reads. Decision: no I/O.
+"""Range assignor: each member gets adjacent partitions of each of its topics. Decision: no I/O.
 
-Topics with equally many partitions and the same readers are shared alike, so that joins by key
-find both sides at one member. Source: RangeAssignor of Kafka 3.9, without racks.
+Topics with equal partition counts and the same subscribers are assigned alike, so that a join by
+key finds both sides at one member. Source: RangeAssignor of Kafka 3.9, without racks.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ from ottla.client.group.assignor import (
 
 
 class RangeAssignor(ForgetfulAssignor):
-    """Shares each topic by itself; the first members get one more where it does not divide."""
+    """Assigns each topic separately; the first members get one partition more on a remainder."""
 
     name = "range"
 
     def assign(
         self, partition_counts: PartitionCounts, members: Mapping[MemberId, Subscription]
     ) -> Assignment:
-        """Return the ranges of every member."""
+        """Return the partitions of every member."""
         assignment: Assignment = {member: [] for member in members}
         for topic, readers in subscribers(members).items():
             each, extra = divmod(partition_counts.get(topic, 0), len(readers))

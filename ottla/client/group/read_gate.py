@@ -1,10 +1,10 @@
-"""Keeps reading apart from the taking away of partitions. Edge: waits.
+"""Synchronises reading with rebalances. Edge: waits.
 
-A record is *in hand* from the moment it was handed over until its reader asks for the next ones.
-Partitions may change owners only while nothing is in hand: a member that gets them then begins
-behind the last record that was really processed. Java's consumer has this from doing both inside
-`poll`; here the reader passes a gate.
-Invariant: while the gate is held nothing is handed over.
+A record is *in hand* from the moment it is handed over until its reader requests the next one.
+Partitions may change owners only while no record is in hand, so that the new owner starts after
+the last processed record. The Java consumer gets this by doing both inside `poll`; here the reader
+passes a gate.
+Invariant: while the gate is held, no record is handed over.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 
 
 class ReadGate:
-    """Between one reader and whoever rebalances."""
+    """The gate between one reader and the rebalances of its group."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, interrupt: Callable[[], None]) -> None:
-        """`interrupt` makes a reader that iterates come back for the next record."""
+        """Call `interrupt` to make an iterating reader request its next record from the gate."""
         self._loop = loop
         self._interrupt = interrupt
         self._holders = 0
@@ -25,19 +25,19 @@ class ReadGate:
         self._came_at_s = loop.time()
         self._waiters: set[asyncio.Future[None]] = set()
         self.on_open: Callable[[], None] = _ignore
-        """Called when nobody holds the gate any more; the reader may be waiting for that."""
+        """Callback for the last release of the gate; a reader may wait for it."""
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing may be handed over."""
+        """Whether no record may be handed over."""
         return self._holders > 0
 
     def idle_s(self) -> float:
-        """Return how long nobody has asked for records; 0 while somebody waits for them."""
+        """Return the time in s since the last request for records; 0 while a reader waits."""
         return 0.0 if self._is_waiting else self._loop.time() - self._came_at_s
 
     def enter(self) -> None:
-        """Note that the reader is back: it is done with all that it was given."""
+        """Record that the reader requests records, so that none is in hand any longer."""
         self._is_in_hand = False
         self._is_waiting = True
         self._came_at_s = self._loop.time()
@@ -46,18 +46,18 @@ class ReadGate:
                 waiter.set_result(None)
 
     def leave(self, *, with_records: bool) -> None:
-        """Note that the reader goes, with records or without."""
+        """Record that the reader leaves, with records in hand or without."""
         self._is_in_hand = with_records
         self._is_waiting = False
         self._came_at_s = self._loop.time()
 
     def give_back(self) -> None:
-        """Note that there is no reader any more: nothing that it was given is in hand."""
+        """Record that all records in hand were processed, and no reader waits."""
         self.enter()
         self._is_waiting = False
 
     def hold(self) -> None:
-        """Let nothing more be handed over until `release`; something may be in hand."""
+        """Stop handing over records until `release`; some may still be in hand."""
         self._holders += 1
         self._interrupt()
 
@@ -68,13 +68,13 @@ class ReadGate:
             self.on_open()
 
     async def reader(self) -> None:
-        """Wait until the reader comes, or return if it waits already."""
+        """Wait until a reader requests records; return at once if one is waiting."""
         if not self._is_waiting:
             await self._wait()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Hold the gate, from the moment on at which nothing is in hand."""
+        """Hold the gate; the body starts once no record is in hand."""
         self.hold()
         try:
             while self._is_in_hand:

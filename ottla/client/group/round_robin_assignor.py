@@ -1,4 +1,4 @@
-"""Round robin: partitions are dealt to the members like cards. Decision: no I/O.
+"""Round-robin assignor: members take turns at the sorted partitions. Decision: no I/O.
 
 Source: RoundRobinAssignor of Kafka 3.9.
 """
@@ -18,19 +18,19 @@ from ottla.client.group.assignor import (
 
 
 class RoundRobinAssignor(ForgetfulAssignor):
-    """Deals the partitions of all topics in turn; a member is passed over that does not read it."""
+    """Assigns the partitions of all topics in turn; skips members without that subscription."""
 
     name = "roundrobin"
 
     def assign(
         self, partition_counts: PartitionCounts, members: Mapping[MemberId, Subscription]
     ) -> Assignment:
-        """Return the hand of every member."""
+        """Return the partitions of every member."""
         assignment: Assignment = {member: [] for member in members}
         topics = {member: frozenset(held.topics) for member, held in members.items()}
         turns = cycle(in_order(members))
         for partition in all_partitions(frozenset().union(*topics.values()), partition_counts):
-            # Ends: whoever made the topic known reads it.
+            # Terminates: every topic here has at least one subscriber.
             member = next(each for each in turns if partition.topic in topics[each])
             assignment[member].append(partition)
         return assignment

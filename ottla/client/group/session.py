@@ -1,9 +1,10 @@
-"""A consumer's life in its group: rebalances, heartbeats, leaving. Edge: tasks.
+"""A consumer's membership in its group: rebalances, heartbeats, leaving. Edge: tasks.
 
-Two tasks: `_join_when_needed` goes through rebalances one after the other, `_beat` keeps the
-membership alive meanwhile. Invariants: partitions are taken away only while their reader has
-nothing in hand, and what is committed then was processed; the listener is called in Kafka's order,
-by one task at a time; once the membership is lost nothing more is handed over or committed.
+Two tasks: `_join_when_needed` runs one rebalance after the other, and `_beat` sends heartbeats in
+the meantime.
+Invariants: partitions are taken away only while no record is in hand, after all processed records
+were committed. The listener is called in Kafka's order, by one task at a time. Once the membership
+is lost, no record is handed over or committed.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class GroupSession:
         backoff: Backoff,
     ) -> None:
         self.error: OttlaError | None = None
-        """Why this consumer cannot be in the group; whoever reads must be told."""
+        """The error that keeps this consumer out of the group; the next read raises it."""
         self._config = config
         self._coordinator = coordinator
         self._member = member
@@ -71,11 +72,11 @@ class GroupSession:
 
     @property
     def topics(self) -> frozenset[str]:
-        """What is subscribed to."""
+        """The subscribed topics."""
         return self._topics
 
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener) -> None:
-        """Read `topics` from now on, with the others of the group."""
+        """Read `topics` as a member of the group; join in the background."""
         self.error = None
         self._topics = frozenset(topics)
         self._listener = listener
@@ -86,18 +87,18 @@ class GroupSession:
             self._tasks.spawn(self._beat(), f"heartbeats to {self._config.group_id}")
 
     def on_metadata(self) -> None:
-        """Look whether the metadata, which has changed, makes a rebalance necessary."""
+        """Start a rebalance if the changed metadata requires one."""
         if self._member.is_confirmed and not self._is_joining and self._joining.is_outdated():
             self._joining.forget()
             self._join_needed.set()
 
     async def stop(self, deadline_s: float) -> None:
-        """Leave the group, after giving up what was held; a static member only falls silent.
+        """Give up all partitions and leave the group; a static member only stops its heartbeats.
 
-        At `deadline_s` of the loop's clock it stops waiting, also for the listener.
+        At `deadline_s` of the loop's clock it stops waiting, even for the listener.
 
         Raises:
-            Exception: what the listener raised.
+            Exception: the error that the listener raised.
         """
         try:
             async with asyncio.timeout_at(deadline_s) as limit:
@@ -133,7 +134,7 @@ class GroupSession:
                     self._join_needed.set()
                     await asyncio.sleep(self._backoff.delay_s(failure_count))
             except Exception as error:
-                # From the user's listener: it is for whoever reads.
+                # Raised by the user's listener: the next read reports it.
                 log.exception("rebalance.failed group=%s", self._config.group_id)
                 self._fail(RebalanceFailedError(self._config.group_id, error))
 
@@ -141,7 +142,7 @@ class GroupSession:
         await self._prepare()
         owned = self._holding.owned()
         held = owned if self._config.is_cooperative else self._held_before
-        # Whatever asked for a rebalance up to now: this is it.
+        # This rebalance satisfies all requests for one up to now.
         self._join_needed.clear()
         self._is_joining = True
         try:
@@ -157,12 +158,12 @@ class GroupSession:
         given_away = [each for each in owned if each not in set(mine)]
         if given_away:
             await self._give_up(given_away)
-            # Only when it has joined again may the leader give them to others.
+            # The leader may assign them to other members only after this one has joined again.
             self._join_needed.set()
         await self._take([each for each in mine if each not in set(owned)])
 
     async def _prepare(self) -> None:
-        """Give up what must not be held while the group is rebalanced."""
+        """Give up the partitions that must not be held during a rebalance."""
         owned = self._holding.owned()
         if not self._config.is_cooperative or self._is_lost:
             await self._give_up(owned)
@@ -170,11 +171,11 @@ class GroupSession:
             await self._give_up([each for each in owned if each.topic not in self._topics])
 
     async def _give_up(self, partitions: list[TopicPartition]) -> None:
-        """Take partitions away from the reader, once it has nothing in hand."""
+        """Take partitions away from the reader, once no record is in hand."""
         if partitions:
             async with self._gate.held():
                 if self._is_lost:
-                    # They may be another's by now: whoever reads on there begins where it must.
+                    # Another member may own them already, so nothing is committed for them.
                     self._holding.take_away(partitions)
                     await self._listener.lost(partitions)
                 else:
@@ -192,7 +193,7 @@ class GroupSession:
             self._held_before = self._holding.owned()
             await self._listener.assigned(partitions)
 
-    # Staying
+    # Heartbeats and leaving
 
     async def _beat(self) -> None:
         while True:
@@ -205,7 +206,7 @@ class GroupSession:
             try:
                 await self._heartbeat()
             except OttlaError as error:
-                # A join that began meanwhile finds out by itself.
+                # A join that began in the meantime handles the error itself.
                 if not self._is_joining:
                     self._on_refused(error)
 
@@ -220,7 +221,7 @@ class GroupSession:
         await self._coordinator.ask(request, HeartbeatResponse, timeout_s=timeout_s)
 
     def _on_refused(self, error: OttlaError) -> Verdict:
-        """Do what an error asks for, except waiting; return what it was taken for."""
+        """React to an error, except for waiting; return the verdict."""
         verdict = judge(error)
         log.info("group.refused group=%s error=%s", self._config.group_id, error)
         match verdict:
@@ -232,12 +233,12 @@ class GroupSession:
             case Verdict.REJOIN:
                 self._join_needed.set()
             case Verdict.RETRY | Verdict.FIND:
-                # The next request may do.
+                # The next request may succeed.
                 pass
         return verdict
 
     def _lose(self, code: ErrorCode) -> None:
-        """Belong to the group no more; stop reading at once, and join anew."""
+        """Drop the membership, stop reading at once, and join as a new member."""
         self._member.on_lost(code)
         if not self._is_lost:
             self._is_lost = True
@@ -245,7 +246,7 @@ class GroupSession:
         self._join_needed.set()
 
     async def _leave_for_idleness(self) -> None:
-        """Make room for others: nobody has asked for records for too long."""
+        """Leave the group, since the application has not read for `max_poll_interval_ms`."""
         reason = f"nothing was read for {self._config.max_poll_interval_ms} ms"
         log.warning("group.left group=%s reason=%s", self._config.group_id, reason)
         self._waits_for_reader = True
@@ -253,15 +254,15 @@ class GroupSession:
         self._lose(ErrorCode.UNKNOWN_MEMBER_ID)
 
     async def _leave(self, reason: str, deadline_s: float = inf) -> None:
-        """Tell the coordinator, unless this member is static: then its place is kept.
+        """Send a request to leave, unless this member is static and keeps its place.
 
-        Past `deadline_s` the request is still sent if a connection is open; nobody waits for it.
+        After `deadline_s` the request is still sent if a connection is open, without waiting.
         """
         member, config = self._member, self._config
         if not member.member_id or config.group_instance_id is not None:
             return
 
-        def question(version: int) -> LeaveGroupRequest:
+        def request(version: int) -> LeaveGroupRequest:
             if version < FIRST_VERSION_WITH_MEMBERS:
                 return LeaveGroupRequest(group_id=config.group_id, member_id=member.member_id)
             leaving = MemberIdentity(member_id=member.member_id, reason=reason)
@@ -270,9 +271,9 @@ class GroupSession:
         end_s = min(deadline_s, asyncio.get_running_loop().time() + LEAVE_TIMEOUT_S)
         try:
             async with asyncio.timeout_at(end_s):
-                await self._coordinator.ask(question, LeaveGroupResponse)
+                await self._coordinator.ask(request, LeaveGroupResponse)
         except TimeoutError:
-            log.info("leave.failed group=%s error=no answer in time", config.group_id)
+            log.info("leave.failed group=%s error=no response in time", config.group_id)
         except OttlaError as error:
             log.info("leave.failed group=%s error=%s", config.group_id, error)
 

@@ -1,9 +1,8 @@
-"""Sticky: as even as can be, and as close to what members hold as that allows. Decision: no I/O.
+"""Sticky assignors: balanced, and close to the previous assignment. Decision: no I/O.
 
-`balance` is what both assignors have in common. Even means that no partition can be moved to a
-member that reads its topic and holds at least two partitions fewer. The cooperative one leaves out
-what changes hands: the old owner gives it up first, and the next rebalance hands it out (KIP-429).
-
+Both assignors share `balance`. Balanced means that no partition can move to a subscriber of its
+topic that has at least two partitions fewer. The cooperative assignor leaves out partitions that
+change owners: the old owner gives them up first, and the next rebalance assigns them (KIP-429).
 Source: AbstractStickyAssignor, CooperativeStickyAssignor of Kafka 3.9; KIP-54.
 """
 
@@ -31,17 +30,17 @@ USER_DATA_VERSION: Final = 1
 _GENERATION: Final = Struct(">i")
 
 Claim = tuple[int, Sequence[TopicPartition]]
-"""What a member says that it holds, and since which generation."""
+"""A generation, and the partitions that a member claims to have held in it."""
 
 
 class StickyAssignor:
-    """Everybody gives up everything, and gets back most of it."""
+    """Eager and sticky: members give up all partitions, and get most of them back."""
 
     name = "sticky"
     protocols = frozenset({RebalanceProtocol.EAGER})
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:
-        """Tell what this member held, since an eager member owns nothing when it joins."""
+        """Return the previous partitions, since an eager member owns none when it joins."""
         held = StickyAssignorUserData(
             previous_assignment=[
                 OwnedPartitions(topic=topic, partitions=indexes)
@@ -55,24 +54,27 @@ class StickyAssignor:
         self, partition_counts: PartitionCounts, members: Mapping[MemberId, Subscription]
     ) -> Assignment:
         """Return a balanced assignment."""
-        claims = {member: _told_claim(held) for member, held in members.items()}
+        claims = {member: _reported_claim(held) for member, held in members.items()}
         return balance(partition_counts, members, claims)
 
 
 class CooperativeStickyAssignor:
-    """Members go on reading what they keep; what moves is handed out one rebalance later."""
+    """Cooperative and sticky: members keep reading the partitions that stay with them.
+
+    A partition that moves is assigned one rebalance later.
+    """
 
     name = "cooperative-sticky"
     protocols = frozenset({RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER})
 
     def user_data(self, owned: Sequence[TopicPartition], generation: int) -> bytes | None:  # noqa: ARG002
-        """Tell the generation, for leaders that do not find it in the subscription."""
+        """Return the generation, for leaders that do not find it in the subscription."""
         return _GENERATION.pack(generation)
 
     def assign(
         self, partition_counts: PartitionCounts, members: Mapping[MemberId, Subscription]
     ) -> Assignment:
-        """Return a balanced assignment without what somebody else still holds."""
+        """Return a balanced assignment without partitions that another member still holds."""
         claims = {member: _owned_claim(held) for member, held in members.items()}
         assignment = balance(partition_counts, members, claims)
         held_by = {
@@ -89,7 +91,7 @@ def balance(
     members: Mapping[MemberId, Subscription],
     claims: Mapping[MemberId, Claim],
 ) -> Assignment:
-    """Share all partitions evenly; each member keeps what it claims, as far as that is even."""
+    """Assign all partitions evenly; members keep claimed partitions as far as that is even."""
     readers = {
         topic: tuple(found)
         for topic, found in subscribers(members).items()
@@ -106,7 +108,7 @@ def balance(
                 free.append(partition)
             else:
                 sharing.give(partition, owner)
-    # Those that few can take first: they leave the least choice.
+    # Partitions with few subscribers first, since they leave the least choice.
     for partition in sorted(free, key=lambda each: len(readers[each.topic])):
         sharing.give(partition, sharing.least_loaded(readers[partition.topic]))
     sharing.level()
@@ -114,7 +116,7 @@ def balance(
 
 
 class _Sharing:
-    """Who holds what while partitions are moved."""
+    """The assignment while partitions are moved."""
 
     def __init__(
         self, members: Sequence[MemberId], readers: Mapping[str, tuple[MemberId, ...]]
@@ -130,14 +132,12 @@ class _Sharing:
         return min(candidates, key=lambda each: (len(self.held[each]), self._place[each]))
 
     def level(self) -> None:
-        """Move partitions from the most to the least loaded until nothing is gained.
-
-        Ends: each move lowers the sum of the squares of the loads.
-        """
+        """Move partitions from the most to the least loaded members until no move helps."""
+        # Terminates: each move lowers the sum of the squares of the loads.
         is_even = False
         while not is_even:
             is_even = True
-            # One from each before a second from any: else the first would give too much.
+            # One partition from each member per round: otherwise the first would give too many.
             for giver in sorted(self.held, key=lambda each: -len(self.held[each])):
                 if (move := self._best_move(giver)) is not None:
                     partition, taker = move
@@ -146,11 +146,11 @@ class _Sharing:
                     is_even = False
 
     def _best_move(self, giver: MemberId) -> tuple[TopicPartition, MemberId] | None:
-        """Return what to move to the least loaded member that may take anything of `giver`."""
+        """Return the move from `giver` to the least loaded member that can take a partition."""
         takers: dict[str, MemberId] = {}
         best: tuple[TopicPartition, MemberId] | None = None
         best_load = len(self.held[giver]) - 1
-        # What came last is what it held the shortest.
+        # The last partition in the list is the one held for the shortest time.
         for partition in reversed(self.held[giver]):
             topic = partition.topic
             if topic not in takers:
@@ -166,7 +166,7 @@ def _valid_owners(
     readers: Mapping[str, tuple[MemberId, ...]],
     claims: Mapping[MemberId, Claim],
 ) -> dict[TopicPartition, MemberId]:
-    """Return who holds what: the newest claim counts, and two equally new ones contradict."""
+    """Return the owners by partition: the newest claim wins, equally new ones cancel out."""
     best: dict[TopicPartition, tuple[int, MemberId | None]] = {}
     for member, (generation, partitions) in claims.items():
         for partition in partitions:
@@ -181,15 +181,15 @@ def _valid_owners(
     return {partition: member for partition, (_, member) in best.items() if member is not None}
 
 
-def _told_claim(member: Subscription) -> Claim:
-    """Return what an eager member told of the time before; nothing if that cannot be read."""
+def _reported_claim(member: Subscription) -> Claim:
+    """Return the claim in the user data of an eager member; empty if it cannot be decoded."""
     for version in (USER_DATA_VERSION, 0):
         try:
-            told = decode(StickyAssignorUserData, member.user_data or b"", version)
+            report = decode(StickyAssignorUserData, member.user_data or b"", version)
         except DecodeError:
             continue
-        pairs = ((each.topic, each.partitions) for each in told.previous_assignment)
-        return told.generation, flatten(pairs)
+        pairs = ((each.topic, each.partitions) for each in report.previous_assignment)
+        return report.generation, flatten(pairs)
     return NO_GENERATION, ()
 
 

@@ -50,7 +50,7 @@ def test_a_partition_rests_after_a_failure_until_its_time() -> None:
 
 def test_one_that_rests_for_good_needs_no_timer() -> None:
     state = state_at(0)
-    state.rest()
+    state.suspend()
     assert plan_of(state).look_again_at_s == inf
 
 

@@ -1,4 +1,4 @@
-"""A group with a clock, members and a log that the test holds in its hands."""
+"""A group whose clock, members and log are controlled by the test."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ RANGE: Protocols = (("range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"),)
 
 
 class World:
-    """One group and those around it; what it wants stored is stored at once, unless told not to."""
+    """One group and its environment; records are stored at once while `stores_at_once` is set."""
 
     def __init__(self, max_size: int = 100, delay_ms: int = DELAY_MS) -> None:
         limits = GroupLimits(max_size=max_size, initial_rebalance_delay_ms=delay_ms)
@@ -48,7 +48,7 @@ class World:
         requires_known_id: bool = False,
         can_skip_assignment: bool = False,
     ) -> list[JoinResult]:
-        """Join; the list gets the answer when there is one."""
+        """Join; the response is appended to the returned list when it is ready."""
         self._id_count += 1
         answers: list[JoinResult] = []
         joining = Joining(
@@ -78,7 +78,7 @@ class World:
         protocol_type: str | None = None,
         protocol_name: str | None = None,
     ) -> list[SyncResult]:
-        """Ask for the assignment; the list gets the answer when there is one."""
+        """Request the assignment; the response is appended to the returned list when ready."""
         answers: list[SyncResult] = []
         syncing = Syncing(
             member_id=member_id,
@@ -95,7 +95,7 @@ class World:
     def heartbeat(
         self, member_id: str, generation_id: int | None = None, instance_id: str | None = None
     ) -> ErrorCode:
-        """Say that a member is alive."""
+        """Send a heartbeat of a member."""
         generation_id = self.group.generation_id if generation_id is None else generation_id
         code = self.group.heartbeat(member_id, instance_id, generation_id, self.now_ms)
         self.settle()
@@ -110,26 +110,26 @@ class World:
     def commit(
         self, member_id: str, generation_id: int | None = None, instance_id: str | None = None
     ) -> ErrorCode:
-        """Ask whether the member may commit."""
+        """Check whether the member may commit."""
         generation_id = self.group.generation_id if generation_id is None else generation_id
         code = self.group.check_commit(member_id, instance_id, generation_id, self.now_ms)
         self.settle()
         return code
 
     def unload(self) -> None:
-        """Give the group up."""
+        """Unload the group."""
         self.group.unload()
         self.settle()
 
     def finish_store(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Let the oldest write to the log end."""
+        """Complete the oldest pending write to the log."""
         store = self.unstored.pop(0)
         self.stored.append(store)
         self.group.on_stored(store, error, self.now_ms)
         self.settle()
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let time pass, with everything that becomes due in it."""
+        """Advance the clock, and run all deadlines on the way."""
         end_ms = self.now_ms + duration_ms
         while (next_ms := self.group.deadlines.next_ms) is not None and next_ms <= end_ms:
             self.now_ms = max(self.now_ms, next_ms)
@@ -138,7 +138,7 @@ class World:
         self.now_ms = end_ms
 
     def settle(self) -> None:
-        """Carry out what the group wants done."""
+        """Execute the effects of the group."""
         while self.group.effects:
             effects, self.group.effects = self.group.effects, []
             for effect in effects:
@@ -152,10 +152,10 @@ class World:
         while self.stores_at_once and self.unstored:
             self.finish_store()
 
-    # Groups in a certain state
+    # Groups in a given state.
 
     def begin_generation(self, *instance_ids: str | None, **options: bool) -> list[str]:
-        """Let as many members join; return their ids, the leader's first: COMPLETING."""
+        """Let a member join per instance id; return their ids, the leader's first: COMPLETING."""
         joins = [self.join("", each) for each in instance_ids]
         self.pass_time(REBALANCE_MS + DELAY_MS if options.get("slowly") else DELAY_MS * 2)
         ids = [answers[-1].member_id for answers in joins]
@@ -164,7 +164,7 @@ class World:
         return ids
 
     def stabilize(self, *instance_ids: str | None) -> list[str]:
-        """As `begin_generation`, and let the leader assign each member its own id: STABLE."""
+        """Like `begin_generation`, then let the leader assign each member its own id: STABLE."""
         ids = self.begin_generation(*instance_ids)
         for member_id in ids:
             self.sync(member_id, {each: each.encode() for each in ids})
@@ -173,7 +173,7 @@ class World:
 
 
 def world_in(state: GroupState, instance_id: str | None = None) -> tuple[World, str]:
-    """Return a group in `state`, and the id of its one member, or of its last one."""
+    """Return a group in `state`, and the id of its only or last member."""
     world = World()
     if state is COMPLETING:
         return world, world.begin_generation(instance_id)[0]
@@ -181,7 +181,7 @@ def world_in(state: GroupState, instance_id: str | None = None) -> tuple[World, 
     if state is EMPTY:
         world.leave(member_id)
     elif state is PREPARING:
-        # Somebody else wants to come in, and the member has not joined again yet.
+        # Another member joins, and the first one has not rejoined yet.
         world.join()
     elif state is DEAD:
         world.unload()

@@ -1,4 +1,4 @@
-"""Filling a metadata cache without a controller."""
+"""Fills a metadata cache without a controller."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,18 +10,18 @@ from kafkawire.ids import BrokerId
 def set_brokers(
     cache: MetadataCache, brokers: Iterable[LiveBroker], controller_id: BrokerId
 ) -> None:
-    """Let these brokers be alive, and one of them controller."""
+    """Set the live brokers and the controller."""
     by_id = {broker.broker_id: broker for broker in brokers}
     cache.adopt(replace(cache.image, brokers=by_id, controller_id=controller_id))
 
 
 def put_topics(cache: MetadataCache, topics: Iterable[TopicState]) -> None:
-    """Add topics, or replace those of the same name."""
+    """Add topics; a topic replaces an existing one of the same name."""
     _set_topics(cache, {**cache.image.topics, **{topic.name: topic for topic in topics}})
 
 
 def remove_topics(cache: MetadataCache, *names: str) -> None:
-    """Forget topics."""
+    """Remove topics."""
     left = {name: topic for name, topic in cache.image.topics.items() if name not in names}
     _set_topics(cache, left)
 

@@ -1,4 +1,4 @@
-"""A loop, a socket and a client in memory, for the tests of the network layer."""
+"""A loop, a socket and a client in memory, for tests of the network layer."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TURNS_LIMIT = 10_000
 
 
 def request_frame(correlation_id: int, body: bytes = b"", api_key: int = ApiKey.PRODUCE) -> bytes:
-    """A request as a client sends it, its size included."""
+    """Return a request as sent by a client, including its size field."""
     head = struct.pack(">hhih", api_key, PRODUCE_VERSION, correlation_id, 2) + b"me"
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
 def split_responses(data: bytes) -> list[tuple[int, bytes]]:
-    """Correlation id and body of each whole response in `data`, which must end with one."""
+    """Return correlation id and body of each response in `data`, which must hold whole ones."""
     answers = []
     while data:
         size, correlation_id = struct.unpack_from(">ii", data)
@@ -42,13 +42,13 @@ def split_responses(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def make_request(connection: Any, correlation_id: int = 0, api_key: int = 0) -> Request:
-    """A request without a body."""
+    """Return a request without a body."""
     header = RequestHeader(ApiKey(api_key), PRODUCE_VERSION, correlation_id, "me")
     return Request(connection, header, memoryview(b""), 0.0)
 
 
 class FakeLoop:
-    """Runs what was scheduled, in order; time stands still unless it is moved."""
+    """Runs callbacks in scheduling order; time advances only in `pass_time`."""
 
     def __init__(self) -> None:
         self._timers: list[tuple[float, Callable[..., object]]] = []
@@ -66,7 +66,7 @@ class FakeLoop:
         self._timers.append((self.now_s + delay_s, callback))
 
     def pass_time(self, seconds: float) -> None:
-        """Let so much time pass, and what was due meanwhile happen."""
+        """Advance the time, and run the timers that expire."""
         self.now_s += seconds
         due = [callback for at_s, callback in self._timers if at_s <= self.now_s]
         self._timers = [each for each in self._timers if each[0] > self.now_s]
@@ -75,7 +75,7 @@ class FakeLoop:
         self.run()
 
     def run_turn(self) -> None:
-        """Run what is scheduled now, not what that schedules."""
+        """Run the callbacks scheduled so far, but none that they schedule."""
         for _ in range(len(self._soon)):
             callback, arguments = self._soon.popleft()
             callback(*arguments)
@@ -86,7 +86,7 @@ class FakeLoop:
             if not self._soon:
                 return
             self.run_turn()
-        raise AssertionError("the loop never comes to rest")
+        raise AssertionError("the loop never becomes idle")
 
     @property
     def as_loop(self) -> asyncio.AbstractEventLoop:
@@ -94,7 +94,7 @@ class FakeLoop:
 
 
 class FakeTransport:
-    """A socket that takes `room` bytes and holds back the rest until it is drained."""
+    """A socket that takes `room` bytes and holds the remainder until it is drained."""
 
     def __init__(self, loop: FakeLoop, peer: tuple[str, int] = ("10.0.0.1", 4000)) -> None:
         self.room = 1 << 30
@@ -112,7 +112,7 @@ class FakeTransport:
         return self._peer if name == "peername" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert (high, low) == (0, 0), "anything else hides that the socket is full"
+        assert (high, low) == (0, 0), "any other limits hide a full socket"
         self._has_limits = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -128,7 +128,7 @@ class FakeTransport:
             self.protocol.pause_writing()
 
     def drain(self, room: int = 1 << 30) -> None:
-        """The client has read: take up to `room` more bytes."""
+        """Simulate a read of the client: take up to `room` more bytes."""
         self.room = room
         was_held = bool(self._held)
         self._flush()
@@ -190,9 +190,9 @@ class Client:
     transport: FakeTransport
 
     def send(self, data: bytes, chunk_bytes: int = 1 << 30) -> int:
-        """Deliver bytes as the loop does, `chunk_bytes` a read, while the broker reads.
+        """Deliver bytes like the loop, in reads of `chunk_bytes`, while the broker reads.
 
-        Returns how many were taken.
+        Returns the number of delivered bytes.
         """
         taken = 0
         while taken < len(data) and self.transport.is_reading and not self.transport.is_closing:
@@ -211,7 +211,7 @@ class Client:
 
 
 class World:
-    """A request channel and the connections to it; handlers echo the body unless told otherwise."""
+    """A request channel and its connections; the default handler echoes the body."""
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class World:
         return Client(processor, transport)
 
     def _recycle(self) -> None:
-        """Destroy what is recycled, so that a test sees if anybody still needs it."""
+        """Overwrite recycled bytes, so that any later use of them fails a test."""
         for arena in (self.pool._arena, *self.pool._full):
             arena.view[: arena.position] = b"\xdd" * arena.position
         self.pool.recycle()
@@ -268,7 +268,7 @@ class World:
 
 @contextlib.contextmanager
 def nothing_left(world: World) -> Any:
-    """Check that no memory is held when all connections are gone."""
+    """Check that no memory is held after all connections are closed."""
     yield
     world.loop.run()
     assert world.owner.connections == []

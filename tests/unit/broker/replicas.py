@@ -25,7 +25,7 @@ E0 = LeaderEpoch(0)
 def make_manager(
     logs: Logs, metadata: MetadataCache, purgatory: Purgatory[TopicPartition]
 ) -> ReplicaManager:
-    """Return the replica manager of broker 1, which stands alone."""
+    """Return the replica manager of broker 1, the only broker."""
     return ReplicaManager(
         broker_id=B1,
         logs=logs,
@@ -38,7 +38,7 @@ def make_manager(
 
 
 def lead_alone(replicas: ReplicaManager, local: Log, leader_epoch: LeaderEpoch = E0) -> Replica:
-    """Let broker 1 lead `local` as its only replica, without a controller's order."""
+    """Let broker 1 lead `local` as its only replica, without a controller."""
     assert local.topic_id is not None
     replica = Replica(local.topic_partition, local.topic_id, local, Offset(0))
     replicas.table.add(replica)
@@ -60,7 +60,7 @@ def lead_alone(replicas: ReplicaManager, local: Log, leader_epoch: LeaderEpoch =
 
 
 class World:
-    """One partition, its replica, and all that finds and wakes it."""
+    """One partition and its replica, with metadata, purgatory and replica manager."""
 
     def __init__(self, directory: Path, config: LogConfig | None = None) -> None:
         self.metadata = MetadataCache()
@@ -87,7 +87,7 @@ class World:
         return leadership
 
     def follower_fetches(self, follower: BrokerId, offset: int) -> None:
-        """Let a follower say that it holds all below `offset`."""
+        """Simulate a fetch of a follower that holds all records below `offset`."""
         self.replicas.followers.on_fetch(
             PARTITION, follower, offset, broker_epoch=-1, log_start_offset=0, now_ms=NOW_MS
         )
@@ -102,6 +102,6 @@ def batch(*values: bytes) -> bytes:
 
 
 async def turn() -> None:
-    """Let everything that is scheduled now run, and what that schedules."""
+    """Run all scheduled callbacks, including the ones that they schedule."""
     for _ in range(3):
         await asyncio.sleep(0)

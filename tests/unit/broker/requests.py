@@ -9,7 +9,7 @@ from kafkawire.schema import encode
 
 
 class NoConnection:
-    """A connection that nobody is at the other end of; a handler must only read its names."""
+    """A connection without a client; a handler must only read its attributes."""
 
     listener_name = "PLAINTEXT"
     client_host = "127.0.0.1"
@@ -25,7 +25,7 @@ def request(
     client_id: str | None = "test",
     listener_name: str = "PLAINTEXT",
 ) -> Request:
-    """Return a request that holds `message`, encoded; its body is writable, as from a socket."""
+    """Return a request with the encoded `message`; its body is writable, like from a socket."""
     body = message if isinstance(message, bytes) else encode(message, version)
     connection = NoConnection()
     connection.listener_name = listener_name

@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def read(**properties: str) -> BrokerConfig:
-    """Return the configuration of properties whose keys are spelled with underscores."""
+    """Return the configuration; underscores in the keys stand for dots."""
     named = {key.replace("_", "."): value for key, value in properties.items()}
     return BrokerConfig.from_properties(named)
 
 
-def test_nothing_given_is_kafkas_defaults() -> None:
+def test_empty_properties_give_kafkas_defaults() -> None:
     config = read()
     assert config == BrokerConfig()
     assert (config.broker_id, config.num_partitions, config.queued_max_requests) == (-1, 1, 500)
@@ -40,7 +40,7 @@ def test_every_declared_default_obeys_its_own_rule() -> None:
             assert declared.key.parse(declared.key.default) == declared.default, declared.key.name
 
 
-def test_every_key_says_what_it_is_for() -> None:
+def test_every_key_has_documentation() -> None:
     assert all(key.documentation.endswith(".") for key in SERVER_KEYS.values())
 
 
@@ -114,7 +114,7 @@ def test_a_generated_id_may_be_forbidden() -> None:
     assert read(broker_id_generation_enable="false", broker_id="5000").broker_id == 5000
 
 
-def test_limits_per_address_may_replace_the_limit_for_all() -> None:
+def test_overrides_per_address_make_the_common_limit_optional() -> None:
     config = read(max_connections_per_ip="0", max_connections_per_ip_overrides="10.0.0.1:5")
     assert config.connection_limits_by_ip == {"10.0.0.1": 5}
 
@@ -143,7 +143,7 @@ def test_a_listener_that_brokers_share_with_clients_is_not_trusted() -> None:
     assert config.trusted_listeners == {"CONTROL"}
 
 
-def test_the_listener_for_brokers_is_named_in_one_way_only() -> None:
+def test_inter_broker_listener_may_be_set_by_one_key_only() -> None:
     with pytest.raises(ConfigError, match="together with"):
         read(inter_broker_listener_name="PLAINTEXT", security_inter_broker_protocol="PLAINTEXT")
 
@@ -182,13 +182,13 @@ def test_topic_defaults_that_contradict_each_other_are_refused() -> None:
         read(log_cleaner_min_compaction_lag_ms="5", log_cleaner_max_compaction_lag_ms="4")
 
 
-def test_aliases_stand_for_their_keys_which_win() -> None:
+def test_keys_take_precedence_over_their_aliases() -> None:
     assert BrokerConfig.from_properties({"node.id": "7"}).broker_id == 7
     assert BrokerConfig.from_properties({"broker.id": "8", "node.id": "7"}).broker_id == 8
     assert not BrokerConfig.from_properties({"log.cleaner.enabled": "false"}).log_cleaner_enable
 
 
-def test_unknown_keys_are_named_and_otherwise_ignored() -> None:
+def test_unknown_keys_are_reported_and_ignored() -> None:
     properties = {"z.y": "1", "node.id": "1", "a.b": "2", "log.segment.bytes": "1000"}
     assert unknown_keys(properties) == ["a.b", "z.y"]
     assert BrokerConfig.from_properties(properties).broker_id == 1
@@ -203,13 +203,11 @@ def test_unknown_keys_are_named_and_otherwise_ignored() -> None:
         ("log.segment.bytes", "1073741824"),
     ],
 )
-def test_the_text_of_a_value_is_the_given_one_or_the_default(
-    key: str, expected: str | None
-) -> None:
+def test_value_text_is_the_given_text_or_the_default(key: str, expected: str | None) -> None:
     assert value_text(read(num_partitions="4"), key) == expected
 
 
-def test_the_inter_broker_protocol_is_two_numbers() -> None:
+def test_inter_broker_protocol_version_is_two_numbers() -> None:
     assert BrokerConfig().inter_broker_version == (3, 9)
     older = BrokerConfig.from_properties(
         {"inter.broker.protocol.version": "2.6-IV0", "zookeeper.connect": "a:1,b:2/kafka"}
@@ -217,14 +215,14 @@ def test_the_inter_broker_protocol_is_two_numbers() -> None:
     assert older.inter_broker_version == (2, 6)
 
 
-def test_the_status_is_told_nowhere_unless_it_is_asked_for() -> None:
+def test_there_is_no_status_listener_by_default() -> None:
     assert read().status_listener is None
     assert read(metrics_listener="127.0.0.1:9").status_listener == Listener(
         "STATUS", "127.0.0.1", 9
     )
 
 
-def test_every_key_has_an_effect_or_says_that_it_has_none() -> None:
+def test_every_key_has_an_effect_or_documents_that_it_has_none() -> None:
     code = "".join(
         path.read_text(encoding="utf-8")
         for package in ("broker", "controller", "storage")
@@ -238,5 +236,5 @@ def test_every_key_has_an_effect_or_says_that_it_has_none() -> None:
         and declared.key.name not in code
         and not declared.key.documentation.startswith(("No effect", "Accepted for compat", "Must"))
     ]
-    # They wait for the coordinator of transactions.
+    # These keys are for the coordinator of transactions, which does not exist yet.
     assert [name for name in silent if not name.startswith("transaction")] == []

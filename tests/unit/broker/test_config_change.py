@@ -1,4 +1,4 @@
-"""How alterations change topic configs: `broker.config_change`."""
+"""Changes of configs: `broker.config_change`."""
 
 import pytest
 
@@ -17,7 +17,7 @@ SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT
 
 
-def test_replacing_forgets_what_is_not_named() -> None:
+def test_replacing_drops_keys_that_are_not_named() -> None:
     assert replaced([("retention.ms", "1")]) == {"retention.ms": "1"}
 
 
@@ -61,13 +61,13 @@ def test_one_key_changes_and_the_others_stay(
         ([ConfigChange("unknown", SUBTRACT, "1")], ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_a_change_without_sense_is_refused(changes: list[ConfigChange], code: ErrorCode) -> None:
+def test_an_invalid_change_is_refused(changes: list[ConfigChange], code: ErrorCode) -> None:
     with pytest.raises(ApiError) as caught:
         changed({}, changes, {}, TOPIC_CONFIG_KEYS)
     assert caught.value.code is code
 
 
-def test_checked_configs_are_what_a_log_gets() -> None:
+def test_checked_configs_are_the_logs_configuration() -> None:
     defaults = LogConfig(segment_bytes=100)
     assert check_configs({"retention.ms": "5"}, defaults) == LogConfig(
         segment_bytes=100, retention_ms=5
@@ -83,6 +83,6 @@ def test_configs_against_a_rule_are_refused(configs: dict[str, str]) -> None:
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_changed_keys_are_those_with_another_value() -> None:
+def test_changed_keys_are_keys_with_different_values() -> None:
     before, after = {"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "20", "d": "4"}
     assert changed_keys(before, after) == ["b", "c", "d"]

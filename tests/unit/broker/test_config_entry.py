@@ -1,4 +1,4 @@
-"""What DescribeConfigs says of a key: `broker.config_entry`."""
+"""The config entries of DescribeConfigs: `broker.config_entry`."""
 
 from broker.config import BrokerConfig
 from broker.config_entry import (
@@ -36,7 +36,7 @@ def test_a_brokers_value_is_shown_in_the_topics_unit() -> None:
     assert (entry.value, entry.source) == ("7200000", ConfigSource.STATIC_BROKER_CONFIG)
 
 
-def test_what_nobody_sets_has_its_default() -> None:
+def test_a_key_without_a_value_has_its_default() -> None:
     entries = {entry.name: entry for entry in topic_entries({}, GIVEN)}
     assert (entries["segment.bytes"].value, entries["segment.bytes"].source) == (
         "1073741824",
@@ -46,7 +46,7 @@ def test_what_nobody_sets_has_its_default() -> None:
     assert entries["remote.storage.enable"].synonyms == ()
 
 
-def test_the_broker_shows_all_its_keys() -> None:
+def test_broker_entries_hold_all_keys() -> None:
     entries = {entry.name: entry for entry in broker_entries(GIVEN)}
     assert entries["num.partitions"].is_read_only
     assert not entries["log.retention.ms"].is_read_only
@@ -61,7 +61,7 @@ def test_the_broker_shows_all_its_keys() -> None:
     assert entries["log.segment.bytes"].value == "1073741824"
 
 
-def test_what_was_set_while_brokers_run_comes_first() -> None:
+def test_dynamic_configs_take_precedence() -> None:
     config = DynamicConfig(STATIC)
     config.adopt_shared({"log.retention.ms": "3", "leader.replication.throttled.rate": "9"})
     config.adopt_own({"log.retention.ms": "4", "somebody.elses.key": "x"})
@@ -85,7 +85,7 @@ def test_what_was_set_while_brokers_run_comes_first() -> None:
     assert (stranger.value, stranger.type) == (None, ConfigType.STRING)
 
 
-def test_what_all_brokers_were_told_is_shown_alone() -> None:
+def test_shared_entries_hold_shared_configs_only() -> None:
     config = DynamicConfig(STATIC)
     config.adopt_shared({"log.retention.ms": "3"})
     config.adopt_own({"log.retention.ms": "4"})
@@ -97,7 +97,7 @@ def test_what_all_brokers_were_told_is_shown_alone() -> None:
     )
 
 
-def test_a_key_that_nobody_knows_keeps_its_value_to_itself() -> None:
+def test_the_value_of_an_unknown_key_is_hidden() -> None:
     config = DynamicConfig(STATIC)
     config.adopt_shared({"somebody.elses.password": "hush"})
     config.adopt_own({"somebody.elses.password": "hush, too"})

@@ -1,4 +1,4 @@
-"""Whose configs a request changes: `broker.config_target`."""
+"""The resource whose configs a request changes: `broker.config_target`."""
 
 import pytest
 
@@ -20,12 +20,12 @@ TOPIC, BROKER, LOGGER = 2, 4, 8
         (BROKER, "", "brokers/<default>"),
     ],
 )
-def test_where_configs_lie(kind: int, name: str, path: str) -> None:
+def test_configs_of_a_resource_have_a_path(kind: int, name: str, path: str) -> None:
     assert target_of(kind, name, CONFIG, BrokerId(1)).entity_path == path
 
 
 @pytest.mark.parametrize(("kind", "name"), [(BROKER, "2"), (BROKER, "one"), (LOGGER, "1")])
-def test_nobody_else_is_meant(kind: int, name: str) -> None:
+def test_other_resources_are_refused(kind: int, name: str) -> None:
     with pytest.raises(ApiError) as caught:
         target_of(kind, name, CONFIG, BrokerId(1))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
@@ -39,7 +39,7 @@ def test_nobody_else_is_meant(kind: int, name: str) -> None:
         (BROKER, "", {"log.dirs": "/tmp"}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_may_not_stand_there(
+def test_illegal_configs_are_refused(
     kind: int, name: str, configs: dict[str, str], code: ErrorCode
 ) -> None:
     target = target_of(kind, name, CONFIG, BrokerId(1))
@@ -48,6 +48,6 @@ def test_what_may_not_stand_there(
     assert caught.value.code is code
 
 
-def test_a_list_begins_with_what_the_topic_inherits() -> None:
+def test_a_list_starts_from_the_topics_inherited_value() -> None:
     assert target_of(TOPIC, "t", CONFIG, BrokerId(1)).defaults["cleanup.policy"] == "compact"
     assert target_of(BROKER, "", CONFIG, BrokerId(1)).defaults["log.cleanup.policy"] == "delete"

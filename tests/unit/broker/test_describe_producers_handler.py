@@ -1,4 +1,4 @@
-"""DescribeProducers: every replica that works tells which producers it remembers."""
+"""DescribeProducers: every online replica describes its remembered producers."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def describe(world: World, partition: int = PARTITION.partition) -> DescribeProd
     return response.topics[0].partitions[0]
 
 
-async def test_a_follower_tells_its_producers_like_the_leader(world: World) -> None:
+async def test_a_follower_describes_its_producers_like_the_leader(world: World) -> None:
     builder = BatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
     builder.append(NOW_MS, b"key", b"value")
     world.replicas.append(PARTITION, memoryview(builder.build()), -1, NOW_MS)

@@ -14,7 +14,7 @@ def made(**static: str) -> DynamicConfig:
     return DynamicConfig(BrokerConfig.from_properties(properties))
 
 
-def test_its_own_value_wins_over_everybodys_over_the_files_over_the_default() -> None:
+def test_own_configs_win_over_shared_ones_over_the_file_over_defaults() -> None:
     config = made(log_retention_hours="1")
     seen = []
     for shared, own in (({}, {}), ({"log.retention.ms": "2"}, {}), ({}, {"log.retention.ms": "3"})):
@@ -26,7 +26,7 @@ def test_its_own_value_wins_over_everybodys_over_the_files_over_the_default() ->
     assert seen == [3_600_000, 2, 3, 3]
 
 
-def test_what_is_taken_back_leaves_the_file() -> None:
+def test_a_removed_config_reveals_the_files_value() -> None:
     config = made(max_connections="7")
     config.adopt_own({"max.connections": "9"})
     assert config.current.max_connections == 9
@@ -34,14 +34,14 @@ def test_what_is_taken_back_leaves_the_file() -> None:
     assert config.current is config.static
 
 
-def test_what_is_illegal_does_not_count_and_the_rest_does() -> None:
+def test_an_illegal_value_is_ignored_and_the_others_take_effect() -> None:
     config = made()
     [reason] = config.adopt_shared({"broker.id": "4", "max.connections": "9"})
     assert "broker.id" in reason
     assert (config.current.broker_id, config.current.max_connections) == (-1, 9)
 
 
-def test_what_is_illegal_only_together_leaves_what_was_in_force() -> None:
+def test_an_illegal_combination_keeps_the_previous_configuration() -> None:
     config = made()
     config.adopt_own({"max.connections": "9"})
     [reason] = config.adopt_own({"max.connections": "8", "max.connections.per.ip": "0"})
@@ -59,7 +59,9 @@ def test_what_is_illegal_only_together_leaves_what_was_in_force() -> None:
         {"log.cleaner.threads": "9"},
     ],
 )
-def test_what_cannot_be_in_force_is_refused(configs: dict[str, str], is_shared: bool) -> None:
+def test_configs_that_cannot_take_effect_are_refused(
+    configs: dict[str, str], is_shared: bool
+) -> None:
     config = made()
     with pytest.raises(ApiError) as caught:
         config.check(configs, is_shared=is_shared)
@@ -72,7 +74,7 @@ def test_a_check_changes_nothing() -> None:
     assert config.current is config.static
 
 
-def test_rates_exist_only_while_brokers_run() -> None:
+def test_rates_exist_only_as_dynamic_configs() -> None:
     config = made(leader_replication_throttled_rate="1")
     assert config.rate(LEADER_RATE) == LONG_MAX
     config.adopt_shared({LEADER_RATE: "2"})

@@ -1,4 +1,4 @@
-"""Which keys may change while a broker runs: `broker.dynamic_keys`."""
+"""The keys that may change while a broker runs: `broker.dynamic_keys`."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_every_dynamic_key_is_one_of_the_brokers() -> None:
         ("sasl.kerberos.min.time.before.relogin", False),
     ],
 )
-def test_what_is_fixed_for_a_process(name: str, fixed: bool) -> None:
+def test_some_keys_are_fixed_for_a_process(name: str, fixed: bool) -> None:
     assert is_fixed(name) is fixed
 
 
@@ -56,19 +56,19 @@ def test_what_is_fixed_for_a_process(name: str, fixed: bool) -> None:
         {"follower.replication.throttled.rate": "-1"},
     ],
 )
-def test_what_may_not_be_set_is_refused_as_a_bad_request(configs: dict[str, str]) -> None:
+def test_a_fixed_key_or_bad_value_is_refused_as_an_invalid_request(configs: dict[str, str]) -> None:
     with pytest.raises(ApiError) as caught:
         check_dynamic({"log.segment.bytes": "1000", **configs})
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert next(iter(configs)) in caught.value.message
 
 
-def test_what_no_broker_knows_is_kept_for_whoever_does() -> None:
+def test_an_unknown_key_is_kept_for_other_programs() -> None:
     check_dynamic({"somebody.elses.key": "any value"})
     assert key_of("somebody.elses.key") is None
 
 
-def test_of_what_stands_in_the_nodes_the_illegal_does_not_count() -> None:
+def test_illegal_values_in_the_nodes_are_ignored() -> None:
     kept, reasons = usable({"log.retention.ms": "1", "broker.id": "7", "max.connections": "many"})
     assert kept == {"log.retention.ms": "1"}
     assert [reason.count("broker.id") for reason in reasons] == [1, 0]
@@ -85,7 +85,7 @@ def test_a_pool_may_not_change_by_more(count: int) -> None:
         check_thread_counts({"num.io.threads": 8}, {"num.io.threads": count})
 
 
-def test_an_override_hides_all_other_names_of_its_value() -> None:
+def test_an_override_hides_all_synonyms_of_its_key() -> None:
     static = {"log.retention.ms": "1", "log.retention.hours": "2", "log.segment.bytes": "3"}
     assert overridden(static, {"log.retention.minutes": "4"}) == {
         "log.retention.minutes": "4",

@@ -1,11 +1,11 @@
-"""What is counted, as Prometheus reads it: `broker.exposition`."""
+"""Metrics in Prometheus' text format: `broker.exposition`."""
 
 from broker.exposition import exposition
 from broker.network.metrics import RequestMetrics
 from kafkawire.apis import ApiKey
 
 
-def test_kafkas_names_are_used_where_there_are_any() -> None:
+def test_gauges_have_kafkas_names_if_there_are_any() -> None:
     told = exposition({"broker_state": 3, "isr_shrinks": 2, "waiting_requests": 1}, {})
     assert told.startswith(
         "# TYPE kafka_server_KafkaServer_BrokerState gauge\n"

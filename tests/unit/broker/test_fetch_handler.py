@@ -44,20 +44,20 @@ async def test_a_topic_is_fetched_by_its_id(tmp_path: Path) -> None:
 
 async def test_the_id_of_a_former_topic_of_that_name_reads_nothing(tmp_path: Path) -> None:
     world = world_with_a_record(tmp_path)
-    # Another partition of the former topic is still here.
+    # Another partition of the former topic still exists.
     world.replicas.table.topic_names.add(OTHER_ID, PARTITION.topic)
     found = fetch(world, OTHER_ID)
     assert (found.error_code, found.records) == (ErrorCode.INCONSISTENT_TOPIC_ID, b"")
 
 
-async def test_an_id_that_no_replica_has_any_more_is_unknown(tmp_path: Path) -> None:
+async def test_the_id_of_a_topic_without_replicas_is_unknown(tmp_path: Path) -> None:
     world = world_with_a_record(tmp_path)
     world.replicas.table.remove(PARTITION)
     for topic_id in (world.replica.topic_id, ZERO_TOPIC_ID):
         assert fetch(world, topic_id).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_a_fetch_that_waits_is_answered_when_its_topic_is_made_again(tmp_path: Path) -> None:
+async def test_a_waiting_fetch_is_answered_when_its_topic_is_recreated(tmp_path: Path) -> None:
     world = World(tmp_path)
     waiting = reader(world, world.replica.topic_id, min_bytes=1)
     waiting.read()
@@ -89,7 +89,7 @@ async def test_a_follower_of_a_former_topic_gets_nothing(tmp_path: Path) -> None
     assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-async def test_requests_that_wait_hold_only_so_many_partitions(tmp_path: Path) -> None:
+async def test_waiting_requests_hold_a_limited_number_of_partitions(tmp_path: Path) -> None:
     world = World(tmp_path)
     followers = FollowerFetchHandler(
         world.replicas,

@@ -1,4 +1,4 @@
-"""FindCoordinator for transactional ids: only a Kafka in the same cluster may be named."""
+"""FindCoordinator for transactional ids: only a Kafka broker of the cluster can coordinate."""
 
 import asyncio
 import uuid
@@ -72,7 +72,7 @@ async def find(leader: BrokerId | None) -> Coordinator:
     return reply.message.coordinators[0]
 
 
-async def test_a_kafka_that_leads_the_partition_of_the_id_is_named() -> None:
+async def test_a_kafka_broker_that_leads_the_partition_of_the_id_is_returned() -> None:
     found = await find(THEM)
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 7, "kafka", 9092)
 
@@ -85,7 +85,7 @@ async def test_a_kafka_that_leads_the_partition_of_the_id_is_named() -> None:
         pytest.param(NO_LEADER, ErrorCode.COORDINATOR_NOT_AVAILABLE, id="nobody leads it now"),
     ],
 )
-async def test_without_one_the_client_is_told_whether_to_come_again(
+async def test_the_error_without_a_kafka_leader_is_final_or_retriable(
     leader: BrokerId | None, code: ErrorCode
 ) -> None:
     assert (await find(leader)).error_code == code

@@ -1,4 +1,4 @@
-"""Requests between brokers are handed on, or not: `broker.handlers.from_brokers`."""
+"""Guards of requests between brokers: `broker.handlers.from_brokers`."""
 
 import asyncio
 from typing import cast
@@ -21,7 +21,7 @@ REQUEST = request(ApiKey.UPDATE_METADATA, 8, MESSAGE)
 
 
 class Judge:
-    """Stands in for the proof and the addresses."""
+    """A fake of the control proof and the peer addresses."""
 
     def __init__(self, code: ErrorCode | None, *, is_known: bool = False) -> None:
         self.code = code
@@ -55,13 +55,13 @@ def guarded(judge: Judge, handler: Handler) -> tuple[Reply, RequestTasks]:
     return guard.handle(REQUEST, MESSAGE), tasks
 
 
-async def test_a_known_controller_is_obeyed_at_once() -> None:
+async def test_a_request_of_a_known_controller_is_handled_at_once() -> None:
     handler = Handler()
     reply, _ = guarded(Judge(None, is_known=True), handler)
     assert reply is handler.reply
 
 
-async def test_a_controller_is_obeyed_when_it_is_proven() -> None:
+async def test_a_request_of_a_controller_is_handled_once_it_is_proven() -> None:
     handler = Handler()
     reply, _ = guarded(Judge(ErrorCode.NONE), handler)
     await turn()
@@ -71,7 +71,7 @@ async def test_a_controller_is_obeyed_when_it_is_proven() -> None:
     assert reply.message == "done"
 
 
-async def test_an_answer_that_is_there_at_once_is_passed_on() -> None:
+async def test_a_complete_reply_is_passed_on() -> None:
     handler = Handler()
     handler.reply.complete("done")
     reply, _ = guarded(Judge(ErrorCode.NONE), handler)
@@ -86,14 +86,14 @@ async def test_a_refusal_names_its_code() -> None:
     assert (reply.message, handler.handled) == ("STALE_CONTROLLER_EPOCH", 0)
 
 
-async def test_a_sender_that_cannot_be_proven_loses_its_connection() -> None:
+async def test_the_connection_of_an_unproven_sender_is_closed() -> None:
     handler = Handler()
     reply, _ = guarded(Judge(None), handler)
     await turn()
     assert (reply.state, handler.handled) == (ReplyState.CLOSE, 0)
 
 
-async def test_a_handler_that_closes_closes() -> None:
+async def test_a_closing_reply_of_the_handler_closes_the_connection() -> None:
     handler = Handler()
     handler.reply.complete_by_closing("the broker stops")
     reply, _ = guarded(Judge(ErrorCode.NONE), handler)
@@ -101,20 +101,20 @@ async def test_a_handler_that_closes_closes() -> None:
     assert reply.state is ReplyState.CLOSE
 
 
-async def test_what_is_being_proven_when_the_broker_stops_is_closed() -> None:
+async def test_a_connection_whose_sender_is_being_proven_is_closed_at_the_stop() -> None:
     reply, tasks = guarded(Judge(ErrorCode.NONE), Handler())
     await tasks.stop()
     assert reply.state is ReplyState.CLOSE
 
 
-async def test_a_connection_that_is_lost_meanwhile_gets_no_answer() -> None:
+async def test_a_connection_lost_meanwhile_gets_no_response() -> None:
     reply, _ = guarded(Judge(None), Handler())
     reply.cancel()
     await turn()
     assert reply.cancelled
 
 
-async def test_a_stranger_may_not_ask_the_controller_in_a_brokers_name() -> None:
+async def test_a_stranger_may_not_send_requests_in_a_brokers_name() -> None:
     message = AllocateProducerIdsRequest(broker_id=2, broker_epoch=5)
     for is_known, handled in ((True, 1), (False, 0)):
         handler = Handler()

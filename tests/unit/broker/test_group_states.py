@@ -1,7 +1,7 @@
-"""Every pair of state and event: what the one who causes it is told, and where the group goes.
+"""Every pair of state and event: the response to the event and the next state of the group.
 
-"waits" is a join or sync without an answer yet. The member is a dynamic one in good standing; in
-EMPTY and DEAD it is the last one that was there.
+"waits" means that a join or sync has no response yet. The member is a dynamic, valid one; in EMPTY
+and DEAD it is the last member that the group had.
 """
 
 import itertools
@@ -81,7 +81,7 @@ EVENTS: dict[str, Event] = {
     "silence for a rebalance and more": long_silence,
 }
 
-# What is told, and the state after it: one column per state of STATES.
+# Response and next state, with one column per state of STATES.
 TABLE: dict[str, tuple[tuple[str, GroupState], ...]] = {
     "a new member joins": (
         (WAITS, PREPARING), (WAITS, PREPARING), (WAITS, PREPARING), (WAITS, PREPARING),
@@ -91,7 +91,8 @@ TABLE: dict[str, tuple[tuple[str, GroupState], ...]] = {
         ("MEMBER_ID_REQUIRED", EMPTY), ("MEMBER_ID_REQUIRED", PREPARING),
         ("MEMBER_ID_REQUIRED", COMPLETING), ("MEMBER_ID_REQUIRED", STABLE), (UNAVAILABLE, DEAD),
     ),
-    # In PREPARING it was the last to be waited for. In STABLE it leads, and knows why it joins.
+    # In PREPARING the group waited only for this member. In STABLE the member leads the group, so
+    # its join begins a rebalance.
     "the member joins again": (
         (UNKNOWN, EMPTY), (NONE, COMPLETING), (NONE, COMPLETING), (NONE, COMPLETING),
         (UNAVAILABLE, DEAD),
@@ -125,7 +126,7 @@ TABLE: dict[str, tuple[tuple[str, GroupState], ...]] = {
         (UNKNOWN, EMPTY), (UNKNOWN, PREPARING), (UNKNOWN, COMPLETING), (UNKNOWN, STABLE),
         (UNAVAILABLE, DEAD),
     ),
-    # In PREPARING the one who has joined need not wait any more.
+    # In PREPARING the member that has joined need not wait any longer.
     "the member leaves": (
         (UNKNOWN, EMPTY), (NONE, COMPLETING), (NONE, EMPTY), (NONE, EMPTY), (UNAVAILABLE, DEAD),
     ),

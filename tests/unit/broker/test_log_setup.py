@@ -1,4 +1,4 @@
-"""How the broker logs: `broker.log_setup`."""
+"""The format of log output: `broker.log_setup`."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def test_people_get_a_console() -> None:
     assert not stream.getvalue().startswith("{")
 
 
-def test_names_that_clients_choose_do_not_command_a_terminal() -> None:
+def test_control_characters_in_client_names_are_escaped() -> None:
     stream = Terminal()
     set_up_logging("info", stream)
     structlog.get_logger("test").info("topic.rejected", topic="x\x1b[2Jy\x07\u202e")
@@ -57,7 +57,7 @@ def test_names_that_clients_choose_do_not_command_a_terminal() -> None:
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 3), ("info", 2), ("warning", 1)])
-def test_what_is_below_the_level_is_not_logged(level: str, count: int) -> None:
+def test_events_below_the_level_are_not_logged(level: str, count: int) -> None:
     stream = io.StringIO()
     set_up_logging(level, stream)
     log = structlog.get_logger("test")

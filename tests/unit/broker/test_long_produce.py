@@ -1,4 +1,4 @@
-"""Produce requests that take more than one turn of the loop, and what they answer."""
+"""Produce requests that take more than one turn of the loop, and their responses."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ Batches = Sequence[tuple[str, int, bytes | None]]
 
 
 def compressed(size: int = LARGE_BYTES, codec: Codec = Codec.ZSTD) -> bytes:
-    """Return a small batch that holds so many zeros."""
+    """Return a small batch that expands to `size` zeros."""
     builder = BatchBuilder(codec=codec)
     builder.append(NOW_MS, b"key", bytes(size))
     return bytes(builder.build())
@@ -59,7 +59,7 @@ class Broker:
         release: list[str] | None = None,
         acks: int = 1,
     ) -> tuple[Request, Reply]:
-        """Send a request to the partition, by the connection that sent `after`, if given."""
+        """Send a request to the partition, on the connection that sent `after`, if given."""
         return self.send_to(
             [("t", 0, each) for each in batches], after=after, release=release, acks=acks
         )
@@ -90,7 +90,7 @@ class Broker:
             asked.release = lambda: release.append("released")
         reply = self.handler.handle(asked, decode(ProduceRequest, asked.body, version))
         if asked.release is None and release is None:
-            # As when the next read goes to the same buffer.
+            # Simulates the next read into the same buffer.
             asked.body[:] = b"\xee" * len(asked.body)
         return asked, reply
 
@@ -122,7 +122,7 @@ async def broker(tmp_path: Path) -> Broker:
 
 
 async def done(*replies: Reply) -> None:
-    """Wait until all have an answer."""
+    """Wait until all replies are complete."""
     async with asyncio.timeout(30):
         for reply in replies:
             if not reply.is_done:
@@ -144,7 +144,7 @@ def codes(reply: Reply) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.GZIP, Codec.LZ4, Codec.SNAPPY])
-async def test_a_batch_that_expands_far_is_appended_in_a_later_turn(
+async def test_a_batch_that_expands_a_lot_is_appended_in_a_later_turn(
     broker: Broker, codec: Codec
 ) -> None:
     _, reply = broker.send(compressed(codec=codec))
@@ -154,7 +154,9 @@ async def test_a_batch_that_expands_far_is_appended_in_a_later_turn(
     assert broker.values() == [LARGE_BYTES]
 
 
-async def test_the_order_of_a_connection_stays_and_others_do_not_wait(broker: Broker) -> None:
+async def test_a_connection_keeps_its_order_and_other_connections_do_not_wait(
+    broker: Broker,
+) -> None:
     first, large = broker.send(batch(b"1"), compressed(), batch(b"22"))
     _, second = broker.send(batch(b"333"), after=first)
     _, third = broker.send(batch(b"4444"), after=first)
@@ -184,7 +186,7 @@ async def test_acks_all_waits_for_followers_of_large_batches_too(broker: Broker)
     assert codes(reply) == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 1)]
 
 
-async def test_without_acks_a_large_batch_is_not_answered(broker: Broker) -> None:
+async def test_a_large_batch_with_acks_0_gets_no_response(broker: Broker) -> None:
     _, reply = broker.send(compressed(), acks=0)
     await done(reply)
     assert reply.state is ReplyState.NO_RESPONSE
@@ -194,7 +196,7 @@ async def test_without_acks_a_large_batch_is_not_answered(broker: Broker) -> Non
     assert reply.close_reason == "produce with acks=0 failed: INVALID_RECORD"
 
 
-async def test_more_batches_than_a_turn_has_time_for_let_others_in_between(broker: Broker) -> None:
+async def test_other_requests_run_between_the_turns_of_a_long_one(broker: Broker) -> None:
     many = 2500
     _, reply = broker.send(*[batch(b"a")] * many)
     assert not reply.is_done
@@ -207,7 +209,7 @@ async def test_more_batches_than_a_turn_has_time_for_let_others_in_between(broke
     assert broker.world.log.log_end_offset == many + 1
 
 
-async def test_what_a_turn_may_decompress_is_shared_by_its_requests(broker: Broker) -> None:
+async def test_requests_of_a_turn_share_its_budget_for_decompression(broker: Broker) -> None:
     replies = [broker.send(compressed(3 * MIB))[1] for _ in range(4)]
     assert [reply.is_done for reply in replies] == [True, True, False, False]
     await done(*replies)
@@ -215,19 +217,19 @@ async def test_what_a_turn_may_decompress_is_shared_by_its_requests(broker: Brok
     assert reply.is_done, "a new turn has time again"
 
 
-async def test_the_buffer_is_given_back_after_the_last_batch(broker: Broker) -> None:
+async def test_the_buffer_is_released_after_the_last_batch(broker: Broker) -> None:
     released: list[str] = []
     asked, reply = broker.send(compressed(), batch(b"a"), release=released)
-    assert asked.release is None, "whoever received the request must not give it back"
+    assert asked.release is None, "the request channel must not release the buffer"
     assert released == []
     await done(reply)
     assert released == ["released"]
     _, reply = broker.send(batch(b"a"), release=released)
     assert reply.is_done
-    assert released == ["released"], "not by the handler if it has returned"
+    assert released == ["released"], "the last batch releases the buffer"
 
 
-async def test_a_connection_that_is_lost_appends_nothing_more(broker: Broker) -> None:
+async def test_no_further_batch_of_a_lost_connection_is_appended(broker: Broker) -> None:
     released: list[str] = []
     asked, reply = broker.send(compressed(), batch(b"a"), release=released)
     _, second = broker.send(batch(b"b"), after=asked)
@@ -267,7 +269,7 @@ async def test_a_leader_that_resigns_meanwhile_appends_nothing(broker: Broker) -
     assert broker.world.log.log_end_offset == 0
 
 
-async def test_a_request_that_expands_too_far_in_all_is_refused_from_there_on(
+async def test_batches_above_the_expansion_limit_of_a_request_are_refused(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_produce, "MAX_REQUEST_DECOMPRESSED_BYTES", 20 * MIB)
@@ -281,7 +283,9 @@ async def test_a_request_that_expands_too_far_in_all_is_refused_from_there_on(
     assert answers(reply)[3].error_message == "the request expands beyond 2147483648 bytes"
 
 
-async def test_what_waits_is_limited(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_of_waiting_requests_is_limited(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(long_produce, "MAX_HELD_BYTES", 10_000)
     first, reply = broker.send(compressed())
     _, refused = broker.send(batch(b"a" * 10_000), after=first)
@@ -295,7 +299,9 @@ async def test_what_waits_is_limited(broker: Broker, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
-async def test_compressing_much_again_takes_a_thread(tmp_path: Path, codec: Codec) -> None:
+async def test_recompression_of_large_batches_runs_in_a_thread(
+    tmp_path: Path, codec: Codec
+) -> None:
     broker = Broker(tmp_path, LogConfig(compression_type="gzip"))
     _, small = broker.send(batch(b"a"))
     assert small.is_done
@@ -313,7 +319,7 @@ async def test_compressing_much_again_takes_a_thread(tmp_path: Path, codec: Code
 # Refusals
 
 
-async def test_each_batch_is_answered_once_whatever_is_named_twice(broker: Broker) -> None:
+async def test_each_batch_is_answered_once_even_if_partitions_repeat(broker: Broker) -> None:
     refused: list[tuple[str, int, bytes | None]] = [
         ("unknown", place % 7, batch(b"a")) for place in range(50)
     ]
@@ -323,7 +329,7 @@ async def test_each_batch_is_answered_once_whatever_is_named_twice(broker: Broke
     assert [each.index for each in answers(reply)][:50] == [place % 7 for place in range(50)]
 
 
-async def test_a_request_writes_one_line_about_all_that_it_was_refused(broker: Broker) -> None:
+async def test_refused_batches_of_a_request_are_logged_in_one_line(broker: Broker) -> None:
     unknown = [("unknown", place, batch(b"a")) for place in range(50)]
     with capture_logs() as logs:
         broker.send_to([*unknown, ("t", 0, None)])
@@ -346,7 +352,7 @@ async def test_a_request_writes_one_line_about_all_that_it_was_refused(broker: B
     assert logs == []
 
 
-async def test_a_response_names_only_so_many_records_at_fault(tmp_path: Path) -> None:
+async def test_a_response_names_a_limited_number_of_invalid_records(tmp_path: Path) -> None:
     broker = Broker(tmp_path, LogConfig(cleanup_policy=frozenset({"compact"})))
     builder = BatchBuilder()
     for _ in range(90):
@@ -360,7 +366,7 @@ async def test_a_response_names_only_so_many_records_at_fault(tmp_path: Path) ->
     assert all(each.error_message for each in found)
 
 
-async def test_what_a_partition_takes_from_whom(broker: Broker) -> None:
+async def test_batches_are_refused_by_version_header_or_topic(broker: Broker) -> None:
     old_zstd: Batches = [("t", 0, compressed(10)), ("t", 0, b"too short"), ("t", 0, batch(b"a"))]
     _, reply = broker.send_to(old_zstd, version=6)
     message = reply.message

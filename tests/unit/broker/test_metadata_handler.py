@@ -1,4 +1,4 @@
-"""Metadata before the controller has told this broker anything: `broker.handlers.metadata`."""
+"""Metadata before the controller has sent any to this broker: `broker.handlers.metadata`."""
 
 import asyncio
 from typing import cast
@@ -13,7 +13,7 @@ from kafkawire.messages.metadata import MetadataRequest, MetadataRequestTopic, M
 from tests.unit.broker.requests import request
 
 
-async def test_a_topic_cannot_be_created_yet_and_the_client_is_told_to_ask_again() -> None:
+async def test_a_topic_cannot_be_created_yet_and_the_client_must_retry() -> None:
     loop = asyncio.get_running_loop()
     nobody = cast(TopicSource, object())
     handler = MetadataHandler(RequestTasks(loop), MetadataCache(), nobody, "c", may_create=True)

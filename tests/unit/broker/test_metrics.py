@@ -1,11 +1,11 @@
-"""What the broker counts: `broker.metrics`."""
+"""Metrics of the broker: `broker.metrics`."""
 
 import pytest
 
 from broker.metrics import BrokerState, Metrics
 
 
-def test_a_snapshot_asks_every_gauge() -> None:
+def test_a_snapshot_reads_every_gauge() -> None:
     metrics = Metrics()
     values = [1, 2]
     metrics.add_gauge("values", lambda: len(values))
@@ -14,7 +14,7 @@ def test_a_snapshot_asks_every_gauge() -> None:
     assert metrics.snapshot() == {"broker_state": 3, "values": 3}
 
 
-def test_a_gauge_has_a_name_of_its_own() -> None:
+def test_names_of_gauges_are_unique() -> None:
     metrics = Metrics()
     metrics.add_gauge("a", lambda: 1)
     with pytest.raises(AssertionError, match="duplicate gauge"):

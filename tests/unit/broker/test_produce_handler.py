@@ -1,4 +1,4 @@
-"""When a produce is answered: `broker.handlers.produce`, with followers that a test moves."""
+"""Responses to produce requests: `broker.handlers.produce`, with followers moved by the test."""
 
 import asyncio
 from pathlib import Path
@@ -58,7 +58,7 @@ def answer(reply: Reply) -> tuple[int, int]:
     return found.error_code, found.base_offset
 
 
-async def test_all_in_sync_replicas_must_have_it(world: World) -> None:
+async def test_acks_all_waits_for_all_in_sync_replicas(world: World) -> None:
     world.replicate_to(B2)
     reply = produce(world)
     assert not reply.is_done
@@ -91,7 +91,7 @@ async def test_too_few_in_sync_replicas_refuse_before_the_append(world: World) -
     assert answer(produce(world, acks=1)) == (ErrorCode.NONE, 0)
 
 
-async def test_replicas_that_leave_after_the_append_are_told(world: World) -> None:
+async def test_isr_shrunk_below_min_isr_after_the_append_is_reported(world: World) -> None:
     leadership = world.replicate_to(B2, B3, min_insync_replicas=2)
     reply = produce(world)
     world.follower_fetches(B2, 2)
@@ -106,7 +106,7 @@ async def test_replicas_that_leave_after_the_append_are_told(world: World) -> No
     assert answer(reply) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0)
 
 
-async def test_a_leadership_that_ends_is_told(world: World) -> None:
+async def test_the_end_of_a_leadership_is_reported(world: World) -> None:
     world.replicate_to(B2)
     reply = produce(world)
     world.replicas.remove(PARTITION)
@@ -118,7 +118,7 @@ async def test_a_client_that_vanishes_leaves_its_records_and_no_waiter(world: Wo
     world.replicate_to(B2)
     reply = produce(world)
     reply.cancel()
-    assert world.purgatory.waiting.operation_count == 1, "a produce goes on without its client"
+    assert world.purgatory.waiting.operation_count == 1, "a produce continues without its client"
     world.follower_fetches(B2, 2)
     await turn()
     assert world.purgatory.waiting.operation_count == 0

@@ -12,7 +12,7 @@ PARKED_COUNT = 100_000
 
 
 class Threshold:
-    """An operation that is satisfied when a key that it watches has reached a number."""
+    """An operation that is satisfied when a watched key has reached a number."""
 
     def __init__(self, counts: dict[str, int], needed: int) -> None:
         self.counts = counts
@@ -29,7 +29,7 @@ class Threshold:
 
 
 class AppearsBetween(Threshold):
-    """An operation whose condition comes true between the first look and the second."""
+    """An operation whose condition becomes true between the first check and the second."""
 
     def is_satisfied(self, changed: str | None) -> bool:
         self.asked.append(changed)
@@ -42,7 +42,7 @@ def test_an_operation_that_is_satisfied_already_is_not_watched() -> None:
     assert (waiting.operation_count, waiting.watcher_count) == (0, 0)
 
 
-def test_a_change_between_the_two_looks_is_not_missed() -> None:
+def test_a_change_between_the_two_checks_is_not_missed() -> None:
     waiting: Waiting[str] = Waiting()
     assert not waiting.add(AppearsBetween({}, needed=1), ["a", "b"])
     assert (waiting.operation_count, waiting.watcher_count) == (0, 0)
@@ -61,7 +61,7 @@ def test_only_a_change_that_satisfies_ends_the_wait() -> None:
     assert (waiting.operation_count, waiting.watcher_count) == (0, 0)
 
 
-def test_those_who_have_waited_longest_come_first() -> None:
+def test_the_oldest_operations_come_first() -> None:
     counts = {"a": 0}
     waiting: Waiting[str] = Waiting()
     operations = [Threshold(counts, needed=1) for _ in range(3)]
@@ -92,12 +92,12 @@ def purgatory() -> Callable[[], Purgatory[str]]:
 
 
 async def turn() -> None:
-    """Let everything that is scheduled now run, and what that schedules."""
+    """Run all scheduled callbacks, including the ones that they schedule."""
     for _ in range(3):
         await asyncio.sleep(0)
 
 
-async def test_what_needs_no_waiting_is_completed_at_once(
+async def test_a_satisfied_operation_is_completed_at_once(
     purgatory: Callable[[], Purgatory[str]],
 ) -> None:
     operation = Threshold({"a": 1}, needed=1)
@@ -105,7 +105,7 @@ async def test_what_needs_no_waiting_is_completed_at_once(
     assert operation.completed_count == 1
 
 
-async def test_a_waiter_is_woken_after_the_one_who_woke_it_has_finished(
+async def test_an_operation_completes_after_the_code_that_woke_it_has_finished(
     purgatory: Callable[[], Purgatory[str]],
 ) -> None:
     held, counts = purgatory(), {"a": 0}
@@ -113,13 +113,13 @@ async def test_a_waiter_is_woken_after_the_one_who_woke_it_has_finished(
     held.hold(operation, ["a"], timeout_ms=60_000)
     counts["a"] = 1
     held.on_change("a")
-    assert operation.completed_count == 0, "it ran in the stack of the one who woke it"
+    assert operation.completed_count == 0, "it ran in the call stack of the code that woke it"
     await turn()
     assert operation.completed_count == 1
     assert held.waiting.watcher_count == 0
 
 
-async def test_many_changes_in_one_turn_are_one_look(
+async def test_many_changes_in_one_turn_cause_one_check(
     purgatory: Callable[[], Purgatory[str]],
 ) -> None:
     held = purgatory()
@@ -134,7 +134,7 @@ async def test_many_changes_in_one_turn_are_one_look(
     held.cancel(operation)
 
 
-async def test_a_deadline_completes_with_what_there_is(
+async def test_an_operation_completes_at_its_deadline(
     purgatory: Callable[[], Purgatory[str]],
 ) -> None:
     held = purgatory()
@@ -146,7 +146,7 @@ async def test_a_deadline_completes_with_what_there_is(
     assert held.waiting.operation_count == 0
 
 
-async def test_an_operation_completes_once_even_if_time_ends_as_it_is_woken(
+async def test_an_operation_woken_at_its_deadline_completes_once(
     purgatory: Callable[[], Purgatory[str]],
 ) -> None:
     held, counts = purgatory(), {"a": 0}
@@ -173,7 +173,9 @@ async def test_a_cancelled_operation_is_never_completed(
     assert operation.completed_count == 0
 
 
-async def test_stopping_completes_all_who_wait(purgatory: Callable[[], Purgatory[str]]) -> None:
+async def test_closing_completes_all_waiting_operations(
+    purgatory: Callable[[], Purgatory[str]],
+) -> None:
     held = purgatory()
     operations = [Threshold({}, needed=1) for _ in range(3)]
     for operation in operations:
@@ -186,7 +188,7 @@ async def test_stopping_completes_all_who_wait(purgatory: Callable[[], Purgatory
     assert held.waiting.watcher_count == 0
 
 
-async def test_a_failing_waiter_does_not_keep_the_others_waiting(
+async def test_a_failing_operation_does_not_stop_the_others(
     purgatory: Callable[[], Purgatory[str]],
 ) -> None:
     held, counts = purgatory(), {"a": 0}
@@ -208,7 +210,7 @@ async def test_a_failing_waiter_does_not_keep_the_others_waiting(
     assert [str(failure) for failure in failures] == ["a bug"]
 
 
-async def test_a_hundred_thousand_waiters_whose_clients_vanish_leave_nothing_behind(
+async def test_a_hundred_thousand_cancelled_operations_leave_nothing_behind(
     purgatory: Callable[[], Purgatory[str]],
 ) -> None:
     held = purgatory()

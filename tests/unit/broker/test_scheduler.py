@@ -1,4 +1,4 @@
-"""Work that returns: `broker.scheduler`."""
+"""Periodic work: `broker.scheduler`."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ async def scheduler() -> AsyncIterator[Scheduler]:
 
 
 class Runs:
-    """Counts runs and lets a test wait for some of them."""
+    """Counts runs and lets a test wait for them."""
 
     def __init__(self, awaited: int) -> None:
         self.loop = asyncio.get_running_loop()
@@ -68,13 +68,13 @@ async def test_a_task_that_fails_runs_again(scheduler: Scheduler, error: Excepti
     assert task.failure_count == task.run_count >= 2
 
 
-async def test_kafkas_never_is_never(scheduler: Scheduler) -> None:
+async def test_a_task_with_kafkas_never_does_not_run(scheduler: Scheduler) -> None:
     scheduler.add(PeriodicTask("t", lambda: None, period_ms=LONGEST_DELAY_MS + 1))
     scheduler.add(PeriodicTask("u", lambda: None, period_ms=2**63 - 1))
     assert not scheduler._timers
 
 
-async def test_stopping_waits_for_what_runs_and_lets_nothing_begin(scheduler: Scheduler) -> None:
+async def test_stopping_waits_for_running_tasks_and_starts_no_others(scheduler: Scheduler) -> None:
     began, may_end = Runs(awaited=1), threading.Event()
 
     def slow() -> None:
@@ -92,7 +92,7 @@ async def test_stopping_waits_for_what_runs_and_lets_nothing_begin(scheduler: Sc
     assert task.run_count == len(began.threads) == 1
 
 
-async def test_a_task_in_the_loop_may_give_way(scheduler: Scheduler) -> None:
+async def test_a_task_in_the_loop_may_yield(scheduler: Scheduler) -> None:
     runs = Runs(awaited=2)
     steps: list[str] = []
 
@@ -107,7 +107,7 @@ async def test_a_task_in_the_loop_may_give_way(scheduler: Scheduler) -> None:
     assert steps[:4] == ["begins", "ends", "begins", "ends"]
 
 
-async def test_the_first_run_comes_after_the_delay_alone(scheduler: Scheduler) -> None:
+async def test_the_first_run_waits_for_the_delay_only(scheduler: Scheduler) -> None:
     runs = Runs(awaited=1)
     scheduler.add(PeriodicTask("t", runs, delay_ms=1, period_ms=LONGEST_DELAY_MS))
     await runs.wait()

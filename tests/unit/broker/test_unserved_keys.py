@@ -1,4 +1,4 @@
-"""Which keys refuse the start, because they may not be ignored: `broker.unserved_keys`."""
+"""Keys that prevent the start, because they must not be ignored: `broker.unserved_keys`."""
 
 from pathlib import Path
 
@@ -67,5 +67,5 @@ def test_a_file_of_a_broker_without_zookeeper_is_refused_by_its_key(tmp_path: Pa
         ("somebody.elses.key", "x"),
     ],
 )
-def test_what_asks_for_nothing_else_than_there_is_passes(key: str, value: str) -> None:
+def test_values_that_match_the_brokers_behaviour_pass(key: str, value: str) -> None:
     check_served_keys({key: value})

@@ -1,4 +1,4 @@
-"""UpdateMetadata, as a broker answers it: `broker.handlers.update_metadata`."""
+"""UpdateMetadata requests: `broker.handlers.update_metadata`."""
 
 from typing import cast
 
@@ -25,7 +25,7 @@ class FakeRequest:
 
 
 class World:
-    """A broker in its epoch 5."""
+    """A broker with broker epoch 5."""
 
     def __init__(self) -> None:
         self.cache = MetadataCache()
@@ -47,13 +47,13 @@ class World:
         return answer.error_code
 
 
-def test_what_the_controller_tells_is_adopted() -> None:
+def test_the_controllers_metadata_is_adopted() -> None:
     world = World()
     assert world.tell(1, 2) == ErrorCode.NONE
     assert set(world.cache.image.brokers) == {1, 2}
 
 
-def test_what_is_of_the_past_changes_nothing() -> None:
+def test_a_stale_request_changes_nothing() -> None:
     world = World()
     world.tell(1, controller_epoch=2, connection=7)
     assert world.tell(1, 2, controller_epoch=1) == ErrorCode.STALE_CONTROLLER_EPOCH

@@ -1,4 +1,4 @@
-"""What clients are told to connect to: `broker.network.advertising`."""
+"""The advertised endpoints: `broker.network.advertising`."""
 
 import socket
 
@@ -9,7 +9,7 @@ from broker.network.advertising import advertise, machine_name
 from broker.network.listener import Listener
 
 
-def test_what_is_not_said_is_this_machine_and_the_port_that_was_chosen() -> None:
+def test_missing_host_and_port_are_the_machines_name_and_the_bound_port() -> None:
     listeners = [Listener("A", "", 0), Listener("B", "h", 0), Listener("C", "", 5)]
     assert advertise(listeners, {"A": 1, "B": 2, "C": 3}, lambda: "me") == {
         "A": Endpoint("me", 1),
@@ -18,14 +18,16 @@ def test_what_is_not_said_is_this_machine_and_the_port_that_was_chosen() -> None
     }
 
 
-def test_the_machine_is_not_named_unless_it_has_to_be() -> None:
+def test_the_machines_name_is_read_only_if_it_is_needed() -> None:
     def unknown() -> str:
         raise AssertionError("nobody asked")
 
     assert advertise([Listener("A", "h", 1)], {}, unknown) == {"A": Endpoint("h", 1)}
 
 
-def test_a_name_that_nobody_can_resolve_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresolvable_machine_name_is_replaced_by_localhost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def resolve(host: str, _port: None) -> list[object]:
         if host != "known":
             raise socket.gaierror(host)

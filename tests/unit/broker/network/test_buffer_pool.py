@@ -1,4 +1,4 @@
-"""Arenas are shared and bounded; large buffers come back."""
+"""Arenas are shared and bounded; large buffers return to the pool."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_recycling_empties_all_arenas_and_uses_them_again() -> None:
     assert pool.arena_count == 4
 
 
-def test_with_all_arenas_full_reads_go_on_in_small_buffers() -> None:
+def test_reads_continue_in_small_buffers_when_all_arenas_are_full() -> None:
     pool = BufferPool()
     for _ in range(MAX_ARENAS):
         pool.arena(0).position = ARENA_BYTES
@@ -81,7 +81,7 @@ def test_a_very_large_buffer_is_exact_and_not_pooled() -> None:
     assert pool.pooled_bytes == 0
 
 
-def test_the_pool_keeps_only_so_much() -> None:
+def test_the_pool_keeps_a_limited_number_of_bytes() -> None:
     pool = BufferPool()
     count = MAX_POOLED_BYTES // MAX_POOLED_BUFFER_BYTES + 1
     for buffer in [pool.take_buffer(MAX_POOLED_BUFFER_BYTES) for _ in range(count)]:

@@ -1,4 +1,4 @@
-"""A region's bytes leave once, in order, and never fewer than were promised."""
+"""The bytes of a region are sent once, in order, and never fewer than promised."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> Iterator[BufferedReader]:
         yield opened
 
 
-def test_it_is_read_in_pieces(file: BufferedReader) -> None:
+def test_a_region_is_read_in_pieces(file: BufferedReader) -> None:
     rest = FileRange(Region(file, 10, 100))
     assert rest.read(60) == bytes(range(10, 70))
     assert rest.bytes_left == 40
@@ -45,11 +45,11 @@ def test_it_is_read_in_pieces(file: BufferedReader) -> None:
     assert rest.read(60) == b""
 
 
-def test_an_empty_region_is_read_as_nothing(file: BufferedReader) -> None:
+def test_an_empty_region_has_no_bytes(file: BufferedReader) -> None:
     assert FileRange(Region(file, 300, 0)).read(10) == b""
 
 
-def test_it_is_sent_in_pieces(file: BufferedReader) -> None:
+def test_a_region_is_sent_in_pieces(file: BufferedReader) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         rest = FileRange(Region(file, 10, 100))
@@ -78,7 +78,7 @@ def test_a_deleted_file_is_read_to_the_end(file: BufferedReader) -> None:
     assert rest.read(256) == bytes(range(256))
 
 
-def test_a_full_socket_says_so(file: BufferedReader) -> None:
+def test_a_full_socket_raises_an_error(file: BufferedReader) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -108,20 +108,20 @@ class ColdRange(FileRange):
         return position not in self.cached
 
 
-def test_what_was_just_written_is_not_cold(file: BufferedReader) -> None:
+def test_bytes_just_written_are_not_cold(file: BufferedReader) -> None:
     assert not FileRange(Region(file, 0, 256)).is_cold()
 
 
 DROPS = 20
 
 
-def test_what_the_system_has_dropped_is_cold(long_file: BufferedReader) -> None:
+def test_bytes_dropped_by_the_system_are_cold(long_file: BufferedReader) -> None:
     os.fsync(long_file.fileno())
     for _ in range(DROPS):
         os.posix_fadvise(long_file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         if FileRange(Region(long_file, 0, 100)).is_cold():
             return
-        # The system need not drop what it is asked to; what it has not dropped will stay.
+        # The system may ignore the advice to drop pages; pages not dropped by now will stay.
         try:
             os.preadv(long_file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -160,7 +160,7 @@ def test_a_cold_region_is_warmed_up_window_by_window(long_file: BufferedReader) 
         pytest.param(ONE_PROBE_BYTES + 1, {0}, True, id="longer: it is not"),
     ],
 )
-def test_the_ends_of_a_window_tell_whether_it_is_cold(
+def test_a_window_is_cold_if_one_of_its_ends_is(
     size_bytes: int, cached: set[int], is_cold: bool, long_file: BufferedReader
 ) -> None:
     rest = ColdRange(Region(long_file, 0, size_bytes))
@@ -169,8 +169,8 @@ def test_the_ends_of_a_window_tell_whether_it_is_cold(
 
 
 @takes_stand_in
-def test_a_window_that_was_warmed_up_is_not_asked_about_again(long_file: BufferedReader) -> None:
-    """Else a machine short of memory would read it again and again, and never send."""
+def test_a_warmed_up_window_is_not_probed_again(long_file: BufferedReader) -> None:
+    """Otherwise a machine short of memory would read it repeatedly, and never send it."""
     rest = ColdRange(Region(long_file, 0, WINDOW_BYTES))
     rest.warm_up()
     assert not rest.is_cold()
@@ -183,7 +183,7 @@ def test_warming_up_beyond_the_end_of_a_file_ends(file: BufferedReader) -> None:
 
 
 @takes_stand_in
-def test_where_the_system_cannot_tell_nothing_is_cold(
+def test_nothing_is_cold_on_a_system_without_probes(
     file: BufferedReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.network.file_range._NO_WAIT", 0)
@@ -191,7 +191,7 @@ def test_where_the_system_cannot_tell_nothing_is_cold(
     assert not FileRange(Region(file, 0, 100)).is_cold()
 
 
-def test_trouble_with_asking_is_left_to_the_read(tmp_path: Path) -> None:
+def test_errors_of_a_probe_are_left_to_the_read(tmp_path: Path) -> None:
     opened = (tmp_path / "closed").open("wb+")
     descriptor = os.dup(opened.fileno())
     opened.close()

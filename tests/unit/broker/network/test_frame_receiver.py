@@ -1,4 +1,4 @@
-"""Frames are found wherever reads are cut, and are not overwritten while somebody needs them."""
+"""Frames are found for any sizes of reads, and are not overwritten while they are in use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sized(body: bytes) -> bytes:
 
 
 class Input:
-    """A receiver with its pool, fed as a connection feeds it."""
+    """A receiver and its pool, used like a connection does."""
 
     def __init__(self, limit_bytes: int = 16 * MAX_FRAME_BYTES, pool: BufferPool | None = None):
         self.pool = pool or BufferPool()
@@ -31,7 +31,7 @@ class Input:
         self.frames: list[memoryview] = []
 
     def read(self, data: bytes, limit: int = MANY) -> None:
-        """One read of the loop."""
+        """Simulate one read of the loop."""
         buffer = self.receiver.get_buffer()
         assert len(buffer) >= len(data)
         buffer[: len(data)] = data
@@ -51,13 +51,13 @@ class Input:
         return [bytes(frame) for frame in self.frames]
 
 
-def test_several_frames_of_one_read() -> None:
+def test_several_frames_arrive_in_one_read() -> None:
     source = Input()
     source.read(sized(b"one") + sized(b"") + sized(b"three"))
     assert source.bodies == [b"one", b"", b"three"]
 
 
-def test_a_frame_that_comes_byte_by_byte() -> None:
+def test_a_frame_arrives_byte_by_byte() -> None:
     source = Input()
     for byte in sized(b"slow") + sized(b"loris"):
         source.read(bytes([byte]))
@@ -65,7 +65,7 @@ def test_a_frame_that_comes_byte_by_byte() -> None:
     assert source.memory.kept_bytes == 0
 
 
-def test_the_bytes_of_half_a_frame_are_counted() -> None:
+def test_the_bytes_of_a_partial_frame_are_counted() -> None:
     source = Input()
     source.read(sized(b"whole") + sized(b"half")[:6])
     assert source.memory.kept_bytes == 6
@@ -107,7 +107,7 @@ def test_a_read_never_goes_beyond_the_end_of_a_large_frame() -> None:
     assert read_bytes == len(frame)
 
 
-def test_a_frame_is_charged_for_what_has_arrived_and_not_for_what_it_announces() -> None:
+def test_a_frame_is_charged_for_received_bytes_not_for_its_announced_size() -> None:
     source = Input()
     frame = sized(bytes(MAX_FRAME_BYTES))
     source.read(frame[:10])
@@ -124,7 +124,7 @@ def test_a_frame_is_charged_for_what_has_arrived_and_not_for_what_it_announces()
     assert source.bodies == [frame[4:]]
 
 
-def test_a_frame_that_cannot_grow_waits_and_goes_on() -> None:
+def test_a_frame_that_cannot_grow_waits_and_continues() -> None:
     source = Input(limit_bytes=4 * FIRST_GRANT_BYTES)
     oldest = source.memory.reservation(MAX_FRAME_BYTES, is_control_plane=False)
     assert source.memory.try_grow(oldest, FIRST_GRANT_BYTES)
@@ -161,7 +161,7 @@ def test_a_client_request_beyond_its_limit_is_refused_by_its_first_bytes(
     assert (source.memory.reserved_bytes, source.memory.kept_bytes) == (0, 0)
 
 
-def test_a_request_beyond_its_limit_is_refused_though_none_may_be_taken_now() -> None:
+def test_a_request_beyond_its_limit_is_refused_even_with_limit_zero() -> None:
     source = Input()
     source.receiver = FrameReceiver(source.pool, source.memory, NetworkLimits())
     source.read(struct.pack(">ih", MAX_CLIENT_REQUEST_BYTES + 1, ApiKey.METADATA), limit=0)
@@ -169,7 +169,7 @@ def test_a_request_beyond_its_limit_is_refused_though_none_may_be_taken_now() ->
 
 
 @pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.LEADER_AND_ISR])
-def test_records_and_what_names_all_partitions_may_be_larger(key: ApiKey) -> None:
+def test_requests_with_records_or_all_partitions_may_be_larger(key: ApiKey) -> None:
     source = Input()
     source.receiver = FrameReceiver(source.pool, source.memory, NetworkLimits())
     source.read(struct.pack(">ih", MAX_CLIENT_REQUEST_BYTES + 1, key))
@@ -189,7 +189,7 @@ def test_the_next_requests_api_is_known_before_it_is_whole() -> None:
     assert large.receiver.next_api_key == ApiKey.FETCH
 
 
-def test_a_large_frames_buffer_comes_back_when_it_is_released() -> None:
+def test_a_large_frames_buffer_returns_to_the_pool_on_release() -> None:
     source = Input()
     frame = sized(bytes(LARGE_FRAME_BYTES))
     source.read(frame[:10])
@@ -248,7 +248,7 @@ def test_the_largest_frame_that_is_allowed_is_received() -> None:
     assert [len(frame) for frame in source.frames] == [MAX_FRAME_BYTES]
 
 
-def test_another_connection_does_not_overwrite_frames_that_wait() -> None:
+def test_another_connection_does_not_overwrite_waiting_frames() -> None:
     pool = BufferPool()
     one, other = Input(pool=pool), Input(pool=pool)
     one.read(sized(b"A" * 100))
@@ -259,7 +259,7 @@ def test_another_connection_does_not_overwrite_frames_that_wait() -> None:
 
 
 def test_an_offered_buffer_that_was_not_used_changes_nothing() -> None:
-    """A read that finds nothing: the loop asks for a buffer and does not come back."""
+    """A read may find no bytes: the loop requests a buffer and does not call `receive`."""
     pool = BufferPool()
     one, other = Input(pool=pool), Input(pool=pool)
     one.read(sized(b"half")[:5])
@@ -279,7 +279,7 @@ def test_after_recycling_the_memory_is_used_again() -> None:
     assert source.bodies == [b"again", b"again"], "the first frame was over"
 
 
-def test_half_a_frame_survives_recycling() -> None:
+def test_a_partial_frame_survives_recycling() -> None:
     source = Input()
     source.read(sized(b"survivor")[:9])
     source.pool.recycle()
@@ -318,7 +318,7 @@ def test_without_memory_the_head_of_a_large_frame_waits() -> None:
     assert source.bodies == [body]
 
 
-def test_what_cannot_be_kept_is_a_failure() -> None:
+def test_input_that_cannot_be_kept_is_a_failure() -> None:
     source = Input(limit_bytes=10)
     source.read(sized(b"good") + sized(b"x" * 100)[:50])
     assert source.bodies == [b"good"]
@@ -326,7 +326,7 @@ def test_what_cannot_be_kept_is_a_failure() -> None:
     assert source.memory.kept_bytes == 0
 
 
-def test_closing_gives_everything_back() -> None:
+def test_closing_releases_all_memory() -> None:
     half, assembling = Input(), Input()
     half.read(sized(b"half")[:5])
     assembling.read(sized(bytes(LARGE_FRAME_BYTES))[:6])

@@ -1,4 +1,4 @@
-"""Limits that make no sense are refused by name."""
+"""Invalid limits are refused by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_the_defaults_are_kafkas() -> None:
     assert limits.connections_max_idle_ms == 600_000
 
 
-def test_the_system_sizes_buffers_unless_told_otherwise() -> None:
+def test_the_system_sizes_buffers_by_default() -> None:
     limits = network_limits_of(BrokerConfig())
     assert limits.socket_receive_buffer_bytes is None
     assert limits.socket_send_buffer_bytes is None
@@ -27,7 +27,7 @@ def test_receive_memory_is_bounded_even_without_a_configured_limit() -> None:
     assert NetworkLimits(socket_request_max_bytes=huge).receive_memory_bytes == huge
 
 
-def test_receive_memory_is_what_was_configured() -> None:
+def test_receive_memory_has_the_configured_size() -> None:
     limits = NetworkLimits(queued_max_request_bytes=2000, socket_request_max_bytes=1000)
     assert limits.receive_memory_bytes == 2000
 

@@ -23,7 +23,7 @@ def test_listeners_have_a_name_a_host_and_a_port() -> None:
     )
 
 
-def test_the_text_of_a_listener_is_what_it_was_read_from() -> None:
+def test_str_of_a_listener_is_the_parsed_text() -> None:
     for text in ("PLAINTEXT://:9092", "A://[::1]:0", "B://10.0.0.1:65535"):
         assert str(parse(text)[0]) == text
 
@@ -43,7 +43,7 @@ def test_the_text_of_a_listener_is_what_it_was_read_from() -> None:
         ("A://10.0.0.1:1,B://[::1]:1,C://:1", "a distinct port"),
     ],
 )
-def test_what_is_no_list_of_listeners_is_refused(text: str, rule: str) -> None:
+def test_a_malformed_list_of_listeners_is_refused(text: str, rule: str) -> None:
     with pytest.raises(ConfigError, match=rule):
         parse(text)
 

@@ -1,4 +1,4 @@
-"""One connection, from bytes to bytes, on a loop and a socket in memory."""
+"""One connection, on a loop and a socket in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answer(text: bytes = b"answer") -> EncodedMessage:
 
 
 class Parking(World):
-    """Handlers park every reply until the test completes it."""
+    """A world whose handlers keep every reply pending until the test completes it."""
 
     def __init__(self, limits: NetworkLimits | None = None) -> None:
         super().__init__(limits, self._park)
@@ -65,7 +65,7 @@ def test_a_request_is_answered_with_its_correlation_id() -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 17, 1000])
-def test_requests_are_answered_in_order_however_they_are_cut(chunk_bytes: int) -> None:
+def test_requests_are_answered_in_order_regardless_of_read_sizes(chunk_bytes: int) -> None:
     world = World()
     client = world.connect()
     frames = [request_frame(number, bytes([number]) * number) for number in range(30)]
@@ -74,7 +74,7 @@ def test_requests_are_answered_in_order_however_they_are_cut(chunk_bytes: int) -
     assert client.responses == [(number, bytes([number]) * number) for number in range(30)]
 
 
-def test_responses_of_one_turn_leave_in_one_write() -> None:
+def test_responses_of_one_turn_are_sent_in_one_write() -> None:
     world = World()
     client = world.connect()
     client.send(b"".join(request_frame(number) for number in range(20)))
@@ -83,7 +83,7 @@ def test_responses_of_one_turn_leave_in_one_write() -> None:
     assert client.transport.write_count == 1
 
 
-def test_a_late_reply_holds_back_those_behind_it() -> None:
+def test_a_pending_reply_holds_back_later_responses() -> None:
     world = Parking()
     client = world.connect()
     client.send(b"".join(request_frame(number) for number in range(3)))
@@ -107,7 +107,7 @@ def test_a_request_without_response_keeps_its_place() -> None:
     assert ids(client) == [0, 2]
 
 
-def test_a_large_response_does_not_hold_up_the_loop() -> None:
+def test_a_large_response_does_not_block_the_loop() -> None:
     body = bytes(BATCH_BYTES)
     world = World(handle=lambda _request: Reply(answer(body)))
     client = world.connect()
@@ -148,7 +148,7 @@ def test_the_body_is_writable_and_intact_when_the_handler_runs() -> None:
     assert bodies == [bytes([number]) * 100 for number in range(3)] + [b"tail"] * 3
 
 
-# Input that cannot be understood.
+# Malformed input.
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_garbage_closes_its_connection_with_one_event(garbage: bytes) -> None:
     assert world.channel.metrics.connections_dropped == 1
 
 
-def test_a_large_frame_with_a_bad_header_gives_its_buffer_back() -> None:
+def test_a_large_frame_with_a_bad_header_releases_its_buffer() -> None:
     world = World()
     client = world.connect()
     frame = request_frame(1, bytes(2 * LARGE_FRAME_BYTES), api_key=999)
@@ -188,7 +188,7 @@ def test_a_large_frame_with_a_bad_header_gives_its_buffer_back() -> None:
     assert len(dropped(logs)) == 1
 
 
-def test_garbage_waits_for_the_replies_before_it() -> None:
+def test_garbage_closes_the_connection_after_earlier_replies() -> None:
     world = Parking()
     client = world.connect()
     with capture_logs():
@@ -202,8 +202,8 @@ def test_garbage_waits_for_the_replies_before_it() -> None:
     assert is_closed(client)
 
 
-def test_one_event_tells_of_a_connection_however_it_ends() -> None:
-    """Bad input, while a response cannot leave; then it is idle as well."""
+def test_a_dropped_connection_is_logged_once() -> None:
+    """The connection has bad input and an unsent response, and becomes idle as well."""
     world = World(handle=lambda _request: Reply(answer(bytes(1000))))
     client = world.connect()
     client.transport.room = 10
@@ -216,7 +216,7 @@ def test_one_event_tells_of_a_connection_however_it_ends() -> None:
     assert world.channel.metrics.connections_dropped == 1
 
 
-def test_what_cannot_be_kept_closes_the_connection() -> None:
+def test_input_that_cannot_be_kept_closes_the_connection() -> None:
     world = World(NetworkLimits(socket_request_max_bytes=100, queued_max_request_bytes=100))
     clients = [world.connect() for _ in range(3)]
     with capture_logs() as logs:
@@ -287,8 +287,8 @@ def test_a_parked_reply_is_cancelled_when_its_connection_is_lost() -> None:
     assert client.transport.sent == b""
 
 
-def test_completing_a_vanished_clients_reply_does_not_touch_the_completer() -> None:
-    """The client is gone from the socket, but the loop has not told us yet."""
+def test_completing_the_reply_of_a_vanished_client_raises_no_error() -> None:
+    """The client has closed the socket, but the loop has not reported it yet."""
     world = World()
     parked: list[Reply] = []
 
@@ -317,7 +317,7 @@ def test_completing_a_vanished_clients_reply_does_not_touch_the_completer() -> N
     assert logs == [], "a client that goes away is no trouble"
 
 
-def test_requests_that_were_read_are_handled_though_the_client_has_gone() -> None:
+def test_requests_already_read_are_handled_after_the_client_has_gone() -> None:
     """A producer with acks=0 may close as soon as it has sent."""
     world = Parking()
     client = world.connect()
@@ -328,7 +328,7 @@ def test_requests_that_were_read_are_handled_though_the_client_has_gone() -> Non
     assert world.parked[1].cancelled, "nobody will take the answer"
 
 
-def test_a_failing_cancellation_does_not_keep_the_rest_from_being_cancelled() -> None:
+def test_a_failing_cancellation_does_not_stop_the_others() -> None:
     world = Parking()
     client = world.connect()
     client.send(request_frame(1) + request_frame(2))
@@ -356,7 +356,7 @@ def test_a_refused_connection_is_closed_and_never_listed() -> None:
 # Back-pressure.
 
 
-def test_only_so_many_requests_are_in_flight() -> None:
+def test_the_number_of_requests_in_flight_is_limited() -> None:
     world = Parking(NetworkLimits(max_in_flight_requests_per_connection=3))
     client = world.connect()
     client.send(b"".join(request_frame(number) for number in range(10)))
@@ -373,7 +373,7 @@ def test_only_so_many_requests_are_in_flight() -> None:
     assert is_read(client)
 
 
-def test_of_large_requests_fewer_are_in_flight() -> None:
+def test_fewer_large_requests_are_in_flight() -> None:
     world = Parking()
     client = world.connect()
     size = MAX_IN_FLIGHT_BYTES // 20
@@ -391,7 +391,7 @@ def test_of_large_requests_fewer_are_in_flight() -> None:
     assert ids(client) == list(range(count))
 
 
-def test_a_client_that_does_not_read_is_not_read_from() -> None:
+def test_requests_of_a_client_that_does_not_read_are_not_read() -> None:
     world = World(handle=lambda _request: Reply(answer(bytes(1000))))
     client = world.connect()
     client.transport.room = 10
@@ -438,7 +438,7 @@ def test_a_full_channel_stops_reading_until_it_has_room() -> None:
     assert [is_read(client) for client in clients] == [True] * 4
 
 
-def test_the_control_plane_is_heard_though_the_channel_is_full() -> None:
+def test_the_control_plane_is_read_while_the_channel_is_full() -> None:
     world = World(NetworkLimits(queued_max_requests=1))
     client, controller = world.connect(), world.connect(is_control_plane=True)
     client.send(request_frame(1))
@@ -454,7 +454,7 @@ HEAD_BYTES = 1000
 
 
 def short_of_memory() -> World:
-    """A broker that has memory for one half of a large request at a time."""
+    """A broker with memory for half of one large request at a time."""
     return World(NetworkLimits(socket_request_max_bytes=LARGE, queued_max_request_bytes=LARGE))
 
 
@@ -462,7 +462,7 @@ def large_request() -> bytes:
     return request_frame(1, bytes(LARGE - 100))
 
 
-def test_announcing_large_requests_keeps_nobody_else_out() -> None:
+def test_announced_large_requests_do_not_keep_other_clients_out() -> None:
     world = World()
     large = request_frame(1, bytes(world.limits.socket_request_max_bytes - 100)[:100])
     announced = struct.pack(">i", world.limits.socket_request_max_bytes) + large[4:]
@@ -533,14 +533,14 @@ def test_a_client_that_vanishes_while_waiting_for_memory_leaves_the_line() -> No
 
 
 def check_stalled(world: World, clients: Iterable[Client], since_s: float, after_s: float) -> None:
-    """One look at the connections, so much later, while memory is short since then."""
+    """Check the connections `after_s` later, while memory has been short since `since_s`."""
     world.loop.now_s += after_s
     for client in clients:
         if not is_closed(client):
             client.processor.drop_if_stalled(since_s)
 
 
-def test_of_those_that_hold_memory_only_the_one_that_stalls_is_dropped() -> None:
+def test_only_stalled_connections_with_memory_are_dropped() -> None:
     world = short_of_memory()
     stalled, waiting = world.connect(), world.connect()
     large = large_request()
@@ -556,7 +556,7 @@ def test_of_those_that_hold_memory_only_the_one_that_stalls_is_dropped() -> None
     assert is_read(waiting)
 
 
-def test_a_request_that_goes_on_arriving_is_not_stalled() -> None:
+def test_a_request_that_keeps_arriving_is_not_stalled() -> None:
     world = short_of_memory()
     slow, large = world.connect(), large_request()
     slow.send(large[:HEAD_BYTES])
@@ -572,7 +572,7 @@ def test_a_request_that_goes_on_arriving_is_not_stalled() -> None:
     assert is_closed(slow), "a byte a second is too little while others wait"
 
 
-def test_what_stood_still_before_memory_was_short_is_given_its_time() -> None:
+def test_the_stall_timeout_starts_when_memory_becomes_short() -> None:
     world = short_of_memory()
     client = world.connect()
     client.send(large_request()[:HEAD_BYTES])
@@ -589,7 +589,7 @@ def early_request(correlation_id: int, api_key: int = ApiKey.API_VERSIONS) -> by
     return request_frame(correlation_id, b"\0early", api_key)
 
 
-def test_a_request_that_waits_for_the_opening_keeps_its_bytes() -> None:
+def test_a_request_keeps_its_bytes_until_the_channel_opens() -> None:
     seen: list[tuple[int, bytes]] = []
 
     def handle(request: Request) -> Reply:
@@ -616,7 +616,7 @@ def test_a_request_that_waits_for_the_opening_keeps_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 1 << 20])
-def test_what_precedes_an_early_request_is_answered_at_once(chunk_bytes: int) -> None:
+def test_early_requests_are_answered_before_the_channel_opens(chunk_bytes: int) -> None:
     world = World(is_open=False)
     client = world.connect()
     data = early_request(1) + early_request(2) + request_frame(3, b"later") + early_request(4)
@@ -630,7 +630,7 @@ def test_what_precedes_an_early_request_is_answered_at_once(chunk_bytes: int) ->
     assert ids(client) == [1, 2, 3, 4]
 
 
-def test_a_large_early_request_holds_no_more_than_has_arrived_of_it() -> None:
+def test_a_large_early_request_holds_only_its_received_bytes() -> None:
     world = World(is_open=False)
     client, controller = world.connect(), world.connect()
     large = large_request()
@@ -647,7 +647,7 @@ def test_a_large_early_request_holds_no_more_than_has_arrived_of_it() -> None:
     assert ids(client) == [1]
 
 
-def test_garbage_before_the_opening_closes_its_connection() -> None:
+def test_garbage_before_the_channel_opens_closes_its_connection() -> None:
     world = World(is_open=False)
     client = world.connect()
     with nothing_left(world), capture_logs() as logs:
@@ -657,7 +657,7 @@ def test_garbage_before_the_opening_closes_its_connection() -> None:
     assert len(dropped(logs)) == 1
 
 
-# Idleness and the end.
+# Idle connections and shutdown.
 
 
 def idle_out(world: World, client: Client, elapsed_s: float) -> bool:
@@ -675,7 +675,7 @@ def test_a_silent_connection_is_idle() -> None:
     assert dropped(logs) == ["idle for 61.000 s"]
 
 
-def test_half_a_request_is_no_sign_of_life() -> None:
+def test_a_connection_with_half_a_request_is_idle() -> None:
     world = World()
     client = world.connect()
     with nothing_left(world), capture_logs():
@@ -685,7 +685,7 @@ def test_half_a_request_is_no_sign_of_life() -> None:
         assert idle_out(world, client, 0)
 
 
-def test_a_request_is_a_sign_of_life() -> None:
+def test_a_connection_with_a_whole_request_is_not_idle() -> None:
     world = World()
     client = world.connect()
     world.loop.now_s += IDLE_S
@@ -694,7 +694,7 @@ def test_a_request_is_a_sign_of_life() -> None:
     assert not idle_out(world, client, IDLE_S)
 
 
-def test_a_request_that_waits_is_no_sign_of_life() -> None:
+def test_a_connection_with_a_waiting_request_is_idle() -> None:
     world = Parking()
     client = world.connect()
     client.send(request_frame(1) + request_frame(2))
@@ -718,7 +718,7 @@ def test_a_client_that_never_reads_is_idle() -> None:
         assert idle_out(world, client, IDLE_S + 1)
 
 
-def test_half_a_small_request_gives_its_memory_up_when_that_is_short() -> None:
+def test_half_a_small_request_is_dropped_when_memory_is_short() -> None:
     world = World()
     quiet, half = world.connect(), world.connect()
     quiet.send(request_frame(1))
@@ -732,7 +732,7 @@ def test_half_a_small_request_gives_its_memory_up_when_that_is_short() -> None:
     assert (is_closed(quiet), is_closed(half)) == (False, True)
 
 
-def test_finishing_answers_what_was_read_and_closes() -> None:
+def test_finishing_answers_requests_already_read_and_closes() -> None:
     world = Parking()
     client, quiet = world.connect(), world.connect()
     client.send(request_frame(1) + request_frame(2, b"half")[:7])
@@ -764,7 +764,7 @@ def test_finishing_waits_for_a_slow_reader() -> None:
     assert is_closed(client)
 
 
-def test_everything_is_counted() -> None:
+def test_the_metrics_count_requests_bytes_and_connections() -> None:
     world = World()
     client = world.connect()
     frame = request_frame(1, b"12345")
@@ -783,7 +783,7 @@ def test_everything_is_counted() -> None:
 
 
 class Muting(World):
-    """The first request mutes its connection for two seconds."""
+    """A world whose first request mutes its connection for two seconds."""
 
     def __init__(self) -> None:
         super().__init__(None, self._mute_once)
@@ -796,7 +796,7 @@ class Muting(World):
         return Reply(answer())
 
 
-def test_a_muted_client_is_answered_and_then_not_read_for_so_long() -> None:
+def test_a_muted_client_gets_its_response_and_is_not_read_meanwhile() -> None:
     world = Muting()
     client, other = world.connect(), world.connect()
     client.send(request_frame(1))
@@ -811,7 +811,7 @@ def test_a_muted_client_is_answered_and_then_not_read_for_so_long() -> None:
     assert ids(client) == [1, 2]
 
 
-def test_a_muted_client_is_not_idle_and_may_go() -> None:
+def test_a_muted_client_is_not_idle_and_may_disconnect() -> None:
     world = Muting()
     client = world.connect()
     client.send(request_frame(1))

@@ -1,4 +1,4 @@
-"""Large frames reserve memory as they arrive; what was read is kept within a budget."""
+"""Large frames reserve memory as they arrive; kept input has a budget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def frame(memory: ReceiveMemory, frame_bytes: int = LARGE, *, urgent: bool = Fal
 
 
 class Waiter:
-    """Takes what it waits for when it is woken."""
+    """A waiter that takes its memory when it is woken."""
 
     def __init__(self, memory: ReceiveMemory, reservation: Reservation, size_bytes: int) -> None:
         self.memory = memory
@@ -33,7 +33,7 @@ class Waiter:
         self.has_memory = self.memory.try_grow(self.reservation, self.size_bytes)
 
 
-def test_only_what_a_reservation_has_grown_to_is_charged() -> None:
+def test_a_reservation_is_charged_for_its_current_size() -> None:
     memory = ReceiveMemory(LIMIT)
     reservation = frame(memory)
     assert memory.reserved_bytes == 0
@@ -44,7 +44,7 @@ def test_only_what_a_reservation_has_grown_to_is_charged() -> None:
     assert memory.reserved_bytes == 0
 
 
-def test_large_frames_leave_room_for_small_ones_and_these_for_the_control_plane() -> None:
+def test_small_frames_and_the_control_plane_have_shares_of_their_own() -> None:
     memory = ReceiveMemory(LIMIT)
     assert memory.try_grow(frame(memory), 50)
     assert not memory.try_grow(frame(memory), 1)
@@ -54,7 +54,7 @@ def test_large_frames_leave_room_for_small_ones_and_these_for_the_control_plane(
     assert not memory.try_grow(frame(memory, urgent=True), 1)
 
 
-def test_the_oldest_frame_always_may_grow() -> None:
+def test_the_oldest_frame_may_always_grow() -> None:
     memory = ReceiveMemory(LIMIT)
     oldest, other = frame(memory), frame(memory)
     assert memory.try_grow(oldest, 25)
@@ -80,7 +80,7 @@ def test_small_frames_are_woken_first() -> None:
     assert memory.is_contended
 
 
-def test_giving_back_announces_that_waking_may_help() -> None:
+def test_a_release_calls_back_while_frames_wait() -> None:
     memory = ReceiveMemory(LIMIT)
     announced: list[int] = []
     memory.call_when_wakeable(lambda: announced.append(memory.reserved_bytes))
@@ -114,7 +114,7 @@ def test_a_waiter_that_stops_while_others_are_woken_is_not_woken() -> None:
     assert not late.has_memory
 
 
-def test_what_was_read_is_kept_up_to_the_limit() -> None:
+def test_input_is_kept_up_to_the_limit() -> None:
     memory = ReceiveMemory(100)
     memory.keep(100)
     with pytest.raises(ReceiveMemoryExhaustedError, match="1 bytes in addition to 100 exceed 100"):
@@ -124,7 +124,7 @@ def test_what_was_read_is_kept_up_to_the_limit() -> None:
     assert memory.kept_bytes == 100
 
 
-def test_memory_is_contended_before_nothing_more_can_be_kept() -> None:
+def test_memory_is_contended_before_the_limit_of_kept_input() -> None:
     memory = ReceiveMemory(100)
     memory.keep(50)
     assert not memory.is_contended

@@ -19,7 +19,7 @@ def test_a_reply_without_a_message_waits_for_one() -> None:
     assert (reply.is_done, reply.message) == (True, "message")
 
 
-def test_the_connection_is_told_of_the_completion_once() -> None:
+def test_the_connection_is_notified_of_the_completion_once() -> None:
     told: list[str] = []
     reply = Reply()
     reply.on_done(lambda: told.append("done"))
@@ -58,7 +58,7 @@ def test_a_waiting_reply_may_end_by_closing() -> None:
     )
 
 
-def test_cancelling_tells_everyone_who_asked_once() -> None:
+def test_cancelling_runs_every_callback_once() -> None:
     told: list[int] = []
     reply = Reply()
     reply.on_cancel(lambda: told.append(1))
@@ -68,7 +68,7 @@ def test_cancelling_tells_everyone_who_asked_once() -> None:
     assert (reply.cancelled, reply.is_done, told) == (True, False, [1, 2])
 
 
-def test_a_failing_callback_does_not_keep_the_others_from_running() -> None:
+def test_a_failing_callback_does_not_stop_the_others() -> None:
     told: list[str] = []
     reply = Reply()
     reply.on_cancel(lambda: told.append("first"))
@@ -79,7 +79,7 @@ def test_a_failing_callback_does_not_keep_the_others_from_running() -> None:
     assert told == ["first", "last"]
 
 
-def test_completing_a_cancelled_reply_goes_into_the_void() -> None:
+def test_completing_a_cancelled_reply_has_no_effect() -> None:
     told: list[str] = []
     reply = Reply()
     reply.on_done(lambda: told.append("done"))
@@ -98,7 +98,7 @@ def test_cancelling_a_complete_reply_does_nothing() -> None:
     assert (reply.cancelled, told) == (False, [])
 
 
-def test_a_callback_that_comes_after_the_cancellation_runs_at_once() -> None:
+def test_a_callback_added_after_the_cancellation_runs_at_once() -> None:
     told: list[str] = []
     reply = Reply()
     reply.cancel()

@@ -1,4 +1,4 @@
-"""The pump: order, bounds, and that one connection's failure is its own."""
+"""The pump: order, limits, and isolation of failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.broker.network_fakes import FakeLoop, make_request
 
 
 class FakeConnection:
-    """Notes what the channel asks of it."""
+    """Records the calls of the channel."""
 
     listener_name = "PLAINTEXT"
     client_host = "10.0.0.1"
@@ -113,7 +113,7 @@ def test_the_queue_has_a_limit() -> None:
     assert world.channel.free_count == 3
 
 
-def test_whoever_waits_for_room_is_called_once_when_there_is_some(world: World) -> None:
+def test_a_connection_that_waits_for_room_is_called_once(world: World) -> None:
     first, second = FakeConnection(world.channel), FakeConnection(world.channel)
     world.channel.submit([make_request(first)])
     world.channel.wait_for_room(first)
@@ -145,7 +145,7 @@ def long_request(
     return request
 
 
-def test_short_requests_wait_for_one_long_one_at_most(world: World) -> None:
+def test_short_requests_wait_for_at_most_one_long_request(world: World) -> None:
     clients = [FakeConnection(world.channel) for _ in range(3)]
     other = FakeConnection(world.channel)
 
@@ -165,7 +165,7 @@ def test_short_requests_wait_for_one_long_one_at_most(world: World) -> None:
     assert world.channel.free_count == NetworkLimits().queued_max_requests
 
 
-def test_long_requests_of_each_connection_have_their_turn(world: World) -> None:
+def test_connections_take_turns_with_their_long_requests(world: World) -> None:
     greedy, modest = FakeConnection(world.channel), FakeConnection(world.channel)
     world.channel.submit([long_request(greedy, number) for number in range(4)])
     world.channel.submit([long_request(modest, 10), make_request(modest, 11)])
@@ -173,7 +173,7 @@ def test_long_requests_of_each_connection_have_their_turn(world: World) -> None:
     assert world.handled == [0, 10, 1, 11, 2, 3]
 
 
-def test_long_requests_are_handled_together_while_there_is_time(world: World) -> None:
+def test_long_requests_share_a_turn_while_there_is_time(world: World) -> None:
     client = FakeConnection(world.channel)
     world.channel.submit([long_request(client, number) for number in range(5)])
     world.loop.run_turn()
@@ -193,7 +193,7 @@ def test_requests_of_one_connection_are_handled_in_their_order(world: World) -> 
     assert world.handled == [1, 4, 2, 3, 5, 6]
 
 
-def test_a_long_request_waits_for_the_answer_to_the_one_before_it(world: World) -> None:
+def test_a_long_request_waits_for_the_response_to_the_previous_one(world: World) -> None:
     client, other = FakeConnection(world.channel), FakeConnection(world.channel)
     replies = {1: Reply(), 2: Reply("message"), 4: Reply("message")}
     world.answer = lambda request: replies[request.header.correlation_id]
@@ -226,7 +226,9 @@ def test_long_requests_that_produce_do_not_wait_for_each_other(
 
 
 @pytest.mark.parametrize("reply", [Reply(), Reply("message")], ids=["blocked", "in line"])
-def test_a_closed_connection_has_only_its_records_handled(world: World, reply: Reply) -> None:
+def test_only_produce_requests_of_a_closed_connection_are_handled(
+    world: World, reply: Reply
+) -> None:
     client, other = FakeConnection(world.channel), FakeConnection(world.channel)
     released: list[str] = []
 
@@ -252,7 +254,7 @@ def test_a_closed_connection_has_only_its_records_handled(world: World, reply: R
     assert world.channel.free_count == NetworkLimits().queued_max_requests
 
 
-def test_a_closed_connection_with_nothing_left_is_passed_over(world: World) -> None:
+def test_a_closed_connection_without_requests_is_skipped(world: World) -> None:
     client, other = FakeConnection(world.channel), FakeConnection(world.channel)
     world.channel.submit([long_request(client, 1, ApiKey.CREATE_TOPICS)])
     world.channel.submit([long_request(other, 2)])
@@ -262,7 +264,7 @@ def test_a_closed_connection_with_nothing_left_is_passed_over(world: World) -> N
     assert world.channel.free_count == NetworkLimits().queued_max_requests
 
 
-def test_a_reply_that_its_closed_connection_cancelled_keeps_nothing_waiting(world: World) -> None:
+def test_a_cancelled_reply_does_not_block_later_requests(world: World) -> None:
     client, reply = FakeConnection(world.channel), Reply()
     reply.cancel()
     world.answer = lambda _request: reply
@@ -272,7 +274,7 @@ def test_a_reply_that_its_closed_connection_cancelled_keeps_nothing_waiting(worl
     assert world.channel.free_count == NetworkLimits().queued_max_requests
 
 
-def test_a_long_request_that_fails_leaves_the_next_one_to_the_next_turn(world: World) -> None:
+def test_the_request_after_a_failed_long_one_runs_in_the_next_turn(world: World) -> None:
     bad, good = FakeConnection(world.channel), FakeConnection(world.channel)
 
     def answer(request: Request) -> Reply:
@@ -349,7 +351,7 @@ def test_a_reply_that_is_completed_outside_a_turn_is_sent_in_the_next(world: Wor
     assert connection.send_count == 1
 
 
-def test_a_handler_that_fails_costs_its_own_connection_only(world: World) -> None:
+def test_a_failing_handler_closes_only_its_own_connection(world: World) -> None:
     bad, good = FakeConnection(world.channel), FakeConnection(world.channel)
     released: list[str] = []
 
@@ -372,7 +374,7 @@ def test_a_handler_that_fails_costs_its_own_connection_only(world: World) -> Non
     assert world.channel.metrics.handler_failures == 1
 
 
-def test_a_connection_that_fails_to_send_does_not_keep_others_from_it(world: World) -> None:
+def test_a_connection_that_fails_to_send_does_not_stop_the_others(world: World) -> None:
     connections = [FakeConnection(world.channel) for _ in range(3)]
     connections[1].on_send = lambda: 1 // 0  # type: ignore[assignment]
     for connection in connections:
@@ -383,7 +385,7 @@ def test_a_connection_that_fails_to_send_does_not_keep_others_from_it(world: Wor
     assert [len(connection.dropped) for connection in connections] == [0, 1, 0]
 
 
-def test_a_connection_that_has_more_to_send_comes_again_in_the_next_turn(world: World) -> None:
+def test_a_connection_with_more_to_send_continues_in_the_next_turn(world: World) -> None:
     connection = FakeConnection(world.channel)
     connection.on_send = lambda: (
         world.channel.mark_ready(connection) if connection.send_count < 3 else None
@@ -410,7 +412,7 @@ def test_large_responses_are_spread_over_turns(world: World) -> None:
     assert seen == [[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]]
 
 
-def test_a_step_for_one_connection_is_guarded_and_goes_on(world: World) -> None:
+def test_a_failed_step_of_a_connection_is_resumed(world: World) -> None:
     connection = FakeConnection(world.channel)
     left = [1, 0, 1]
 
@@ -424,7 +426,7 @@ def test_a_step_for_one_connection_is_guarded_and_goes_on(world: World) -> None:
     assert len(connection.dropped) == 1
 
 
-def test_the_channel_tells_the_listener_and_the_client_of_a_request(world: World) -> None:
+def test_a_request_has_the_listener_and_the_client_of_its_connection(world: World) -> None:
     request = make_request(FakeConnection(world.channel))
     assert (request.listener_name, request.client_host) == ("PLAINTEXT", "10.0.0.1")
 
@@ -439,7 +441,7 @@ def test_a_keyboard_interrupt_is_not_swallowed(world: World) -> None:
         world.loop.run()
 
 
-def test_before_it_is_open_it_takes_only_what_may_be_handled_early() -> None:
+def test_a_channel_accepts_only_early_requests_before_it_is_open() -> None:
     world = World(is_open=False)
     connection = FakeConnection(world.channel)
     for number, api_key in enumerate((ApiKey.API_VERSIONS, ApiKey.LEADER_AND_ISR)):
@@ -450,7 +452,7 @@ def test_before_it_is_open_it_takes_only_what_may_be_handled_early() -> None:
     assert sorted(world.handled) == [0, 1]
 
 
-def test_connections_that_wait_for_the_opening_are_called_once_when_it_comes() -> None:
+def test_connections_that_wait_for_the_opening_are_called_once() -> None:
     world = World(is_open=False)
     connection = FakeConnection(world.channel)
     world.channel.wait_for_opening(connection)

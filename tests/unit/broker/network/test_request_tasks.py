@@ -15,7 +15,7 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def test_pieces_of_work_run_side_by_side() -> None:
+async def test_tasks_run_concurrently() -> None:
     tasks, may_end = RequestTasks(asyncio.get_running_loop()), asyncio.Event()
 
     async def slow() -> str:
@@ -33,7 +33,7 @@ async def test_pieces_of_work_run_side_by_side() -> None:
     assert first.message == "slow"
 
 
-async def test_work_that_fails_costs_its_own_connection_only() -> None:
+async def test_a_failing_task_closes_only_its_own_connection() -> None:
     tasks = RequestTasks(asyncio.get_running_loop())
 
     async def fail() -> object:
@@ -47,7 +47,7 @@ async def test_work_that_fails_costs_its_own_connection_only() -> None:
     assert [log["event"] for log in logs] == ["request.failed"] * 2
 
 
-async def test_stopping_cancels_what_runs() -> None:
+async def test_stopping_cancels_running_tasks() -> None:
     tasks, ended = RequestTasks(asyncio.get_running_loop()), asyncio.Event()
 
     async def endless() -> None:
@@ -65,7 +65,7 @@ async def test_stopping_cancels_what_runs() -> None:
     await tasks.stop()
 
 
-async def test_a_long_series_of_items_lets_others_have_their_turn() -> None:
+async def test_a_long_series_of_items_yields_to_other_tasks() -> None:
     seen = 0
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Responses as frames."""
+"""Encoding of responses as frames."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_api_versions_never_gets_a_flexible_header() -> None:
     assert cached == [struct.pack(">ii", 8, 77) + b"body"]
 
 
-def test_regions_are_handed_through_and_counted_in_the_size() -> None:
+def test_regions_are_passed_through_and_counted_in_the_size() -> None:
     region = Region()
     message = FetchResponse(
         responses=[FetchableTopicResponse(topic="t", partitions=[PartitionData(records=region)])]

@@ -1,4 +1,4 @@
-"""Responses leave in request order."""
+"""Responses are sent in request order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def taken(queue: ResponseQueue) -> list[int]:
     return [request.header.correlation_id for request in iter(queue.take_done, None)]
 
 
-def test_an_empty_queue_gives_nothing_and_owes_nothing() -> None:
+def test_an_empty_queue_has_no_response_and_owes_none() -> None:
     queue = ResponseQueue()
     assert queue.take_done() is None
     assert not queue.is_owed
@@ -37,7 +37,7 @@ def test_a_request_that_was_not_handled_is_owed() -> None:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
-def test_whatever_the_order_of_completion_that_of_requests_is_kept(order: list[int]) -> None:
+def test_responses_are_in_request_order_for_any_order_of_completion(order: list[int]) -> None:
     replies = [Reply() for _ in range(4)]
     queue = queue_of(*replies)
     left: list[int] = []
@@ -49,7 +49,7 @@ def test_whatever_the_order_of_completion_that_of_requests_is_kept(order: list[i
     assert left == [0, 1, 2, 3]
 
 
-def test_no_response_keeps_its_place() -> None:
+def test_a_request_without_response_keeps_its_place() -> None:
     queue = queue_of(Reply(), Reply.none(), Reply("message"))
     assert taken(queue) == []
     queue[0].reply.complete("message")

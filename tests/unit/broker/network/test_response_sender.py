@@ -1,4 +1,4 @@
-"""Parts leave in order, coalesced, files without a copy, and never more than the socket takes."""
+"""Parts are sent in order, coalesced, files without a copy, as far as the socket takes them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SocketTransport:
         return self._extra.get(name)
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
-        # Each kind of transport counts its limit in another way.
+        # Each kind of transport interprets its limit differently.
         assert (high, low) == (1 if "sslcontext" in self._extra else 0, 0)
 
     def write(self, data: bytes) -> None:
@@ -66,7 +66,7 @@ class SocketTransport:
             self.on_full()
 
     def flush(self) -> bool:
-        """Send what is held back; whether nothing is left of it."""
+        """Send the held bytes; return whether none are left."""
         try:
             while self.held:
                 self.held = self.held[self.socket.send(self.held) :]
@@ -75,7 +75,7 @@ class SocketTransport:
         return not self.held
 
     def receive(self) -> bytes:
-        """What the client finds in its socket now."""
+        """Return the bytes in the client's socket."""
         received = bytearray()
         try:
             while True:
@@ -105,7 +105,7 @@ class Output:
         self.warm_count += 1
 
     def receive_all(self) -> bytes:
-        """Read as a client does, and let the transport go on whenever its buffer is empty."""
+        """Read like a client, and resume the transport whenever its buffer is empty."""
         received = bytearray()
         while True:
             chunk = self.transport.receive()
@@ -132,7 +132,7 @@ def output() -> Iterator[Output]:
 
 @pytest.fixture
 def copying() -> Iterator[Output]:
-    """On a transport without a socket, as in a simulated loop."""
+    """An output on a transport without a socket, like in a simulated loop."""
     made = Output(extra={})
     yield made
     made.close()
@@ -146,7 +146,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BufferedReader]:
         yield opened
 
 
-def test_bytes_of_many_responses_leave_in_one_write(output: Output) -> None:
+def test_bytes_of_many_responses_are_sent_in_one_write(output: Output) -> None:
     output.sender.send([b"one", bytearray(b"two"), memoryview(b"three")])
     assert output.transport.writes == [11]
     assert output.transport.receive() == b"onetwothree"
@@ -170,7 +170,7 @@ def test_a_large_region_is_not_copied(output: Output, file: BufferedReader) -> N
     assert output.metrics.bytes_out == region.size_bytes + 10
 
 
-def test_an_empty_region_is_nothing(output: Output, file: BufferedReader) -> None:
+def test_an_empty_region_sends_no_bytes(output: Output, file: BufferedReader) -> None:
     output.sender.send([b"header", Region(file, 7, 0), b"tail"])
     output.sender.send([Region(file, 7, 0)])
     assert output.receive_all() == b"headertail"
@@ -211,7 +211,7 @@ def test_without_a_plain_socket_files_are_copied_in_batches(
 
 
 @pytest.mark.parametrize("kind", ["output", "copying"])
-def test_a_truncated_file_is_an_error_and_nothing_follows(
+def test_a_truncated_file_is_an_error_and_later_parts_are_not_sent(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     output: Output = request.getfixturevalue(kind)
@@ -224,8 +224,8 @@ def test_a_truncated_file_is_an_error_and_nothing_follows(
     assert b"next" not in output.transport.receive()
 
 
-def test_a_fast_reader_gets_its_share_of_a_turn_only(file: BufferedReader) -> None:
-    """The socket would take all; the loop must come round to the other connections."""
+def test_a_fast_reader_gets_only_its_share_of_a_turn(file: BufferedReader) -> None:
+    """The socket would take all bytes, but the loop must serve the other connections too."""
     output = Output(extra={})
     output.transport.socket.close()
     output.transport.socket = cast(socket.socket, EndlessSocket())
@@ -241,7 +241,7 @@ def test_a_fast_reader_gets_its_share_of_a_turn_only(file: BufferedReader) -> No
 
 @takes_stand_in
 @pytest.mark.parametrize("size_bytes", [100, SENDFILE_MIN_BYTES, 3 * 1024 * 1024])
-def test_a_thread_reads_what_is_not_in_memory_before_it_is_sent(
+def test_a_thread_reads_cold_regions_before_they_are_sent(
     size_bytes: int, output: Output, file: BufferedReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FileRange, "_is_missing", lambda _each, _position: True)
@@ -268,10 +268,10 @@ def test_a_thread_reads_what_is_not_in_memory_before_it_is_sent(
 
 
 @takes_stand_in
-def test_without_a_socket_nothing_is_left_to_threads(
+def test_without_a_socket_no_thread_reads_ahead(
     copying: Output, file: BufferedReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a simulated loop, which must run the same way each time."""
+    """A simulated loop must be deterministic."""
     monkeypatch.setattr(FileRange, "is_cold", lambda _each: True)
     region = Region(file, 0, 100)
     copying.sender.send([region])
@@ -280,7 +280,7 @@ def test_without_a_socket_nothing_is_left_to_threads(
 
 
 class EndlessSocket:
-    """Takes everything."""
+    """A socket that takes all bytes."""
 
     def send(self, data: bytes) -> int:
         return len(data)

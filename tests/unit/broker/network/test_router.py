@@ -1,4 +1,4 @@
-"""From a request to its handler: `broker.network.router`."""
+"""Routing of requests to handlers: `broker.network.router`."""
 
 import struct
 
@@ -61,7 +61,7 @@ def test_a_handler_gets_the_decoded_message() -> None:
         pytest.param(ApiKey.METADATA, 0, bytes(13), "MetadataRequest v0", id="far too long"),
     ],
 )
-def test_what_cannot_be_understood_closes_the_connection(
+def test_a_malformed_request_closes_the_connection(
     key: ApiKey, version: int, body: bytes, reason: str
 ) -> None:
     reply = router().handle(request(key, version, body))
@@ -69,7 +69,7 @@ def test_what_cannot_be_understood_closes_the_connection(
     assert reason in reply.close_reason
 
 
-def test_a_handler_is_made_once_and_only_when_it_is_needed() -> None:
+def test_a_handler_is_made_once_at_the_first_request() -> None:
     made: list[str] = []
 
     def make() -> Handler:
@@ -83,7 +83,7 @@ def test_a_handler_is_made_once_and_only_when_it_is_needed() -> None:
     assert made == ["metadata"]
 
 
-def test_librdkafka_may_ask_for_all_topics_in_its_own_way() -> None:
+def test_metadata_requests_of_librdkafka_may_have_surplus_bytes() -> None:
     asked: list[MetadataRequest] = []
 
     def handle(_request: Request, message: MetadataRequest) -> Reply:
@@ -95,7 +95,7 @@ def test_librdkafka_may_ask_for_all_topics_in_its_own_way() -> None:
     assert [message.topics for message in asked] == [None]
 
 
-def test_a_message_with_something_behind_it_is_decoded_once_more_at_most(
+def test_a_message_with_surplus_bytes_is_decoded_at_most_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     decoded: list[int] = []
@@ -111,13 +111,13 @@ def test_a_message_with_something_behind_it_is_decoded_once_more_at_most(
     assert decoded == [len(body) + MAX_SURPLUS_BYTES, len(body), len(body) + MAX_SURPLUS_BYTES + 1]
 
 
-def test_what_follows_a_message_of_another_api_closes_the_connection() -> None:
+def test_surplus_bytes_of_another_api_close_the_connection() -> None:
     body = encode(NAMED, 3)
     reply = router().handle(request(ApiKey.API_VERSIONS, 3, body + b"\0"))
     assert reply.close_reason == "ApiVersionsRequest v3: 1 bytes follow the message"
 
 
-def test_a_request_has_only_so_many_elements() -> None:
+def test_the_number_of_elements_in_a_request_is_limited() -> None:
     asked: list[int] = []
 
     def handle(_request: Request, message: MetadataRequest) -> Reply:
@@ -133,13 +133,13 @@ def test_a_request_has_only_so_many_elements() -> None:
     assert "more elements than one request may have" in reply.close_reason
 
 
-def test_requests_that_name_all_partitions_of_a_broker_have_more_elements() -> None:
+def test_requests_with_all_partitions_of_a_broker_may_have_more_elements() -> None:
     assert max_items(ApiKey.METADATA) == MAX_ITEMS
     assert max_items(ApiKey.FETCH) == MAX_FETCH_ITEMS
     assert {max_items(key) for key in BROKER_APIS} == {MAX_BROKER_ITEMS}
 
 
-def test_api_versions_lists_what_has_a_handler_in_the_advertised_versions() -> None:
+def test_api_versions_lists_apis_with_handlers_and_their_versions() -> None:
     reply = router().handle(request(ApiKey.API_VERSIONS, 3, NAMED))
     assert isinstance(reply.message, ApiVersionsResponse)
     assert {
@@ -161,7 +161,7 @@ def test_api_versions_in_an_unknown_version_is_answered_in_version_0(version: in
     ("name", "software_version"),
     [("", ""), ("a", ""), ("a b", "1"), ("-a", "1"), ("a", "1-"), ("a", "1\n")],
 )
-def test_a_client_must_give_itself_a_proper_name(name: str, software_version: str) -> None:
+def test_a_client_with_a_malformed_name_is_refused(name: str, software_version: str) -> None:
     message = ApiVersionsRequest(
         client_software_name=name, client_software_version=software_version
     )
@@ -188,9 +188,7 @@ def test_before_version_3_a_client_has_no_name() -> None:
     ],
     ids=["produce", "fetch"],
 )
-def test_what_compiled_code_decodes_has_only_so_many_elements_too(
-    key: ApiKey, message: object
-) -> None:
+def test_compiled_decoders_limit_the_number_of_elements_too(key: ApiKey, message: object) -> None:
     tested = Router({key: lambda: lambda _request, _message: Reply(ANSWER)})
     reply = tested.handle(request(key, 9, message))
     assert "more elements than one request may have" in reply.close_reason

@@ -1,4 +1,4 @@
-"""The watch over connections, without sockets."""
+"""Checks of connections, without sockets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.broker.network_fakes import FakeLoop
 
 
 class TimedLoop(FakeLoop):
-    """Notes when it is to call what."""
+    """Records its timers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class TimedLoop(FakeLoop):
 
 
 class FakeConnection:
-    """Notes what it is checked for."""
+    """Records its checks."""
 
     client_host = "10.0.0.1"
 
@@ -58,7 +58,7 @@ class World:
         assert self.server.on_opened(cast(Processor, self.connection)) is None
 
     def check_idle(self) -> float:
-        """Let one check pass; return when the next one comes."""
+        """Run one check; return the delay of the next one."""
         self.server._check_idle()
         return self.loop.timers[-1][0]
 
@@ -76,13 +76,13 @@ def test_connections_are_checked_often_enough(idle_ms: int, interval_s: float) -
     assert world.connection.idle_checks == [idle_ms / 1000]
 
 
-def test_without_a_limit_nobody_is_idle() -> None:
+def test_without_a_limit_no_connection_is_idle() -> None:
     world = World(connections_max_idle_ms=None)
     assert world.check_idle() == MAX_IDLE_CHECK_INTERVAL_S
     assert world.connection.idle_checks == []
 
 
-def test_only_while_others_wait_for_memory_stalled_requests_are_looked_for() -> None:
+def test_stalled_requests_are_checked_only_while_memory_is_contended() -> None:
     world = World()
     memory = world.server._network.memory
     assert world.check_stalled() == STALL_CHECK_INTERVAL_S
@@ -112,7 +112,7 @@ def test_a_refused_connection_is_not_counted() -> None:
 @pytest.mark.parametrize(
     ("names", "open_count"), [(["BROKERS"], 1), (["BROKERS", "A"], 4)], ids=["shared", "own"]
 )
-def test_clients_cannot_keep_brokers_out_that_have_their_own_listener(
+def test_clients_cannot_keep_out_brokers_with_their_own_listener(
     names: list[str], open_count: int
 ) -> None:
     loop = TimedLoop()
@@ -130,7 +130,7 @@ def test_clients_cannot_keep_brokers_out_that_have_their_own_listener(
     assert server.connection_count == open_count
 
 
-def test_memory_that_comes_back_wakes_in_the_next_turn_once() -> None:
+def test_released_memory_wakes_waiters_once_in_the_next_turn() -> None:
     world = World(queued_max_request_bytes=100, socket_request_max_bytes=100)
     memory = world.server._network.memory
     woken: list[str] = []
@@ -145,7 +145,7 @@ def test_memory_that_comes_back_wakes_in_the_next_turn_once() -> None:
     assert woken == ["waiter"]
 
 
-def test_what_was_accepted_just_before_the_end_is_refused() -> None:
+def test_a_connection_accepted_just_before_the_stop_is_refused() -> None:
     world = World()
     world.server.stop_accepting()
     late = FakeConnection()

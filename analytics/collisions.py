@@ -87,7 +87,7 @@ def _finding(row: dict[str, Any]) -> Finding:
     return Finding(
         check=Check.COLLISIONS,
         what="key_collision",
-        expected=f"a hash different from {digests[0]} of key {show_key(first_key)}",
+        expected=f"a hash other than that of key {show_key(first_key)}, {digests[0]}",
         found=f"key {show_key(key)}, {digests[1]}",
         **row,
     )

@@ -37,7 +37,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 UNCOUNTED = (
     "benchmarks/",
     "tests/analytics/test_naive",
-    "tests/analytics/test_stream.py::test_wherever_a_stream_stops",
+    "tests/analytics/test_stream.py::test_stream_restarted_anywhere",
     "tests/integration/broker/test_bad_input.py::test_ten_thousand_connections",
     "tests/integration/broker/test_crash.py",
     "tests/integration/broker/test_network_hostile.py",

@@ -154,11 +154,11 @@ class PreservationCheck:
         for offset, is_tombstone in sorted(lost.items()):
             record = self._read_reference(offset)
             key = "a key" if record is None else f"key {show_key(record[0])}"
-            kind = "tombstone_gone_early" if is_tombstone else "lost_key"
+            missing = "tombstone_gone_early" if is_tombstone else "lost_key"
             check = Check.TOMBSTONES if is_tombstone else Check.PRESERVATION
             expected = f"the last {'tombstone' if is_tombstone else 'value'} of {key}"
             severity = Severity.ERROR if self._bounds.is_decided else Severity.WARNING
-            self._find(kind, offset, expected, "no record", log, check, severity)
+            self._find(missing, offset, expected, "no record", log, check, severity)
         if self._unlisted and not self._only_missing:
             expected, found = "the reference's records", f"{self._unlisted} more that differ"
             self._find("more_mismatches", self._mismatches[-1][1], expected, found, log)

@@ -1,4 +1,4 @@
-"""Runs audits in this process, without Spark."""
+"""Audits run in this process, without Spark."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ def findings_of(
     rules: Rules = RULES,
     snapshot: str | None = None,
 ) -> list[Finding]:
-    """All findings, notes included."""
+    """Return all findings, notes included."""
     found: list[Finding] = []
     replicas = [replica for root in roots for replica in find_replicas(str(root), found.append)]
     references = find_replicas(str(against), found.append) if against is not None else []
@@ -39,7 +39,7 @@ def findings_of(
 
 
 def summaries_of(audit: str, *roots: Path, rules: Rules = RULES) -> list[dict[str, Any]]:
-    """The figures that each replica's audit gives."""
+    """Return the summary of each replica's audit."""
     replicas = [each for root in roots for each in find_replicas(str(root), lambda _: None)]
     tasks = plan_tasks(Audit(audit), group_by_partition(replicas), {}, rules)
     return [summary for task in tasks for _, summary in audit_partition(task)]

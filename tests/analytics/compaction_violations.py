@@ -1,7 +1,7 @@
-"""Violations of compaction: what is planted into a compacted log, and what it has to be called.
+"""Violations of compaction to plant into a compacted log, and the findings expected for them.
 
-Each function takes the uncompacted log and its compacted twin, and returns the twin with one thing
-wrong, and what must be found: (name, offset) pairs.
+Each function takes the uncompacted log and its compacted twin. It returns the twin with one
+violation, and the expected findings as (kind, offset) pairs.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ def cleaned(log: Log) -> list[Bat]:
 
 
 def pick(batches: Sequence[Bat], *, tombstone: bool = False) -> tuple[int, int]:
-    """A batch in the middle, and a record in it, with the wanted kind of value."""
+    """Return a batch in the middle and a record in it, which is a tombstone if asked for."""
     for number in range(len(batches) // 2, len(batches)):
         for index, record in enumerate(batches[number].records):
             if (record.value is None) == tombstone:
@@ -65,7 +65,7 @@ def duplicate_key(raw: Log, log: Log) -> tuple[Log, Expected]:
 
 
 def earlier(raw: Log, record: Rec) -> Rec:
-    """The record of the same key that came just before."""
+    """Return the previous record of the same key that has a value."""
     same = [
         each
         for batch in raw.batches
@@ -76,17 +76,17 @@ def earlier(raw: Log, record: Rec) -> Rec:
 
 
 def put_back(log: Log, batches: Sequence[Bat], record: Rec) -> Log:
-    """`log` with a record that compaction had removed, in a batch of its own."""
-    rest = drop_empty(batches)
+    """Return `log` with a record that compaction had removed, back in its batch."""
+    kept = drop_empty(batches)
     first = record.offset - record.offset % 5
-    own = [batch for batch in rest if batch.first == first]
+    own = [batch for batch in kept if batch.first == first]
     if own:
         records = sorted([*own[0].records, record], key=lambda each: each.offset)
-        rest[rest.index(own[0])] = with_records(own[0], records)
+        kept[kept.index(own[0])] = with_records(own[0], records)
     else:
-        rest.append(Bat(first, first + 4, (record,)))
-        rest.sort(key=lambda batch: batch.first)
-    return rebuild(log, rest)
+        kept.append(Bat(first, first + 4, (record,)))
+        kept.sort(key=lambda batch: batch.first)
+    return rebuild(log, kept)
 
 
 def changed_value(_: Log, log: Log) -> tuple[Log, Expected]:
@@ -101,14 +101,14 @@ def value_became_empty(_: Log, log: Log) -> tuple[Log, Expected]:
     return change(log, "changed_value", value=b"")
 
 
-def change(log: Log, what: str, *, value: bytes | None) -> tuple[Log, Expected]:
+def change(log: Log, kind: str, *, value: bytes | None) -> tuple[Log, Expected]:
     batches = cleaned(log)
     number, index = pick(batches)
     records = list(batches[number].records)
     offset = records[index].offset
     records[index] = replace(records[index], value=value)
     batches[number] = with_records(batches[number], records)
-    return rebuild(log, batches), {(what, offset)}
+    return rebuild(log, batches), {(kind, offset)}
 
 
 def key_changed(_: Log, log: Log) -> tuple[Log, Expected]:
@@ -143,7 +143,7 @@ def tombstone_gone_early(_: Log, log: Log) -> tuple[Log, Expected]:
 
 
 def tombstone_kept_late(_: Log, log: Log) -> tuple[Log, Expected]:
-    """One batch's horizon lies before the cleaning that gave another one its horizon."""
+    """Set the horizon of one batch before the cleaning that set the horizon of another."""
     batches = cleaned(log)
     number, _index = pick(batches, tombstone=True)
     horizon_ms = NOW_MS - 3 * 86_400_000
@@ -172,7 +172,7 @@ def record_without_key(_: Log, log: Log) -> tuple[Log, Expected]:
 
 
 def active_rewritten(_: Log, log: Log) -> tuple[Log, Expected]:
-    """A batch of the active segment was cleaned."""
+    """Clean a batch of the active segment."""
     batches = list(log.segments[-1][1])
     batches[4] = without(batches[4], 0)
     offset = batches[4].first

@@ -1,7 +1,7 @@
-"""Violations of a log's structure: what is planted, and what the audit has to call it.
+"""Violations of a log's structure to plant, and the findings expected for them.
 
 Each function changes the files of the partition in `at` (a log of four segments of twenty
-batches of five records, epochs 0 and 1) and returns what must be found: (name, file, offset).
+batches of five records, epochs 0 and 1). It returns the expected findings: (kind, file, offset).
 """
 
 import struct
@@ -38,13 +38,13 @@ def flip_bit(field: str) -> Plant:
     return plant
 
 
-def patched(what: str, position: int, data: bytes, offset: int = 135) -> Plant:
-    """Patch a header, with a right checksum."""
+def patched(kind: str, position: int, data: bytes, offset: int = 135) -> Plant:
+    """Patch a header and correct the checksum."""
 
     def plant(at: Path) -> Expected:
         segment = segments(at)[1]
         segment.patch(7, position, data, with_crc=position > 20)
-        return {(what, segment.path.name, offset)}
+        return {(kind, segment.path.name, offset)}
 
     return plant
 
@@ -123,7 +123,7 @@ def segment_removed(at: Path) -> Expected:
 def segment_renamed(at: Path) -> Expected:
     for path in at.glob("00000000000000000200.*"):
         path.rename(path.with_name(path.name.replace("200", "190")))
-    # Its indexes count from the file's name, so they are off too.
+    # Index entries are relative to the base offset in the file's name, so they are wrong too.
     for kind in ("index", "timeindex"):
         (at / f"00000000000000000190.{kind}").unlink()
     return {
@@ -188,13 +188,13 @@ INDEX: Final = "00000000000000000100.index"
 TIMES: Final = "00000000000000000100.timeindex"
 
 
-def index_entry(what: str, change: Callable[[bytearray, Segment], None], slot: int = 2) -> Plant:
+def index_entry(kind: str, change: Callable[[bytearray, Segment], None], slot: int = 2) -> Plant:
     def plant(at: Path) -> Expected:
         segment = segments(at)[1]
         edit(at / INDEX, lambda data: change(data, segment))
         data = (at / INDEX).read_bytes()
         offset = 100 + struct.unpack_from(">i", data, slot * 8)[0]
-        return {(what, INDEX, offset)}
+        return {(kind, INDEX, offset)}
 
     return plant
 
@@ -267,10 +267,10 @@ def _time_offset(at: Path, slot: int) -> int:
     return 100 + int(struct.unpack_from(">i", (at / TIMES).read_bytes(), slot * 12 + 8)[0])
 
 
-def checkpoint(what: str, file: str, text: str, offset: int | None) -> Plant:
+def checkpoint(kind: str, file: str, text: str, offset: int | None) -> Plant:
     def plant(at: Path) -> Expected:
         (at.parent / file).write_text(text)
-        return {(what, file, offset)}
+        return {(kind, file, offset)}
 
     return plant
 
@@ -290,7 +290,7 @@ def unreadable_segment(at: Path) -> Expected:
     (at / "00000000000000000400.log").mkdir()
     for kind in ("index", "timeindex"):
         (at / f"00000000000000000400.{kind}").touch()
-    # The segment before it has become a sealed one, and lacks its last entry.
+    # The previous segment is now sealed and lacks its last entry.
     Segment(at / "00000000000000000300.log").restore_indexes()
     return {
         ("unreadable_file", "00000000000000000400.log", None),

@@ -1,7 +1,7 @@
 """Logs for tests: batches with any offsets, segments with indexes, and compacted twins.
 
-Written from the format alone, with nothing of the code under test but the header's layout and the
-codecs.
+They are written from the format alone. Of the code under test they use only the layout of the
+batch header and the codecs.
 """
 
 import struct
@@ -95,7 +95,7 @@ def encode_record(record: Rec, base_offset: int, base_ms: int) -> bytes:
 
 @dataclass
 class Log:
-    """A partition: batches in segments, and what the checkpoints say of it."""
+    """A partition: batches in segments, and its entries in the checkpoints."""
 
     topic: str = "orders"
     partition: int = 0
@@ -176,7 +176,7 @@ def make_log(
     tombstone_every: int = 17,
     partition: int = 0,
 ) -> Log:
-    """An uncompacted log whose keys come back often; each 17th record is a tombstone."""
+    """Return an uncompacted log with repeated keys; every `tombstone_every`-th is a tombstone."""
     batches = []
     for first in range(0, record_count, per_batch):
         records = tuple(
@@ -197,7 +197,7 @@ def make_log(
 
 
 def compact(log: Log, *, horizon_ms: int | None = None, keep_tombstones: bool = True) -> Log:
-    """`log` as Kafka's cleaner leaves it after one round over all but the active segment."""
+    """Return `log` as one run of Kafka's cleaner over all but the active segment leaves it."""
     until = log.segments[-1][0]
     last = {
         record.key: record.offset
@@ -232,7 +232,7 @@ def thin(
 
 
 def rebuild(log: Log, batches: Sequence[Bat], segment: int = 0) -> Log:
-    """`log` with other batches in one of its segments."""
+    """Return `log` with other batches in one of its segments."""
     segments = list(log.segments)
     segments[segment] = (segments[segment][0], list(batches))
     return replace(log, segments=segments)

@@ -1,8 +1,8 @@
-"""A naive auditor of a partition's files: reads everything, keeps everything, looks everything up.
+"""A naive auditor of a partition's files, which reads and keeps all data and searches linearly.
 
-It shares no line with the checks of `analytics`: the formats are written down here once more, and
-each rule is said in the plainest way, however slow. Random logs with random faults are held against
-both (`test_naive_structure.py`).
+It shares no line with the checks of `analytics`. It defines the formats again, and states each rule
+in the plainest way, however slow. `test_naive_structure.py` compares both on random logs with
+random faults.
 """
 
 import gzip
@@ -16,12 +16,12 @@ from crc32c import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 Found = tuple[str, str, int | None]
-"""What, the file's name, the offset."""
+"""Kind, file name and offset of a finding."""
 
 
 @dataclass
 class Batch:
-    """One batch of a file, as its bytes say."""
+    """One batch of a file, by its header."""
 
     position: int
     base: int
@@ -35,7 +35,7 @@ class Batch:
 
 @dataclass
 class Segment:
-    """One `.log` file and what stands in it."""
+    """One `.log` file and its batches."""
 
     path: Path
     base: int
@@ -62,7 +62,7 @@ class Segment:
 
 
 class NaiveAuditor:
-    """Audits one partition's directory; `found` is all that is wrong."""
+    """The audit of one partition's directory; `found` contains its findings."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -80,18 +80,18 @@ class NaiveAuditor:
 
     @property
     def start(self) -> int:
-        """Where the log begins, by its files and its checkpoint."""
+        """The first offset of the log, by its files and its checkpoint."""
         return max(self.segments[0].base, self._checkpoint("log-start-offset-checkpoint") or 0)
 
     @property
     def end(self) -> int:
-        """The offset behind all that could be read."""
+        """The offset after the last readable batch (exclusive)."""
         reached = [batch.last + 1 for batch in self.accepted]
         return max([*reached, *(segment.base for segment in self.segments)])
 
     @property
     def is_end_known(self) -> bool:
-        """Whether nothing unreadable stands behind the last batch."""
+        """Whether no damage follows the last readable batch."""
         for segment in reversed(self.segments):
             if segment.accepted:
                 behind = segment.accepted[-1].position
@@ -99,12 +99,12 @@ class NaiveAuditor:
             if segment.damaged_positions:
                 return False
             if segment.base == self.end:
-                # The name of the next file says where the damage before it ends.
+                # The base offset in this file's name ends the damage before it.
                 return True
         return True
 
     def integrity(self) -> set[Found]:
-        """All that `ottla audit integrity` has to find."""
+        """Return the findings expected of `ottla audit integrity`."""
         for segment in self.segments:
             self._judge_index(segment)
             self._judge_times(segment)
@@ -112,8 +112,8 @@ class NaiveAuditor:
         self._judge_checkpoints()
         return self.found
 
-    def _find(self, what: str, file: str, offset: int | None) -> None:
-        self.found.add((what, file, offset))
+    def _find(self, kind: str, file: str, offset: int | None) -> None:
+        self.found.add((kind, file, offset))
 
     # --- batches and offsets
 
@@ -128,7 +128,7 @@ class NaiveAuditor:
             is_sound = is_sound_at(data, position)
             following = position + size
             if not is_sound and following < len(data) and not is_sound_at(data, following):
-                # Its length may be what is wrong: all up to the next sound batch is one damage.
+                # The length may be wrong: everything up to the next sound batch is one damage.
                 places = range(position + 1, len(data))
                 following = next((at for at in places if is_sound_at(data, at)), len(data))
             head = HEADER.unpack_from(data, position)
@@ -164,7 +164,7 @@ class NaiveAuditor:
 
     def _judge_offsets(self) -> None:
         wanted: int | None = None
-        # Behind what cannot be trusted nobody knows which offset comes next.
+        # After damage the next offset is unknown.
         is_next_known = False
         cleaned_until = self._checkpoint("cleaner-offset-checkpoint") or 0
         for segment in self.segments:
@@ -312,7 +312,7 @@ class NaiveAuditor:
 
 
 def size_at(data: bytes, position: int) -> int | None:
-    """How long the batch at the position says to be; None if that is more than there is."""
+    """Return the size in the header of the batch at `position`; None if the file is shorter."""
     if position + HEADER.size > len(data):
         return None
     size: int = 12 + HEADER.unpack_from(data, position)[1]
@@ -320,7 +320,7 @@ def size_at(data: bytes, position: int) -> int | None:
 
 
 def is_sound_at(data: bytes, position: int) -> bool:
-    """Whether a batch with a right checksum begins at the position."""
+    """Whether a batch with a correct checksum begins at `position`."""
     size = size_at(data, position)
     if size is None or size < HEADER.size or data[position + 16] != 2:
         return False
@@ -340,7 +340,7 @@ def walk_records(section: bytes) -> Iterator[tuple[int, int]]:
 
 
 def zigzag(data: bytes, position: int) -> tuple[int, int]:
-    """A number and the position behind it."""
+    """Return a number and the position after it."""
     end = position
     while data[end] & 0x80:
         end += 1
@@ -349,7 +349,7 @@ def zigzag(data: bytes, position: int) -> tuple[int, int]:
 
 
 def compare_replicas(first: NaiveAuditor, other: NaiveAuditor) -> set[Found]:
-    """All that S4 has to find in `other`: what differs below both ends and watermarks."""
+    """Return the findings expected of S4 in `other`: differences below both ends and watermarks."""
     watermarks = [
         each.directory.parent / "replication-offset-checkpoint" for each in (first, other)
     ]
@@ -366,7 +366,7 @@ def compare_replicas(first: NaiveAuditor, other: NaiveAuditor) -> set[Found]:
 
 
 def is_unreadable(auditor: NaiveAuditor, offset: int) -> bool:
-    """Whether the offset may stand between two accepted batches, where something is damaged."""
+    """Whether the offset may lie in damage between two accepted batches."""
     reached = auditor.segments[0].base
     is_damaged = False
     for segment in auditor.segments:

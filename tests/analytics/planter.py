@@ -1,4 +1,4 @@
-"""Plants violations into the files of a log, byte by byte."""
+"""Edits of a log's files, byte by byte, which plant violations."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from kafkawire.records import BatchHeader, read_header
 
 
 class Segment:
-    """The `.log` file of one segment, to be changed batch by batch."""
+    """The `.log` file of one segment, for changes batch by batch."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class Segment:
         return read_header(self.batches[number])
 
     def flip(self, number: int, at: int, bit: int = 0, *, with_crc: bool = False) -> None:
-        """Flip one bit; `with_crc` makes the checksum right again."""
+        """Flip one bit; `with_crc` corrects the checksum."""
         batch = bytearray(self.batches[number])
         batch[at] ^= 1 << bit
         self.put(number, bytes(batch), with_crc=with_crc)
@@ -57,7 +57,7 @@ class Segment:
         self.path.write_bytes(b"".join(self.batches))
 
     def restore_indexes(self) -> None:
-        """Write indexes that fit the batches as they are now."""
+        """Write indexes that match the current batches."""
         base = int(self.path.stem)
         index, times, newest, position, since, last = bytearray(), bytearray(), -1, 0, 0, (-1, 0)
         for batch in self.batches:

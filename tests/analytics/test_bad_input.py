@@ -1,4 +1,4 @@
-"""Directories that are no logs, files that are foreign, cut or gone: findings or one sentence."""
+"""Wrong directories and foreign, truncated or missing files: findings, or an error in one line."""
 
 from pathlib import Path
 
@@ -16,19 +16,19 @@ from tests.analytics.audited import RULES, findings_of
 from tests.analytics.log_model import make_log
 
 
-def test_a_directory_without_logs_is_one_sentence(tmp_path: Path) -> None:
+def test_directory_without_logs_fails_with_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="no partition was found in"):
         run_audit(Request(audit=Audit.INTEGRITY, directories=[str(tmp_path)], rules=RULES))
 
 
-def test_a_directory_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_missing_directory_fails_with_one_sentence(tmp_path: Path) -> None:
     missing = str(tmp_path / "none")
     with pytest.raises(AuditError, match="cannot be listed"):
         run_audit(Request(audit=Audit.INTEGRITY, directories=[missing], rules=RULES))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (["beauty", "."], 2, "'beauty' is not an audit; choose from integrity, compaction"),
         (["integrity", ".", "--rule", "colour=1"], 2, "'colour' is no rule"),
@@ -37,18 +37,20 @@ def test_a_directory_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         (["snapshot", "."], 2, "a snapshot needs --out FILE"),
     ],
 )
-def test_a_wrong_command_is_one_sentence(
-    arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_command_prints_one_sentence(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         make_app()(["audit", *arguments])
-    told = capsys.readouterr()
-    assert (ended.value.code, told.out) == (code, "")
-    [line] = told.err.splitlines()
-    assert said in line
+    output = capsys.readouterr()
+    assert (ended.value.code, output.out) == (code, "")
+    [line] = output.err.splitlines()
+    assert message in line
 
 
-def test_no_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_java_fails_with_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(AuditError, match="install Java 17 or newer"):
@@ -62,7 +64,7 @@ def test_no_java_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         find_java()
 
 
-def test_segments_in_a_directory_of_no_partition_are_a_finding(tmp_path: Path) -> None:
+def test_segments_outside_a_partition_directory_are_a_finding(tmp_path: Path) -> None:
     directory = make_log().write(tmp_path)
     directory.rename(tmp_path / "restored")
     found: list[Finding] = []
@@ -70,14 +72,14 @@ def test_segments_in_a_directory_of_no_partition_are_a_finding(tmp_path: Path) -
     assert [each.what for each in found] == ["unnamed_partition"]
 
 
-def test_one_partitions_directory_knows_the_checkpoints_beside_it(tmp_path: Path) -> None:
+def test_partition_directory_uses_the_checkpoints_beside_it(tmp_path: Path) -> None:
     directory = make_log().write(tmp_path)
     [replica] = find_replicas(str(directory), lambda _: None)
     assert (replica.topic, replica.partition, replica.high_watermark) == ("orders", 0, 400)
     assert findings_of("integrity", directory) == []
 
 
-def test_directories_on_their_way_out_are_passed_over(tmp_path: Path) -> None:
+def test_directories_marked_for_deletion_are_skipped(tmp_path: Path) -> None:
     directory = make_log().write(tmp_path)
     directory.rename(tmp_path / "orders-0.0123456789abcdef0123456789abcdef-delete")
     make_log(partition=1).write(tmp_path)
@@ -86,7 +88,7 @@ def test_directories_on_their_way_out_are_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 16, 17, 60, 61, 100, 196])
-def test_a_sealed_segment_cut_anywhere_is_a_finding(tmp_path: Path, size: int) -> None:
+def test_sealed_segment_truncated_anywhere_is_a_finding(tmp_path: Path, size: int) -> None:
     path = make_log().write(tmp_path) / "00000000000000000100.log"
     whole = path.read_bytes()
     path.write_bytes(whole[:size])
@@ -97,7 +99,7 @@ def test_a_sealed_segment_cut_anywhere_is_a_finding(tmp_path: Path, size: int) -
 
 
 @pytest.mark.parametrize("noise", [b"\xff" * 500, bytes(range(256)) * 3, b"PK\x03\x04" * 100])
-def test_a_file_of_noise_is_a_finding(tmp_path: Path, noise: bytes) -> None:
+def test_file_of_noise_is_a_finding(tmp_path: Path, noise: bytes) -> None:
     path = make_log().write(tmp_path) / "00000000000000000100.log"
     path.write_bytes(noise)
     found = findings_of("integrity", tmp_path)
@@ -120,6 +122,6 @@ def test_files_that_vanish_while_they_are_read_are_warnings(tmp_path: Path) -> N
     assert len(found) == 3
 
 
-def test_rules_have_kafkas_names() -> None:
+def test_rules_use_kafkas_names() -> None:
     rules = parse_rules(["retention.ms=-1", "delete.retention.ms=5"], is_strict=True)
     assert (rules.retention_ms, rules.delete_retention_ms, rules.is_strict) == (None, 5, True)

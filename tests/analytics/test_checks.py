@@ -1,4 +1,4 @@
-"""The corners of single checks, each by itself."""
+"""Corner cases of single checks."""
 
 import struct
 from pathlib import Path
@@ -33,7 +33,7 @@ FINDING = Finding(check=Check.BATCHES, what="x", file="f", expected="this", foun
 
 
 class Bytes:
-    """A source in memory, which may end earlier than it says."""
+    """A source in memory, which may end before its stated size."""
 
     chunk_bytes = 1 << 20
 
@@ -54,48 +54,48 @@ def walked(source: Bytes) -> tuple[list[Batch | Hole], list[str]]:
 BATCH = Bat(0, 0, (Rec(0, b"k", b"v" * 50, START_MS),)).encode()
 
 
-def test_a_file_that_shrinks_while_it_is_walked_ends_there() -> None:
-    items, told = walked(Bytes(BATCH + BATCH[:80], 2 * len(BATCH)))
+def test_walk_ends_where_a_file_shrinks() -> None:
+    items, kinds = walked(Bytes(BATCH + BATCH[:80], 2 * len(BATCH)))
     assert isinstance(items[0], Batch)
     assert isinstance(items[1], Hole)
-    assert len(told) == 1
+    assert len(kinds) == 1
 
 
-def test_too_few_bytes_for_a_header_with_a_length_that_fits() -> None:
+def test_partial_header_with_a_plausible_length_is_bad_header() -> None:
     cut = bytearray(BATCH[:40])
     struct.pack_into(">i", cut, 8, 20)
-    _, told = walked(Bytes(BATCH + bytes(cut)))
-    assert told == ["bad_header"]
+    _, kinds = walked(Bytes(BATCH + bytes(cut)))
+    assert kinds == ["bad_header"]
 
 
-def test_a_batch_inside_a_damaged_record_is_not_taken_for_the_next_one() -> None:
+def test_walk_skips_a_batch_inside_a_damaged_record() -> None:
     inner = Bat(0, 0, (Rec(0, b"k", BATCH, START_MS),)).encode()
     damaged = bytearray(inner)
     damaged[-1] ^= 1
-    items, told = walked(Bytes(bytes(damaged) + BATCH))
-    assert told == ["bad_crc"]
+    items, kinds = walked(Bytes(bytes(damaged) + BATCH))
+    assert kinds == ["bad_crc"]
     assert [item.position for item in items] == [0, len(inner)]
 
 
-def test_a_partition_twice_in_a_checkpoint_is_named() -> None:
+def test_duplicate_partition_in_a_checkpoint_is_reported() -> None:
     found: list[Finding] = []
     offsets = read_offset_checkpoint("0\n2\na 0 1\na 0 2\n", "f", found.append)
     assert list(offsets.values()) == [2]
     assert [each.what for each in found] == ["bad_checkpoint_line"]
 
 
-def test_a_finding_says_where_it_is() -> None:
+def test_finding_prints_its_place() -> None:
     assert str(FINDING) == "f: S1 x: expected this, found that"
 
 
-def test_findings_of_one_kind_are_counted_beyond_a_limit() -> None:
+def test_finding_list_only_counts_findings_beyond_its_limit() -> None:
     rows = FindingList("t", 0, "r", 2)
     for _ in range(5):
         rows.report(FINDING)
     assert [row.found for row in rows.rows()] == ["that", "that", "3 more of x"]
 
 
-def test_a_time_at_a_later_offset_than_the_first_that_reached_it(tmp_path: Path) -> None:
+def test_time_index_entry_after_the_first_maximum_is_reported(tmp_path: Path) -> None:
     records = [Rec(n, b"k%d" % n, b"v", START_MS if n < 2 else START_MS - 5) for n in range(4)]
     batches = [Bat(n, n, (record,)) for n, record in enumerate(records)]
     log = Log(segments=[(0, batches), (4, [Bat(4, 4, (Rec(4, b"k", b"v", START_MS),))])])
@@ -107,7 +107,7 @@ def test_a_time_at_a_later_offset_than_the_first_that_reached_it(tmp_path: Path)
     assert (found.what, found.offset, found.expected) == ("time_offset", 3, "offset 0")
 
 
-def test_what_a_cleaning_beyond_its_checkpoint_took_is_a_warning(tmp_path: Path) -> None:
+def test_records_removed_beyond_the_cleaner_checkpoint_are_warnings(tmp_path: Path) -> None:
     raw = make_log()
     raw.write(tmp_path / "raw")
     log = compact(raw, horizon_ms=RULES.now_ms + RULES.delete_retention_ms)
@@ -119,7 +119,7 @@ def test_what_a_cleaning_beyond_its_checkpoint_took_is_a_warning(tmp_path: Path)
     assert "cleaned_beyond_checkpoint" in {each.what for each in found}
 
 
-def test_the_part_that_no_cleaning_reached_must_not_change() -> None:
+def test_uncleaned_part_of_a_log_must_not_change() -> None:
     raw = make_log()
     whole, other = digest_of(raw.batches), digest_of(raw.batches[:20])
     changed = [*raw.batches[:20], Bat(100, 104, (Rec(100, b"k", b"v", START_MS),) * 1)]
@@ -161,7 +161,7 @@ def digest_of(batches: list[Bat]) -> BatchDigest:
     return digest
 
 
-def test_more_duplicates_than_can_be_listed_are_counted(tmp_path: Path) -> None:
+def test_duplicates_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     log = make_log()
     log.cleaner_point = 300
     log.write(tmp_path)
@@ -193,7 +193,7 @@ def test_mismatches_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     assert (kinds.count("changed_value"), kinds.count("more_mismatches")) == (5, 1)
 
 
-def test_a_record_is_read_again_or_not_at_all(tmp_path: Path) -> None:
+def test_scan_reads_a_record_again_by_its_offset(tmp_path: Path) -> None:
     log = make_log(20)
     directory = log.write(tmp_path)
     files = ReplicaFiles(
@@ -215,7 +215,7 @@ def test_a_record_is_read_again_or_not_at_all(tmp_path: Path) -> None:
     assert read_record(str(tmp_path / "none"), 0, 0) is None
 
 
-def test_tasks_survive_the_journey() -> None:
+def test_task_survives_a_round_trip_through_json() -> None:
     segment = SegmentFiles(base_offset=0, log="f", size_bytes=3, index="i")
     replica = ReplicaFiles(
         topic="t",
@@ -235,7 +235,7 @@ def test_tasks_survive_the_journey() -> None:
         split_task(AuditTask(replicas=(), rules=RULES, checks=(), shard_count=4096))
 
 
-def test_the_verdict_counts_kinds_and_forgives_notes() -> None:
+def test_verdict_counts_kinds_and_ignores_notes() -> None:
     rows = [
         {"severity": "note", "what": "torn_tail"},
         {"severity": "error", "what": "lost_key"},
@@ -252,7 +252,7 @@ def test_the_verdict_counts_kinds_and_forgives_notes() -> None:
     assert found.to_json()["clean"] is False
 
 
-def test_the_page_holds_every_picture_and_escapes_what_it_is_given() -> None:
+def test_page_contains_every_chart_and_escapes_its_input() -> None:
     summary = {
         "topic": "<b>",
         "partition": 0,
@@ -303,7 +303,7 @@ LONG = "a rather long directory, of which only the end is shown /b1 orders-0"
         ("b1", "9" * 60),
     ],
 )
-def test_no_text_of_a_picture_is_cut_off(label: str, text: str) -> None:
+def test_chart_cuts_off_no_text(label: str, text: str) -> None:
     bars = [Bar("b", 1, "1"), Bar(label, 100, text, 40)]
     spans = [Span("b", 0, 1, "1"), Span(label, 50, 100, text), Span(label, 100, 100, text)]
     for figure in (draw_bars("title", bars), draw_timeline("title", spans)):
@@ -318,10 +318,10 @@ def test_no_text_of_a_picture_is_cut_off(label: str, text: str) -> None:
             assert begin >= -1, shown
             assert end <= WIDTH, shown
         lengths = [float(each.get("width", "nan")) for each in svg.iter("rect")]
-        assert max(lengths) > WIDTH / 8, "and the bars have room"
+        assert max(lengths) > WIDTH / 8, "the texts leave no room for the bars"
 
 
-def test_classes_are_named_as_a_person_would() -> None:
+def test_histogram_classes_have_readable_labels() -> None:
     summary = {"records_per_key": [1, 2, 3, 4], "now_ms": 0, "horizons_ms": [0]}
     page = draw_figures([summary])
     for text in (">1 record<", ">1 key<", ">2 records<", ">3 to 4 records<", ">5 to 8 records<"):
@@ -352,17 +352,17 @@ def section(count: int) -> bytes:
         (b"\x0c\0\x80\x80\x80\x80\x80", 1),
     ],
 )
-def test_a_section_that_is_no_records_is_refused(data: bytes, count: int) -> None:
+def test_malformed_record_section_is_rejected(data: bytes, count: int) -> None:
     with pytest.raises(CorruptBatchError):
         columns_loops.survey_section(data, count, count - 1, START_MS)
 
 
-def test_plain_loops_say_what_is_out_of_order() -> None:
+def test_plain_loops_find_the_first_record_out_of_order() -> None:
     survey = columns_loops.survey_section(section(3), 3, 1, START_MS)
     assert (survey.first_out_of_order, survey.without_key) == (2, 0)
 
 
-def test_plain_tables_match_what_they_hold() -> None:
+def test_plain_table_matches_its_own_records() -> None:
     table = key_table_loops.KeyTable(9)
     table.note(section(3), 3, 0, START_MS, None, 100)
     assert table.match(section(2), 2, 0, 0, 100, 100, 9) == []
@@ -375,7 +375,7 @@ def test_plain_tables_match_what_they_hold() -> None:
     ]
 
 
-def test_a_batch_across_the_cleaners_point_is_judged_below_it_only(tmp_path: Path) -> None:
+def test_batch_across_the_cleaner_point_is_checked_only_below_it(tmp_path: Path) -> None:
     raw = make_log(400, 400)
     raw.write(tmp_path / "raw")
     raw.cleaner_point = 102
@@ -383,12 +383,12 @@ def test_a_batch_across_the_cleaners_point_is_judged_below_it_only(tmp_path: Pat
     assert findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw") == []
 
 
-def test_an_empty_segment_ends_where_it_begins() -> None:
+def test_empty_segment_ends_at_its_base_offset() -> None:
     columns = SegmentColumns(40, "f")
     assert (columns.next_offset, columns.newest_timestamp_ms) == (40, -1)
 
 
-def test_plain_tables_keep_their_limit_and_mark_what_is_newer() -> None:
+def test_plain_table_enforces_its_limit_and_marks_newer_keys() -> None:
     table = key_table_loops.KeyTable(3)
     table.note(section(3), 3, 0, START_MS, None, 100)
     full = table.export()
@@ -405,7 +405,7 @@ def test_plain_tables_keep_their_limit_and_mark_what_is_newer() -> None:
     assert sum(half.key_count for half in halves) == 3
 
 
-def test_a_control_batch_of_garbage_is_no_marker(tmp_path: Path) -> None:
+def test_malformed_control_batch_is_no_marker(tmp_path: Path) -> None:
     directory = tmp_path / "orders-0"
     directory.mkdir()
     control = Bat(
@@ -423,7 +423,7 @@ def test_a_control_batch_of_garbage_is_no_marker(tmp_path: Path) -> None:
     assert findings_of("integrity", tmp_path) == []
 
 
-def test_a_raised_epoch_forgets_the_batches_of_the_old_one(tmp_path: Path) -> None:
+def test_new_producer_epoch_drops_the_batches_of_the_old_one(tmp_path: Path) -> None:
     from tests.analytics.test_other_audits import with_producers
 
     raw = with_producers()

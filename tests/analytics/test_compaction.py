@@ -1,4 +1,4 @@
-"""Compaction is proved or refuted from the files alone."""
+"""The compaction audit finds each planted violation from the files alone, and nothing else."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ HORIZON_MS = NOW_MS + RULES.delete_retention_ms
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_rightly_compacted_log_passes(tmp_path: Path, codec: Codec) -> None:
+def test_correctly_compacted_log_passes(tmp_path: Path, codec: Codec) -> None:
     raw = make_log(codec=codec)
     raw.write(tmp_path / "raw")
     compact(raw, horizon_ms=HORIZON_MS).write(tmp_path / "clean")
@@ -25,7 +25,7 @@ def test_a_rightly_compacted_log_passes(tmp_path: Path, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("plant", COMPACTION.values(), ids=COMPACTION.keys())
-def test_a_planted_violation_is_named_and_nothing_else(tmp_path: Path, plant: Plant) -> None:
+def test_audit_reports_exactly_the_planted_violation(tmp_path: Path, plant: Plant) -> None:
     raw = make_log()
     raw.write(tmp_path / "raw")
     log, expected = plant(raw, compact(raw, horizon_ms=HORIZON_MS))
@@ -37,11 +37,11 @@ def test_a_planted_violation_is_named_and_nothing_else(tmp_path: Path, plant: Pl
     assert all(each.position is not None for each in found)
 
 
-def test_what_the_reference_cannot_read_any_more_is_no_fault_of_the_log(tmp_path: Path) -> None:
+def test_damage_of_the_reference_is_not_blamed_on_the_log(tmp_path: Path) -> None:
     raw = make_log()
     reference = raw.write(tmp_path / "raw")
     compact(raw, horizon_ms=HORIZON_MS).write(tmp_path / "clean")
-    # Among its records are the last ones of some keys.
+    # The damaged batch contains the last records of some keys.
     segments(reference)[2].flip(15, 90)
     found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
     assert {each.what for each in found} == {"bad_crc"}
@@ -59,7 +59,7 @@ def test_old_tombstones_may_be_gone(tmp_path: Path) -> None:
     assert {each.what for each in early} == {"tombstone_gone_early"}
 
 
-def test_without_a_reference_duplicates_are_still_found(tmp_path: Path) -> None:
+def test_audit_without_a_reference_still_finds_duplicates(tmp_path: Path) -> None:
     raw = make_log()
     log, expected = COMPACTION["a duplicate key"](raw, compact(raw))
     log.write(tmp_path)

@@ -33,11 +33,11 @@ def expected(log: Log) -> list[tuple[int, int, bytes | None, bytes | None]]:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_every_record_comes_once_whatever_the_ranges(tmp_path: Path, codec: Codec) -> None:
+def test_ranges_of_any_size_yield_every_record_once(tmp_path: Path, codec: Codec) -> None:
     log = make_log(codec=codec)
     log.write(tmp_path)
     ranges = cut_replicas(find_replicas(str(tmp_path), lambda _: None), SMALL)
-    assert len(ranges) > len(log.segments), "nothing was cut"
+    assert len(ranges) > len(log.segments), "no segment was cut into ranges"
     columns = ["offset", "timestamp_ms", "key", "value"]
     assert [tuple(row.values()) for row in rows_of(tmp_path, columns)] == expected(log)
 
@@ -78,7 +78,7 @@ def test_every_column_has_its_type_and_place(tmp_path: Path) -> None:
         arrow_type("no such column")
 
 
-def test_a_damage_is_a_row_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_damage_is_a_row_and_the_other_records_are_read(tmp_path: Path) -> None:
     segment = Segment(make_log().write(tmp_path) / "00000000000000000100.log")
     segment.flip(3, 90)
     rows = rows_of(tmp_path, ["offset", "finding", "position"], 1 << 20)
@@ -99,7 +99,7 @@ def test_a_wrong_index_is_not_used_for_cuts(tmp_path: Path) -> None:
     assert [each for each in sound if "0100.log" in each.file and each.start > 0]
 
 
-def test_a_file_that_is_gone_is_a_row(tmp_path: Path) -> None:
+def test_missing_file_is_a_row(tmp_path: Path) -> None:
     directory = make_log().write(tmp_path)
     ranges = cut_replicas(find_replicas(str(tmp_path), lambda _: None))
     (directory / "00000000000000000100.log").unlink()
@@ -107,14 +107,14 @@ def test_a_file_that_is_gone_is_a_row(tmp_path: Path) -> None:
     assert [row["finding"] for row in rows if row["finding"]] == ["file_vanished"]
 
 
-def test_filters_leave_out_partitions_and_ranges(tmp_path: Path) -> None:
+def test_filters_skip_partitions_and_ranges(tmp_path: Path) -> None:
     for partition in range(2):
         make_log(partition=partition).write(tmp_path)
     options = {"path": str(tmp_path), "range.bytes": str(SMALL)}
     everything = SegmentReader(ALL, options).partitions()
     wanted = Wanted()
     assert wanted.equal("partition", 1)
-    assert not wanted.equal("partition", 0), "a contradiction is left to Spark"
+    assert not wanted.equal("partition", 0), "Spark must apply a contradictory filter"
     assert not wanted.equal("offset", 150)
     assert not wanted.equal("value", b"x")
     ranges = cut_replicas(find_replicas(str(tmp_path), lambda _: None), SMALL)
@@ -128,4 +128,4 @@ def test_filters_leave_out_partitions_and_ranges(tmp_path: Path) -> None:
         for offset in batch.column(0).to_pylist()
     ]
     assert 150 in offsets
-    assert max(offsets) < 155, "the walk ends behind the batch that is wanted"
+    assert max(offsets) < 155, "the walk did not stop after the wanted batch"

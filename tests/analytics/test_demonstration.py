@@ -1,4 +1,4 @@
-"""What the demonstration copies and spoils; its audits run in `make demo`."""
+"""The copies and the planted violation of the demonstration. `make demo` runs its audits."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.analytics.planter import segments
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
 
 
-def test_a_copy_holds_one_topic_and_its_checkpoints(tmp_path: Path) -> None:
+def test_copy_contains_one_topic_and_its_checkpoints(tmp_path: Path) -> None:
     broker = tmp_path / "broker"
     for partition in range(2):
         compact(make_log(partition=partition), horizon_ms=HORIZON_MS).write(broker)
@@ -24,7 +24,7 @@ def test_a_copy_holds_one_topic_and_its_checkpoints(tmp_path: Path) -> None:
     assert link_topic(broker, "payments", tmp_path / "nothing") is None
 
 
-def test_the_planted_violation_is_found_and_the_original_is_as_it_was(tmp_path: Path) -> None:
+def test_audit_finds_the_planted_violation_and_the_original_is_unchanged(tmp_path: Path) -> None:
     compact(make_log(), horizon_ms=HORIZON_MS).write(tmp_path / "sound")
     batch_count = len(segments(tmp_path / "sound" / "orders-0")[0].batches)
     assert plant_lost_batch(tmp_path / "sound", tmp_path / "spoiled") is not None
@@ -34,6 +34,6 @@ def test_the_planted_violation_is_found_and_the_original_is_as_it_was(tmp_path: 
     assert {each.what for each in found} == {"lost_key"}
 
 
-def test_where_nothing_was_compacted_nothing_is_planted(tmp_path: Path) -> None:
+def test_no_violation_is_planted_in_an_uncompacted_log(tmp_path: Path) -> None:
     make_log().write(tmp_path / "sound")
     assert plant_lost_batch(tmp_path / "sound", tmp_path / "spoiled") is None

@@ -1,4 +1,4 @@
-"""A log held against what it once was, or against what a producer wrote down."""
+"""Comparison of a log with its own snapshot, or with a producer's ledger."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ def log_of(at: Path, log: Log) -> Path:
 
 
 def rules_at(snapshot: Path, later_ms: int = 0) -> Rules:
-    """The rules at the time of the snapshot, or later."""
+    """Return the rules with a clock `later_ms` after the snapshot."""
     taken = read_snapshot(str(snapshot), "orders", 0)
     assert taken is not None
     return replace(RULES, now_ms=taken.taken_ms + later_ms, delete_retention_ms=DAY_MS)
@@ -47,7 +47,7 @@ def test_a_log_passes_against_its_own_snapshot_and_after_compaction(tmp_path: Pa
         assert [each for each in found if each.check == "S9"] == []
 
 
-def test_a_key_that_is_gone_since_is_named(tmp_path: Path) -> None:
+def test_key_lost_since_the_snapshot_is_reported(tmp_path: Path) -> None:
     raw = make_log(400, 400)
     file = tmp_path / "keys.parquet"
     snapshot_logs([str(log_of(tmp_path / "raw", raw))], file, LIMIT)
@@ -62,7 +62,7 @@ def test_a_key_that_is_gone_since_is_named(tmp_path: Path) -> None:
         assert [(each.offset, each.severity) for each in keys] == [(lost, severity)]
 
 
-def test_newer_records_excuse_older_ones(tmp_path: Path) -> None:
+def test_newer_records_excuse_missing_older_ones(tmp_path: Path) -> None:
     log = make_log(400, 20)
     early = replace(log, segments=log.segments[:2])
     file = tmp_path / "keys.parquet"
@@ -73,7 +73,7 @@ def test_newer_records_excuse_older_ones(tmp_path: Path) -> None:
     assert [each for each in found if each.check == "S9"] == []
 
 
-def test_a_damaged_log_gives_no_snapshot(tmp_path: Path) -> None:
+def test_snapshot_of_a_damaged_log_is_refused(tmp_path: Path) -> None:
     log_of(tmp_path, make_log())
     Segment(tmp_path / "orders-0" / "00000000000000000100.log").flip(3, 90)
     with pytest.raises(AuditError, match="no snapshot of a damaged log"):
@@ -87,7 +87,7 @@ def line(offset: int, key: bytes, value: bytes | None) -> str:
     return json.dumps(row)
 
 
-def test_a_ledger_names_what_was_acknowledged_and_is_not_there(tmp_path: Path) -> None:
+def test_audit_reports_acknowledged_records_missing_from_the_log(tmp_path: Path) -> None:
     log = log_of(tmp_path / "log", make_log(400, 400))
     records = [record for batch in make_log(400, 400).batches for record in batch.records]
     sound = [line(each.offset, each.key or b"", each.value) for each in records[10:30]]
@@ -106,14 +106,14 @@ def test_a_ledger_names_what_was_acknowledged_and_is_not_there(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text", ["no json", '{"topic": "orders"}', line(1, b"k", b"v")[:-3] + '!"}']
 )
-def test_a_line_that_is_no_ledgers_is_named(tmp_path: Path, text: str) -> None:
+def test_malformed_ledger_line_is_reported(tmp_path: Path, text: str) -> None:
     ledger = tmp_path / "acks.jsonl"
     ledger.write_text(line(0, b"k", b"v") + "\n" + text + "\n")
     with pytest.raises(AuditError, match="line 2"):
         convert_ledger(str(ledger), tmp_path / "x.parquet", LIMIT)
 
 
-def test_a_file_that_is_no_snapshot_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_no_snapshot_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("no parquet")
     with pytest.raises(AuditError, match="no snapshot"):
         read_snapshot(str(tmp_path / "x"), "orders", 0)

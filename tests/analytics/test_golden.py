@@ -1,7 +1,7 @@
-"""Logs that Apache Kafka 3.9.1 cleaned pass every audit: keys, tombstones, transactions, indexes.
+"""Logs cleaned by Apache Kafka 3.9.1 pass every audit: keys, tombstones, transactions, indexes.
 
-Made by `python -m tests.interop.storage.golden_cleaned_log`. The later rounds carry tombstones and
-markers past their horizon.
+`python -m tests.interop.storage.golden_cleaned_log` generates them. The later rounds contain
+tombstones and markers past their delete horizon.
 """
 
 import base64
@@ -30,7 +30,7 @@ def write(files: dict[str, str], root: Path, cleaner_point: int | None) -> Path:
 
 
 @pytest.mark.parametrize("golden", ROUNDS, ids=lambda each: f"{each['dirty_from']}")
-def test_what_kafka_has_cleaned_passes(tmp_path: Path, golden: dict[str, Any]) -> None:
+def test_log_cleaned_by_kafka_passes(tmp_path: Path, golden: dict[str, Any]) -> None:
     rules = Rules(now_ms=golden["now_ms"], delete_retention_ms=DELETE_RETENTION_MS)
     raw = write(golden["before"], tmp_path / "raw", golden["dirty_from"] or None)
     clean = write(golden["after"], tmp_path / "clean", golden["end_offset"])

@@ -1,4 +1,4 @@
-"""Whatever stands in a directory, an audit ends with findings: no file makes it fall over."""
+"""An audit of any directory ends with findings: no file makes it crash."""
 
 import shutil
 import struct
@@ -31,7 +31,7 @@ def small_log() -> Log:
 
 
 def write_all(root: Path) -> list[Path]:
-    """A compacted log with every kind of file; return them."""
+    """Write a compacted log with every kind of file; return the files."""
     directory = compact(small_log(), horizon_ms=HORIZON_MS).write(root)
     (directory / "00000000000000000045.txnindex").write_bytes(
         struct.pack(">hqqqq", 0, 1, 46, 47, 46)
@@ -41,16 +41,16 @@ def write_all(root: Path) -> list[Path]:
 
 
 def audit_all(root: Path, raw: Path) -> list[str]:
-    """What every audit, the data source and the stream call what they find."""
-    told = []
+    """Return the kinds of all findings of every audit, the data source and the stream."""
+    kinds = []
     for audit in AUDITS:
         against = raw if audit == "compaction" else None
         roots = (root, raw) if audit == "replicas" else (root,)
-        told += [each.what for each in findings_of(audit, *roots, against=against, rules=TIMED)]
-    told += decode_all(root)
+        kinds += [each.what for each in findings_of(audit, *roots, against=against, rules=TIMED)]
+    kinds += decode_all(root)
     for name, end in LogEnds().find(str(root)).items():
-        told += [str(row[10]) for row in read_batches(str(root), name, LogEnd(), end) if row[10]]
-    return told
+        kinds += [str(row[10]) for row in read_batches(str(root), name, LogEnd(), end) if row[10]]
+    return kinds
 
 
 def decode_all(root: Path) -> list[str]:
@@ -88,7 +88,7 @@ def dangle(path: Path, _at: int, _noise: bytes) -> None:
 
 
 def heal_checksum(path: Path, at: int, noise: bytes) -> None:
-    """Noise within a batch whose checksum is right: nothing but the parser stands in its way."""
+    """Write noise into a batch and correct its checksum, so that only the parser can notice."""
     if path.suffix == ".log" and path.stat().st_size:
         segment = Segment(path)
         number = at % len(segment.batches)
@@ -112,7 +112,7 @@ harms = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(harms)
-def test_no_file_makes_an_audit_fall_over(chosen: list[tuple[int, Harm, int, bytes]]) -> None:
+def test_no_damaged_file_crashes_an_audit(chosen: list[tuple[int, Harm, int, bytes]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root, raw = Path(folder) / "clean", Path(folder) / "raw"
         small_log().write(raw)
@@ -121,11 +121,11 @@ def test_no_file_makes_an_audit_fall_over(chosen: list[tuple[int, Harm, int, byt
             path = files[number % len(files)]
             if path.is_file() and not path.is_symlink():
                 harm(path, at, noise)
-        told = audit_all(root, raw)
-    assert all(told), "whatever was found has a name"
+        kinds = audit_all(root, raw)
+    assert all(kinds), "a finding has no kind"
 
 
-def test_a_log_without_a_segment_that_can_be_read_is_a_finding(tmp_path: Path) -> None:
+def test_log_without_a_readable_segment_is_a_finding(tmp_path: Path) -> None:
     small_log().write(tmp_path / "raw")
     for path in write_all(tmp_path / "clean"):
         if path.suffix == ".log":
@@ -134,14 +134,14 @@ def test_a_log_without_a_segment_that_can_be_read_is_a_finding(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"\xff" * 100, b"0\n-1\n", b"0\nx\n", b"99"])
-def test_files_of_one_content_are_findings(tmp_path: Path, content: bytes) -> None:
+def test_files_of_uniform_content_are_findings(tmp_path: Path, content: bytes) -> None:
     small_log().write(tmp_path / "raw")
     for path in write_all(tmp_path / "clean"):
         path.write_bytes(content)
     assert audit_all(tmp_path / "clean", tmp_path / "raw")
 
 
-def test_an_empty_partition_is_no_crash(tmp_path: Path) -> None:
+def test_empty_partition_does_not_crash_an_audit(tmp_path: Path) -> None:
     small_log().write(tmp_path / "raw")
     (tmp_path / "clean" / "orders-0").mkdir(parents=True)
     assert audit_all(tmp_path / "clean", tmp_path / "raw") == []
@@ -149,7 +149,7 @@ def test_an_empty_partition_is_no_crash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "data", "what"),
+    ("position", "data", "kind"),
     [
         (16, b"\0", "old_format"),
         (16, b"\1", "old_format"),
@@ -157,8 +157,8 @@ def test_an_empty_partition_is_no_crash(tmp_path: Path) -> None:
         (21, b"\0\7", "unknown_codec"),
     ],
 )
-def test_old_formats_and_unknown_codecs_are_named_by_every_audit(
-    tmp_path: Path, position: int, data: bytes, what: str
+def test_every_audit_reports_old_formats_and_unknown_codecs(
+    tmp_path: Path, position: int, data: bytes, kind: str
 ) -> None:
     small_log().write(tmp_path / "raw")
     segment = Segment(small_log().write(tmp_path / "clean") / "00000000000000000015.log")
@@ -166,16 +166,16 @@ def test_old_formats_and_unknown_codecs_are_named_by_every_audit(
     for audit in AUDITS:
         against = tmp_path / "raw" if audit == "compaction" else None
         found = findings_of(audit, tmp_path / "clean", against=against)
-        assert what in {each.what for each in found}, audit
+        assert kind in {each.what for each in found}, audit
         assert {Path(each.file).stem for each in found if each.check == "S1"} == {segment.path.stem}
-    assert decode_all(tmp_path / "clean") == [what]
+    assert decode_all(tmp_path / "clean") == [kind]
     [end] = LogEnds().find(str(tmp_path / "clean")).values()
     rows = list(read_batches(str(tmp_path / "clean"), "orders-0", LogEnd(), end))
-    assert what in {row[10] for row in rows}
+    assert kind in {row[10] for row in rows}
 
 
 class ChangingFile(OpenFile):
-    """A file that something happens to when it is read for the first time."""
+    """A file that `change` modifies at the first read."""
 
     change: tuple[str, Callable[[Path], None]] | None = None
 
@@ -185,8 +185,8 @@ class ChangingFile(OpenFile):
 
     def read_at(self, position: int, size: int) -> memoryview:
         if ChangingFile.change is not None and ChangingFile.change[0] == self._place:
-            happening, ChangingFile.change = ChangingFile.change[1], None
-            happening(Path(self._place))
+            change, ChangingFile.change = ChangingFile.change[1], None
+            change(Path(self._place))
         return super().read_at(position, size)
 
 
@@ -205,7 +205,7 @@ def take_away(path: Path) -> None:
 
 
 def swap(path: Path) -> None:
-    """What a cleaner does: another file of the same name, and what followed it is gone."""
+    """Replace the segment by another file and delete the next segment, as a cleaner does."""
     other = path.with_suffix(".swap")
     other.write_bytes(path.read_bytes()[:200])
     other.rename(path)
@@ -213,31 +213,31 @@ def swap(path: Path) -> None:
         following.unlink()
 
 
-@pytest.mark.parametrize("happening", [cut_half, empty, take_away, swap])
+@pytest.mark.parametrize("change", [cut_half, empty, take_away, swap])
 @pytest.mark.parametrize(
     ("audit", "where"),
     [("integrity", "log"), ("compaction", "log"), ("compaction", "raw"), ("replicas", "raw")],
 )
-def test_a_directory_that_changes_while_it_is_read(
+def test_audit_survives_a_directory_that_changes_while_it_is_read(
     tmp_path: Path,
     audit: str,
     where: str,
-    happening: Callable[[Path], None],
+    change: Callable[[Path], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ("raw", "log"):
         small_log().write(tmp_path / name)
     place = str(tmp_path / where / "orders-0" / "00000000000000000015.log")
     monkeypatch.setattr(log_scan, "OpenFile", ChangingFile)
-    monkeypatch.setattr(ChangingFile, "change", (place, happening))
+    monkeypatch.setattr(ChangingFile, "change", (place, change))
     against = tmp_path / "raw" if audit == "compaction" else None
     others = [tmp_path / "raw"] if audit == "replicas" else []
     found = findings_of(audit, tmp_path / "log", *others, against=against)
-    assert ChangingFile.change is None, "it did happen"
-    what = {each.what for each in found if each.file.startswith(str(tmp_path / where))}
-    assert what <= {
+    assert ChangingFile.change is None, "the file was never read, so it did not change"
+    kinds = {each.what for each in found if each.file.startswith(str(tmp_path / where))}
+    assert kinds <= {
         *("file_vanished", "file_shortened", "torn_tail", "offset_gap", "index_position"),
         *("replica_differs",),
     }
-    assert what
+    assert kinds
     assert len({each.file.startswith(str(tmp_path / where)) for each in found}) == 1

@@ -1,4 +1,4 @@
-"""Every kind of damage to a log's structure is found, named with its place, and nothing else is."""
+"""The integrity audit finds every kind of structural damage with its place, and nothing else."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.analytics.planter import Segment
 
 
 def two_epochs() -> Log:
-    """Four segments; the second half was written under the next leader."""
+    """Return a log of four segments, the second half of which has the next leader epoch."""
     log = make_log()
     segments = [
         (base, [replace(batch, epoch=int(base >= 200)) for batch in batches])
@@ -35,7 +35,7 @@ def test_a_sound_log_passes(tmp_path: Path, codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("plant", INTEGRITY.values(), ids=INTEGRITY.keys())
-def test_a_planted_damage_is_named_and_nothing_else(tmp_path: Path, plant: Plant) -> None:
+def test_audit_reports_exactly_the_planted_damage(tmp_path: Path, plant: Plant) -> None:
     expected = plant(two_epochs().write(tmp_path))
     found = findings_of("integrity", tmp_path)
     assert {(each.what, Path(each.file).name, each.offset) for each in found} == expected
@@ -48,13 +48,13 @@ def test_an_epoch_that_begins_while_the_log_is_read_is_no_finding(tmp_path: Path
         Audit.INTEGRITY, group_by_partition(find_replicas(str(tmp_path), lambda _: None)), {}, RULES
     )
     audit = ReplicaAudit(task, task.replicas[0])
-    # The broker goes on: 100 records more, and then another leader.
+    # The broker appends 100 more records, and then the leader changes.
     (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 500\n")
     findings, _ = audit.run()
     assert findings == []
 
 
-def test_the_table_is_as_long_as_promised() -> None:
+def test_table_lists_at_least_forty_violations() -> None:
     assert len(INTEGRITY) >= 40
 
 
@@ -69,7 +69,7 @@ def test_the_torn_end_of_the_active_segment_is_a_note(tmp_path: Path) -> None:
 def test_a_followers_sparse_index_passes_unless_strict(tmp_path: Path) -> None:
     directory = make_log().write(tmp_path)
     segment = Segment(directory / "00000000000000000100.log")
-    # One entry for an append of ten batches: the last one's last offset, the first one's place.
+    # One entry per append of ten batches: last offset of the last batch, position of the first.
     entry = b"\0\0\0\x31" + segment.position(0).to_bytes(4, "big")
     second = b"\0\0\0\x63" + segment.position(10).to_bytes(4, "big")
     (directory / "00000000000000000100.index").write_bytes(entry + second)
@@ -84,7 +84,7 @@ def test_the_table_in_the_docs_is_complete() -> None:
     assert set(INTEGRITY) | set(COMPACTION) <= rows
 
 
-def test_a_batch_that_comes_twice_hides_nothing_behind_it(tmp_path: Path) -> None:
+def test_duplicate_batch_hides_no_later_violation(tmp_path: Path) -> None:
     directory = two_epochs().write(tmp_path)
     expected = INTEGRITY["a duplicate batch"](directory)
     expected |= INTEGRITY["an epoch beyond the log"](directory)

@@ -1,4 +1,4 @@
-"""Ctrl-C ends an audit, and all that it has started, wherever Spark is on its way."""
+"""Ctrl-C ends an audit and all its child processes, at every stage of Spark's start."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ ENDS_WITHIN_S = 15.0  # on a busy machine; on a quiet one it is a second
 
 
 def started_by(process: subprocess.Popen[str]) -> dict[int, str]:
-    """The living processes of its session, itself excepted, with their command lines."""
+    """Return the other live processes in its session, with their command lines."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -35,34 +35,34 @@ def started_by(process: subprocess.Popen[str]) -> dict[int, str]:
     return found
 
 
-def has_begun_java(process: subprocess.Popen[str]) -> bool:
+def has_started_java(process: subprocess.Popen[str]) -> bool:
     return any("pyspark-shell" in command for command in started_by(process).values())
 
 
-def speaks_with_java(process: subprocess.Popen[str]) -> bool:
+def is_connected_to_java(process: subprocess.Popen[str]) -> bool:
     for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
-        # One may be closed meanwhile.
+        # A descriptor may be closed meanwhile.
         with contextlib.suppress(FileNotFoundError):
             if str(descriptor.readlink()).startswith("socket:"):
                 return True
     return False
 
 
-def runs_tasks(process: subprocess.Popen[str]) -> bool:
+def has_started_workers(process: subprocess.Popen[str]) -> bool:
     return any("worker_daemon" in command for command in started_by(process).values())
 
 
-def listen_to_interrupts() -> None:
-    # A shell's background processes do not, and hand that on.
+def accept_interrupts() -> None:
+    # A shell's background processes ignore interrupts, and their children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def start_sleeper(program: str) -> subprocess.Popen[bytes]:
-    """Run `program`, which may say itself when it is `ready`."""
+    """Start `program` and wait until it is ready, which it may announce by `ready()`."""
     head = "ready = lambda: print(flush=True);"
-    say = "" if "ready()" in program else "ready();"
+    call = "" if "ready()" in program else "ready();"
     sleeper = subprocess.Popen(
-        [sys.executable, "-c", f"{head} {say} {program}"],
+        [sys.executable, "-c", f"{head} {call} {program}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -72,7 +72,7 @@ def start_sleeper(program: str) -> subprocess.Popen[bytes]:
 
 
 def end(sleeper: subprocess.Popen[bytes]) -> int:
-    """Close what the process reads, and return its exit code."""
+    """Close the standard input of the process, and return its exit code."""
     sleeper.communicate()
     return sleeper.returncode
 
@@ -91,46 +91,47 @@ def interrupt_after(*programs: str, interrupt: Callable[[], None]) -> list[int]:
     return [end(each) for each in started]
 
 
-def type_it() -> None:
+def send_sigint() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def type_it_and_fail() -> None:
+def send_sigint_and_fail() -> None:
     try:
-        type_it()
+        send_sigint()
     except KeyboardInterrupt:
         raise RuntimeError("Spark did not start") from None
 
 
-def raise_it() -> None:
+def raise_interrupt() -> None:
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
     "interrupt",
     [
-        pytest.param(type_it, id="typed"),
-        pytest.param(type_it_and_fail, id="typed, and made something else of"),
-        pytest.param(raise_it, id="raised by Spark's own handler"),
+        pytest.param(send_sigint, id="sent"),
+        pytest.param(send_sigint_and_fail, id="sent, and turned into another error"),
+        pytest.param(raise_interrupt, id="raised by Spark's own handler"),
     ],
 )
-def test_what_the_block_has_started_is_ended(interrupt: Callable[[], None]) -> None:
+def test_interrupt_ends_the_processes_of_the_block(interrupt: Callable[[], None]) -> None:
     assert interrupt_after("input()", "input()", interrupt=interrupt) == [-signal.SIGTERM] * 2
 
 
-def test_what_ran_before_goes_on() -> None:
+def test_processes_from_before_the_block_keep_running() -> None:
     before = start_sleeper("input()")
-    interrupt_after(interrupt=type_it)
+    interrupt_after(interrupt=send_sigint)
     assert before.poll() is None
     end(before)
 
 
-def test_who_does_not_end_in_time_is_killed() -> None:
-    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-    assert interrupt_after(f"{deaf}; ready(); input()", interrupt=raise_it) == [-signal.SIGKILL]
+def test_process_that_ignores_sigterm_is_killed() -> None:
+    ignore = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    exit_codes = interrupt_after(f"{ignore}; ready(); input()", interrupt=raise_interrupt)
+    assert exit_codes == [-signal.SIGKILL]
 
 
-def test_the_handler_before_is_the_handler_after() -> None:
+def test_guard_restores_the_previous_handler() -> None:
     before = signal.getsignal(signal.SIGINT)
     with InterruptGuard() as guard:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -140,11 +141,13 @@ def test_the_handler_before_is_the_handler_after() -> None:
 
 
 @needs_java
-@pytest.mark.parametrize("is_reached", [has_begun_java, speaks_with_java, runs_tasks])
-def test_nothing_is_left_behind(
+@pytest.mark.parametrize(
+    "is_reached", [has_started_java, is_connected_to_java, has_started_workers]
+)
+def test_interrupted_audit_leaves_no_process_behind(
     tmp_path: Path, is_reached: Callable[[subprocess.Popen[str]], bool]
 ) -> None:
-    # One after the other, so that the last is some time away when the first has begun.
+    # One core runs the tasks one by one, so the audit is far from its end when the first starts.
     for partition in range(PARTITIONS):
         make_log(partition=partition).write(tmp_path)
     audit = subprocess.Popen(
@@ -153,15 +156,15 @@ def test_nothing_is_left_behind(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=listen_to_interrupts,
+        preexec_fn=accept_interrupts,
     )
     try:
         wait_until(lambda: audit.poll() is not None or is_reached(audit), DEADLINE_S)
         assert audit.poll() is None, audit.communicate()
-        # As a terminal does it: to all that it runs.
+        # A terminal sends the signal to the whole process group.
         os.killpg(audit.pid, signal.SIGINT)
         audit.wait(ENDS_WITHIN_S)
-        # What Java was about to start has no parent any more: it reads that, and ends.
+        # A process that Java was just starting has lost its parent, and ends by itself.
         wait_until(lambda: not started_by(audit), ENDS_WITHIN_S)
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Random logs with random violations: the audit says what the obvious auditor says."""
+"""The compaction audit agrees with a naive auditor on random logs with random violations."""
 
 import tempfile
 from collections import defaultdict
@@ -13,7 +13,8 @@ from tests.analytics.log_model import START_MS, Bat, Log, Rec
 PER_BATCH = 4
 KEYS = [b"a", b"b", b"c", b"d", b"e", b"f"]
 HORIZON_MS = NOW_MS + RULES.delete_retention_ms
-Told = set[tuple[str, int]]
+Findings = set[tuple[str, int]]
+"""Kind and offset of findings."""
 
 values = st.sampled_from([None, b"", b"one", b"two"])
 contents = st.lists(st.tuples(st.sampled_from(KEYS), values), min_size=12, max_size=60)
@@ -29,7 +30,7 @@ edits = st.lists(
 
 
 def batches_of(records: list[Rec], ranges: list[tuple[int, int]]) -> list[Bat]:
-    """The records in batches with the given offsets; batches without a record are gone."""
+    """Return the records in batches with the given offsets, without empty batches."""
     made = []
     for first, last in ranges:
         own = tuple(record for record in records if first <= record.offset <= last)
@@ -39,35 +40,35 @@ def batches_of(records: list[Rec], ranges: list[tuple[int, int]]) -> list[Bat]:
     return made
 
 
-def obvious(raw: list[Rec], clean: list[Rec]) -> Told:
-    """What is wrong with `clean`, found by looking everything up."""
+def naive_findings(raw: list[Rec], clean: list[Rec]) -> Findings:
+    """Return the violations in `clean`, found by linear search."""
     last = {record.key: record for record in raw}
     by_key: dict[bytes | None, list[Rec]] = defaultdict(list)
     for record in clean:
         by_key[record.key].append(record)
-    told: Told = set()
+    found: Findings = set()
     for key, records in by_key.items():
-        told |= {("duplicate_key", record.offset) for record in records[:-1]}
+        found |= {("duplicate_key", record.offset) for record in records[:-1]}
         wanted = last.get(key)
         is_kept = wanted is not None and wanted.offset in {record.offset for record in records}
         for record in records:
             if wanted is None or (record.offset > wanted.offset and is_kept):
-                told.add(("unknown_record", record.offset))
+                found.add(("unknown_record", record.offset))
             elif record.offset == wanted.offset and record.value != wanted.value:
-                told.add(("changed_value", record.offset))
+                found.add(("changed_value", record.offset))
             elif not is_kept:
                 is_older = record.offset < wanted.offset
-                told.add(("stale_value" if is_older else "moved_record", record.offset))
+                found.add(("stale_value" if is_older else "moved_record", record.offset))
     for key, wanted in last.items():
         if not by_key[key]:
-            what = "lost_key" if wanted.value is not None else "tombstone_gone_early"
-            told.add((what, wanted.offset))
-    return told
+            kind = "lost_key" if wanted.value is not None else "tombstone_gone_early"
+            found.add((kind, wanted.offset))
+    return found
 
 
 @settings(max_examples=60, deadline=None)
 @given(contents, edits)
-def test_the_audit_agrees_with_the_obvious_one(
+def test_compaction_audit_agrees_with_the_naive_auditor(
     content: list[tuple[bytes, bytes | None]],
     changes: list[tuple[str, int, bytes, bytes | None]],
 ) -> None:
@@ -101,4 +102,4 @@ def test_the_audit_agrees_with_the_obvious_one(
         log.cleaner_point = until
         log.write(Path(folder) / "clean")
         found = findings_of("compaction", Path(folder) / "clean", against=Path(folder) / "raw")
-    assert {(each.what, each.offset) for each in found} == obvious(below, clean)
+    assert {(each.what, each.offset) for each in found} == naive_findings(below, clean)

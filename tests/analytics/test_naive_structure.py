@@ -1,4 +1,4 @@
-"""Random logs with random faults in their structure: the audit says what the naive auditor says."""
+"""Audits agree with the naive auditor on random logs with random faults in their structure."""
 
 import struct
 import tempfile
@@ -22,7 +22,7 @@ Fault = Callable[[Path, int, int], None]
 
 
 def make(shape: list[tuple[int, int, bool]], per_segment: int, epochs: set[int]) -> Log:
-    """Batches of `shape` (records, age of their timestamps, compressed or not)."""
+    """Return a log with batches of `shape` (records, age of their timestamps, compressed)."""
     batches: list[Bat] = []
     epoch, starts = 0, [(0, 0)]
     for number, (count, age_ms, is_compressed) in enumerate(shape):
@@ -41,9 +41,9 @@ def make(shape: list[tuple[int, int, bool]], per_segment: int, epochs: set[int])
 
 
 def patch(at: Path, which: int, position: int, layout: str, value: int, *, crc: bool) -> None:
-    """Overwrite one field of one batch's header, with a right checksum if it is about to be wrong.
+    """Overwrite one field of a batch header, and correct the checksum if `crc`.
 
-    A batch that is damaged already stays damaged.
+    With `crc`, a batch that is already damaged is left alone, so that it stays damaged.
     """
     segment = segments(at)[which % len(segments(at))]
     number = which % max(1, len(segment.batches))
@@ -79,7 +79,7 @@ def other_count(at: Path, which: int, value: int) -> None:
 
 
 def reorder(at: Path, which: int, value: int) -> None:
-    """Drop a batch, or have one twice."""
+    """Drop or duplicate a batch."""
     segment = segments(at)[which % len(segments(at))]
     order = list(range(len(segment.batches)))
     if len(order) > 1:
@@ -90,7 +90,7 @@ def reorder(at: Path, which: int, value: int) -> None:
 def cut(at: Path, which: int, value: int) -> None:
     segment = segments(at)[which % len(segments(at))]
     data = segment.path.read_bytes()
-    # Not within the last batch's length, nor all of it.
+    # The cut leaves the header of the last batch complete.
     segment.path.write_bytes(data[: len(data) - 1 - value % 20])
 
 
@@ -167,7 +167,7 @@ faults = st.lists(st.tuples(st.sampled_from(FAULTS), numbers, numbers), max_size
 @given(sizes, st.integers(2, 9), st.sets(st.integers(0, 20), max_size=3), faults)
 @example([(1, 0, False)] * 8, 7, set(), [(reorder, 0, 1), (cut, 1, 0)])
 @example([(1, 0, False)] * 8, 7, set(), [(flip, 6, 20), (cut, 1, 0)])
-def test_the_audit_agrees_with_the_naive_one(
+def test_integrity_audit_agrees_with_the_naive_auditor(
     shape: list[tuple[int, int, bool]],
     per_segment: int,
     epochs: set[int],
@@ -186,7 +186,7 @@ def test_the_audit_agrees_with_the_naive_one(
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, st.integers(2, 9), faults, faults)
-def test_replicas_agree_as_the_naive_comparison_says(
+def test_replica_audit_agrees_with_the_naive_comparison(
     shape: list[tuple[int, int, bool]],
     per_segment: int,
     here: list[tuple[Fault, int, int]],
@@ -207,7 +207,7 @@ def test_replicas_agree_as_the_naive_comparison_says(
 
 @settings(max_examples=60, deadline=None)
 @given(sizes, st.integers(1, 5), st.integers(0, 3_600_000), st.integers(0, 6000))
-def test_retention_is_what_the_naive_rule_says(
+def test_retention_audit_agrees_with_the_naive_rule(
     shape: list[tuple[int, int, bool]], per_segment: int, age_ms: int, size_bytes: int
 ) -> None:
     log = make(shape, per_segment, set())

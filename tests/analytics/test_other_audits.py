@@ -1,4 +1,4 @@
-"""Replicas, retention, cost, producers, transactions: faults are named, sound files pass."""
+"""Audits of replicas, retention, cost, producers, transactions: faults fail, sound files pass."""
 
 import struct
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def test_equal_replicas_pass(tmp_path: Path) -> None:
     assert findings_of("replicas", *(tmp_path / replica for replica in "abc")) == []
 
 
-def test_a_replica_behind_passes_below_its_watermark(tmp_path: Path) -> None:
+def test_lagging_replica_passes_below_its_watermark(tmp_path: Path) -> None:
     log = make_log()
     log.write(tmp_path / "a")
     shorter = replace(log, segments=[*log.segments[:3], (300, log.segments[3][1][:7])])
@@ -52,7 +52,7 @@ def a_batch_gone(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize("plant", [one_byte, an_epoch, a_batch_gone])
-def test_replicas_that_differ_are_named(tmp_path: Path, plant: Callable[[Segment], None]) -> None:
+def test_differing_replicas_are_reported(tmp_path: Path, plant: Callable[[Segment], None]) -> None:
     make_log().write(tmp_path / "a")
     other = make_log().write(tmp_path / "b")
     plant(segments(other)[1])
@@ -63,7 +63,7 @@ def test_replicas_that_differ_are_named(tmp_path: Path, plant: Callable[[Segment
     assert {each.what for each in found} <= {"replica_differs", "offset_gap"}
 
 
-def test_replicas_that_were_cleaned_differently_pass(tmp_path: Path) -> None:
+def test_replicas_cleaned_differently_pass(tmp_path: Path) -> None:
     log = make_log()
     log.write(tmp_path / "a")
     compact(log, horizon_ms=HORIZON_MS).write(tmp_path / "b")
@@ -71,7 +71,7 @@ def test_replicas_that_were_cleaned_differently_pass(tmp_path: Path) -> None:
     assert findings_of("replicas", *(tmp_path / replica for replica in "abc")) == []
 
 
-def test_a_key_lost_in_one_cleaned_replica_is_named(tmp_path: Path) -> None:
+def test_key_lost_in_one_cleaned_replica_is_reported(tmp_path: Path) -> None:
     log = make_log()
     log.write(tmp_path / "a")
     cleaned = compact(log, horizon_ms=HORIZON_MS)
@@ -84,7 +84,7 @@ def test_a_key_lost_in_one_cleaned_replica_is_named(tmp_path: Path) -> None:
     assert names(found) == {("lost_key", victim.offset)}
 
 
-def test_a_watermark_that_was_written_before_another_replica_was_cleaned_passes(
+def test_watermark_older_than_the_cleaning_of_another_replica_passes(
     tmp_path: Path,
 ) -> None:
     log = make_log()
@@ -95,7 +95,7 @@ def test_a_watermark_that_was_written_before_another_replica_was_cleaned_passes(
 
 
 @pytest.mark.parametrize("point", [50, 100, 299])
-def test_a_cleaning_that_went_beyond_its_checkpoint_passes(tmp_path: Path, point: int) -> None:
+def test_cleaning_beyond_its_checkpoint_passes(tmp_path: Path, point: int) -> None:
     log = make_log()
     cleaned = compact(log, horizon_ms=HORIZON_MS)
     replace(cleaned, cleaner_point=point).write(tmp_path / "a")
@@ -104,15 +104,15 @@ def test_a_cleaning_that_went_beyond_its_checkpoint_passes(tmp_path: Path, point
     assert findings_of("replicas", tmp_path / "b", tmp_path / "a") == []
 
 
-def test_a_cleaning_beyond_its_checkpoint_that_left_no_trace_there_passes(tmp_path: Path) -> None:
+def test_cleaning_beyond_its_checkpoint_without_a_trace_passes(tmp_path: Path) -> None:
     log = make_log(400, 200, tombstone_every=401)
-    # Keys that return at 200..399 remove all records below. Only the part below 300 was cleaned.
+    # Keys repeat at 200..399 and supersede all earlier records. Only offsets below 300 are cleaned.
     replace(compact(log), cleaner_point=190).write(tmp_path / "a")
     replace(log, high_watermark=195).write(tmp_path / "b")
     assert findings_of("replicas", tmp_path / "a", tmp_path / "b") == []
 
 
-def test_a_key_lost_under_an_old_watermark_and_an_old_cleaner_point_is_named(
+def test_key_lost_under_an_old_watermark_and_cleaner_point_is_reported(
     tmp_path: Path,
 ) -> None:
     log = make_log(400, 390)
@@ -132,7 +132,7 @@ def test_a_key_deleted_beyond_the_end_of_another_replica_is_a_warning(tmp_path: 
         return Bat(offset, offset, (Rec(offset, key, value, START_MS + offset),))
 
     old = [batch(0, b"k", b"v"), batch(1, b"other", b"v")]
-    # The tombstone at 2 deleted k, and is gone itself.
+    # The tombstone at 2 deleted k and was removed itself.
     cleaned = [old[1], batch(3, b"third", b"v")]
     Log(segments=[(0, cleaned), (4, [batch(4, b"last", b"v")])], cleaner_point=4).write(
         tmp_path / "a"
@@ -147,7 +147,7 @@ def test_a_key_deleted_beyond_the_end_of_another_replica_is_a_warning(tmp_path: 
 # --- retention and cost
 
 
-def test_retention_names_the_segments_that_had_to_go(tmp_path: Path) -> None:
+def test_retention_reports_the_segments_to_delete(tmp_path: Path) -> None:
     make_log().write(tmp_path)
     assert findings_of("retention", tmp_path) == []
     by_time = Rules(now_ms=NOW_MS, retention_ms=1000)
@@ -162,7 +162,7 @@ def test_retention_names_the_segments_that_had_to_go(tmp_path: Path) -> None:
     assert findings_of("retention", tmp_path, rules=lenient) == []
 
 
-def test_cost_counts_what_compaction_would_give_back(tmp_path: Path) -> None:
+def test_cost_counts_the_bytes_that_compaction_would_reclaim(tmp_path: Path) -> None:
     make_log(400, 40).write(tmp_path)
     [summary] = summaries_of("cost", tmp_path)
     assert (summary["keys"], summary["keyed_records"], summary["duplicates"]) == (40, 400, 360)
@@ -201,7 +201,7 @@ def too_many_entries() -> bytes:
     return struct.pack(">hI", 1, crc32c(body)) + body
 
 
-def test_a_snapshot_that_agrees_passes(tmp_path: Path) -> None:
+def test_snapshot_that_agrees_with_the_log_passes(tmp_path: Path) -> None:
     directory = with_producers().write(tmp_path)
     (directory / "00000000000000000100.snapshot").write_bytes(snapshot(99, 99))
     (directory / "00000000000000000200.snapshot").write_bytes(snapshot(199, 199))
@@ -211,7 +211,7 @@ def test_a_snapshot_that_agrees_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "what"),
+    ("data", "kind"),
     [
         pytest.param(snapshot(99, 98), "snapshot_entry", id="another sequence"),
         pytest.param(snapshot(94, 94), "snapshot_entry", id="an older batch"),
@@ -225,11 +225,13 @@ def test_a_snapshot_that_agrees_passes(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_snapshot_that_lies_is_named(tmp_path: Path, data: bytes, what: str) -> None:
+def test_snapshot_that_contradicts_the_log_is_reported(
+    tmp_path: Path, data: bytes, kind: str
+) -> None:
     directory = with_producers().write(tmp_path)
     (directory / "00000000000000000100.snapshot").write_bytes(data)
     [found] = findings_of("integrity", tmp_path)
-    assert (found.what, Path(found.file).name) == (what, "00000000000000000100.snapshot")
+    assert (found.what, Path(found.file).name) == (kind, "00000000000000000100.snapshot")
 
 
 def test_a_live_producers_last_batch_must_stay(tmp_path: Path) -> None:
@@ -240,7 +242,7 @@ def test_a_live_producers_last_batch_must_stay(tmp_path: Path) -> None:
     raw.write(tmp_path / "raw")
     kept = compact(raw, horizon_ms=HORIZON_MS)
     ends = [batch.last for batch in kept.segments[0][1] if batch.producer_id == 8]
-    assert ends == [lone.last], "the model keeps it, so that the test can take it away"
+    assert ends == [lone.last], "the model must keep the batch, so that the test can remove it"
     kept.write(tmp_path / "kept")
     assert findings_of("compaction", tmp_path / "kept", against=tmp_path / "raw") == []
     empty = replace(lone, records=(), max_timestamp_ms=START_MS)
@@ -306,7 +308,7 @@ def test_transactions_in_order_pass(tmp_path: Path) -> None:
     assert findings_of("integrity", tmp_path) == []
 
 
-def test_a_transaction_left_open_is_named(tmp_path: Path) -> None:
+def test_transaction_left_open_is_reported(tmp_path: Path) -> None:
     TransactionalLog(tmp_path, end=False)
     assert names(findings_of("integrity", tmp_path)) == {("hanging_transaction", 6)}
 
@@ -323,7 +325,7 @@ def test_a_transaction_left_open_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_transaction_index_that_lies_is_named(
+def test_transaction_index_that_contradicts_the_log_is_reported(
     tmp_path: Path, entries: list[tuple[int, ...]], expected: tuple[str, int | None]
 ) -> None:
     log = TransactionalLog(tmp_path)
@@ -349,7 +351,7 @@ def test_a_transaction_index_that_lies_is_named(
         ),
     ],
 )
-def test_a_transaction_index_may_name_what_is_gone_and_nothing_without_data(
+def test_transaction_index_may_name_deleted_data_and_omit_empty_transactions(
     tmp_path: Path, first: int, blocks: list[bytes], entries: list[tuple[int, ...]]
 ) -> None:
     directory = tmp_path / "orders-0"
@@ -362,7 +364,7 @@ def test_a_transaction_index_may_name_what_is_gone_and_nothing_without_data(
     assert findings_of("integrity", tmp_path) == []
 
 
-def test_a_cut_transaction_index_is_named(tmp_path: Path) -> None:
+def test_partial_transaction_index_entry_is_reported(tmp_path: Path) -> None:
     edit(TransactionalLog(tmp_path).index, lambda rows: rows.extend(b"\0\0\0"))
     assert names(findings_of("integrity", tmp_path)) == {("txnindex_cut", None)}
 
@@ -371,25 +373,25 @@ def cleaned_to(root: Path, offset: int) -> None:
     (root / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {offset}\n")
 
 
-def test_aborted_data_that_survives_a_cleaning_is_named(tmp_path: Path) -> None:
+def test_aborted_data_that_survives_a_cleaning_is_reported(tmp_path: Path) -> None:
     TransactionalLog(tmp_path)
     cleaned_to(tmp_path, 12)
     assert names(findings_of("compaction", tmp_path)) == {("aborted_data", 0)}
 
 
-def test_a_marker_deduplicated_like_a_key_is_named(tmp_path: Path) -> None:
+def test_marker_deduplicated_like_a_key_is_reported(tmp_path: Path) -> None:
     TransactionalLog(tmp_path / "raw")
     log = TransactionalLog(tmp_path / "clean")
     cleaned_to(tmp_path / "clean", 12)
     first = log.directory / "00000000000000000000.log"
-    # The aborted data is gone, rightly; of the two markers the cleaner kept the first "key".
+    # The aborted data is correctly gone. Of the two markers the cleaner kept the first "key".
     first.write_bytes(marker(ControlType.ABORT, 5) + data(6))
     Segment(first).restore_indexes()
     found = findings_of("compaction", tmp_path / "clean", against=tmp_path / "raw")
     assert names(found) == {("marker_lost", 11), ("hanging_transaction", 6)}
 
 
-def test_a_task_of_no_segments_finds_nothing(tmp_path: Path) -> None:
+def test_task_without_segments_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "replication-offset-checkpoint").write_text("0\n0\n")
     assert findings_of("integrity", tmp_path) == []

@@ -1,4 +1,4 @@
-"""Paths and URIs are taken apart and put together alike; a URI's options stay at its end."""
+"""Places split and join alike for paths and URIs; the options of a URI stay at its end."""
 
 from pathlib import Path
 
@@ -24,36 +24,36 @@ OPTIONS = "?endpoint_override=http://127.0.0.1:9000&region=eu"
         (f"{S3}/orders-0/{OPTIONS}", "orders-0", S3 + OPTIONS),
     ],
 )
-def test_a_name_and_its_directory(place: str, name: str, parent: str) -> None:
+def test_place_splits_into_name_and_directory(place: str, name: str, parent: str) -> None:
     assert (name_of(place), parent_of(place)) == (name, parent)
     assert child_of(parent, name) in (without_end(place), f"./{place}")
 
 
-def test_what_ends_with_slashes() -> None:
+def test_trailing_slashes_are_removed() -> None:
     assert [without_end(place) for place in ("/", "//", "a/", "s3://", S3 + "/" + OPTIONS)] == [
         *("/", "/", "a", "s3://"),
         S3 + OPTIONS,
     ]
 
 
-def test_a_file_beside_a_segment() -> None:
+def test_suffix_of_a_segment_file_is_replaced() -> None:
     log = child_of(S3 + OPTIONS, "orders-0/00000000000000000100.log")
     assert with_suffix(log, ".index") == f"{S3}/orders-0/00000000000000000100.index{OPTIONS}"
     assert with_suffix("/a.b/1.log", ".timeindex") == "/a.b/1.timeindex"
 
 
-def test_a_store_and_the_path_in_it() -> None:
+def test_uri_splits_into_store_and_path() -> None:
     assert split_store(S3 + OPTIONS) == ("s3://bucket/" + OPTIONS, "broker-1")
     assert split_store("s3://bucket") == ("s3://bucket/", "")
     assert split_store("file:///var/kafka/") == ("file:///", "var/kafka")
 
 
-def test_a_question_mark_in_a_path_is_a_letter(tmp_path: Path) -> None:
+def test_question_mark_in_a_local_path_starts_no_options(tmp_path: Path) -> None:
     make_log().write(tmp_path / "what?now")
     assert findings_of("integrity", tmp_path / "what?now") == []
 
 
-def test_a_uri_is_audited_as_a_path_is(tmp_path: Path) -> None:
+def test_uri_is_audited_like_a_path(tmp_path: Path) -> None:
     directory = make_log().write(tmp_path)
     (directory / "00000000000000000100.index").unlink()
     [finding] = findings_of("integrity", f"file://{tmp_path}")
@@ -62,6 +62,6 @@ def test_a_uri_is_audited_as_a_path_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["nowhere://a/b", "s3://bucket/x?no_such_option=1"])
-def test_a_store_that_is_none_is_an_error_of_the_environment(place: str) -> None:
+def test_unknown_store_or_option_raises_os_error(place: str) -> None:
     with pytest.raises(OSError, match=r"nowhere|no_such_option"):
         list_directory(place)

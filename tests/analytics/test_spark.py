@@ -1,4 +1,4 @@
-"""What only Spark can show: the data source, the tasks, the SQL audits, the command's verdicts."""
+"""Tests that need Spark: the data source, the tasks, the SQL audits, the command's verdicts."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ def compaction_of(tmp_path: Path, **changes: Any) -> Request:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_clean_verdict(tmp_path: Path) -> None:
+def test_audit_of_a_clean_log_is_clean(tmp_path: Path) -> None:
     for partition in range(2):
         raw = make_log(partition=partition)
         raw.write(tmp_path / "raw")
@@ -49,7 +49,7 @@ def test_a_clean_verdict(tmp_path: Path) -> None:
     assert result.verdict.line().startswith("compaction: clean; 2 partitions, 2 replicas")
 
 
-def test_findings_are_those_of_this_process_and_are_kept(spark: Any, tmp_path: Path) -> None:
+def test_spark_finds_the_same_as_this_process_and_writes_it(spark: Any, tmp_path: Path) -> None:
     raw = make_log()
     raw.write(tmp_path / "raw")
     log, expected = COMPACTION["an older value survives"](raw, compact(raw, horizon_ms=HORIZON_MS))
@@ -71,11 +71,11 @@ def test_findings_are_those_of_this_process_and_are_kept(spark: Any, tmp_path: P
     )
     page = (tmp_path / "out" / "report.html").read_text()
     assert "stale_value" in page
-    assert "http" not in page, "the page needs nothing from elsewhere"
+    assert "http" not in page, "the page loads a resource from the network"
 
 
 @pytest.mark.parametrize("limits", [{}, {"key_limit": 4}], ids=["one table", "many shards"])
-def test_a_job_of_ones_own_finds_the_same_in_dataframes(
+def test_dataframe_job_finds_the_same_as_the_command(
     spark: Any, tmp_path: Path, limits: dict[str, int]
 ) -> None:
     raw = make_log()
@@ -102,7 +102,7 @@ def test_a_partition_too_large_for_one_table_is_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_replicas_too_large_for_one_table_are_each_told_once(tmp_path: Path) -> None:
+def test_replicas_too_large_for_one_table_are_each_reported_once(tmp_path: Path) -> None:
     for name in "abc":
         compact(make_log(), horizon_ms=HORIZON_MS).write(tmp_path / name)
     request = Request(
@@ -111,13 +111,13 @@ def test_replicas_too_large_for_one_table_are_each_told_once(tmp_path: Path) -> 
         master="local[1]",
         rules=replace(RULES, key_limit=20),
     )
-    # Of the first two shards one has few enough keys, and the other has not.
+    # Of the first two shards, one fits its table and the other does not.
     result = run_audit(request)
     places = [(summary["replica"], summary["shard"]) for summary in result.summaries]
     assert len(places) == len(set(places)) == 3 * result.summaries[0]["shard_count"] > 3
 
 
-def test_what_a_worker_failed_with_is_told_in_one_sentence(spark: Any, tmp_path: Path) -> None:
+def test_worker_failure_is_reported_in_one_sentence(spark: Any, tmp_path: Path) -> None:
     make_log().write(tmp_path)
     replicas = find_replicas(str(tmp_path), lambda _: None)
     [task] = plan_tasks(Audit.INTEGRITY, group_by_partition(replicas), {}, RULES)
@@ -126,7 +126,7 @@ def test_what_a_worker_failed_with_is_told_in_one_sentence(spark: Any, tmp_path:
         audit(spark.sparkContext, [replace(task, checks=("S99",))])
 
 
-def test_workers_import_a_pyspark_that_stays_compiled(spark: Any) -> None:
+def test_workers_import_the_installed_pyspark(spark: Any) -> None:
     def origin(_: object) -> str:
         import pyspark
 
@@ -171,12 +171,12 @@ MD5_TWINS = [
 
 
 @pytest.mark.usefixtures("spark")
-def test_keys_that_a_cleaner_would_confuse_are_named(tmp_path: Path) -> None:
+def test_keys_with_equal_hashes_are_reported(tmp_path: Path) -> None:
     raw, sound = make_log(), make_log(partition=1)
     sound.write(tmp_path / "raw")
     for log in (raw, sound):
         compact(log, horizon_ms=HORIZON_MS).write(tmp_path / "clean")
-    # Two records get keys of one hash, of which a cleaner keeps the second.
+    # Two records get different keys with one hash. A cleaner keeps only the second record.
     batches = list(raw.batches)
     for number, key in zip((1, 27), MD5_TWINS, strict=True):
         first, *others = batches[number].records
@@ -194,7 +194,7 @@ def test_keys_that_a_cleaner_would_confuse_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_cleaner_that_keeps_a_part_of_the_hash_confuses_more(tmp_path: Path) -> None:
+def test_shorter_hash_gives_more_collisions(tmp_path: Path) -> None:
     make_log(100, 90).write(tmp_path / "clean")
     request = compaction_of(tmp_path, hash_bytes=1)
     result = run_audit(replace(request, audit=Audit.COLLISIONS, against=None))
@@ -203,7 +203,7 @@ def test_a_cleaner_that_keeps_a_part_of_the_hash_confuses_more(tmp_path: Path) -
     assert result.verdict.by_kind == {"key_collision": len(keys) - len(digests)}
 
 
-def test_the_source_projects_and_filters(spark: Any, tmp_path: Path) -> None:
+def test_data_source_projects_and_filters(spark: Any, tmp_path: Path) -> None:
     spark.dataSource.register(KafkaSegments)
     for partition in range(2):
         make_log(partition=partition).write(tmp_path)
@@ -215,7 +215,7 @@ def test_the_source_projects_and_filters(spark: Any, tmp_path: Path) -> None:
     assert pushed.rdd.getNumPartitions() < 4
     plain = frame.option("pushdown", "false").load(str(tmp_path))
     assert plain.where(where).count() == 3
-    assert plain.count() == 800, "what one query filtered, the next one sees again"
+    assert plain.count() == 800, "the filters of one query affected the next one"
 
 
 @pytest.mark.usefixtures("spark")

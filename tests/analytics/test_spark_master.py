@@ -1,4 +1,4 @@
-"""Where a stand-alone master is asked for that nobody runs."""
+"""Check of stand-alone Spark masters, reachable or not."""
 
 import socket
 import time
@@ -15,7 +15,7 @@ def closed_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_nobody_at_a_master_is_one_sentence_in_bounded_time() -> None:
+def test_unreachable_master_fails_with_one_sentence_in_bounded_time() -> None:
     url = f"spark://127.0.0.1:{closed_port()},127.0.0.1:{closed_port()}"
     started_s = time.monotonic()
     with pytest.raises(AuditError, match=r"^no Spark master answers at .*Connection refused"):
@@ -23,7 +23,7 @@ def test_nobody_at_a_master_is_one_sentence_in_bounded_time() -> None:
     assert time.monotonic() - started_s < 2 * CONNECT_TIMEOUT_S
 
 
-def test_one_master_of_two_is_enough() -> None:
+def test_one_reachable_master_of_two_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         check_master(f"spark://127.0.0.1:{closed_port()},127.0.0.1:{port}")
@@ -35,6 +35,6 @@ def test_other_masters_are_left_to_spark(url: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:port", "127.0.0.1:70000"])
-def test_a_port_that_is_none_is_named(place: str) -> None:
+def test_invalid_port_is_reported(place: str) -> None:
     with pytest.raises(AuditError, match=place):
         check_master(f"spark://{place}")

@@ -1,4 +1,4 @@
-"""Which archive of classes a session starts with, and what is told of one that fails."""
+"""The class archive of a Spark session, and the error of a failed job."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from analytics.errors import AuditError
 from analytics.spark_session import _archive, spark_errors_translated
 
-WORDS_OF_SPARK = """\
+SPARK_MESSAGE = """\
 An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.api.python.PythonException: An exception was thrown from the Python worker:
   File "replica_audit.py", line 41, in __init__
@@ -22,7 +22,7 @@ ValueError: 'S99' is not a valid Check
 """
 
 
-def test_an_archive_belongs_to_one_kind_of_work_and_the_jars_of_one_place(
+def test_each_kind_of_work_and_jar_directory_has_its_own_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = set()
@@ -35,17 +35,17 @@ def test_an_archive_belongs_to_one_kind_of_work_and_the_jars_of_one_place(
     assert len(options) == 4
 
 
-def test_a_pyspark_without_jars_has_a_jvm_already(
+def test_pyspark_without_jars_gets_no_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "pyspark.zip" / "__init__.py"))
     assert _archive("java", is_long=False) == ""
 
 
-def test_a_job_that_failed_is_told_by_its_first_and_its_last_words() -> None:
+def test_failed_job_is_reported_by_its_first_and_last_line() -> None:
     sentence = (
         "^Spark gave up: org.apache.spark.api.python.PythonException: "
         "An exception was thrown from the Python worker ... ValueError: 'S99' is not a valid Check$"
     )
     with pytest.raises(AuditError, match=sentence), spark_errors_translated():
-        raise Py4JError(WORDS_OF_SPARK)
+        raise Py4JError(SPARK_MESSAGE)

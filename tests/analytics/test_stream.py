@@ -1,4 +1,4 @@
-"""A growing log, followed from offset to offset, as the streaming source does it."""
+"""The stream over a growing log, from offset to offset."""
 
 import struct
 import tempfile
@@ -20,7 +20,7 @@ START = LogEnd()
 
 
 def grown(at: Path, batches: int, log: Log | None = None) -> None:
-    """A log of which only so many batches are there yet."""
+    """Write the first `batches` batches of a log."""
     left = batches
     directory = at / "orders-0"
     directory.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def rows(at: Path, start: LogEnd = START, end: LogEnd | None = None) -> list[tup
     return list(read_batches(str(at), "orders-0", start, end or end_of(at)))
 
 
-def test_each_batch_comes_once_across_rolls_and_torn_writes(tmp_path: Path) -> None:
+def test_stream_yields_each_batch_once_across_rolls_and_torn_writes(tmp_path: Path) -> None:
     start, seen = START, []
     for batches in (3, 17, 25, 40, 80):
         grown(tmp_path, batches)
@@ -54,12 +54,12 @@ def test_each_batch_comes_once_across_rolls_and_torn_writes(tmp_path: Path) -> N
     assert {row[10] for row in seen} == {None}
 
 
-def test_nothing_new_is_no_row(tmp_path: Path) -> None:
+def test_unchanged_log_yields_no_row(tmp_path: Path) -> None:
     grown(tmp_path, 10)
     assert rows(tmp_path, end_of(tmp_path)) == []
 
 
-def test_segments_that_retention_took_are_no_finding(tmp_path: Path) -> None:
+def test_segments_deleted_by_retention_are_no_finding(tmp_path: Path) -> None:
     make_log().write(tmp_path)
     for path in (tmp_path / "orders-0").glob("00000000000000000000.*"):
         path.unlink()
@@ -79,11 +79,11 @@ def test_damage_is_a_row(tmp_path: Path, name: str) -> None:
     plant, expected = PLANTS[name]
     make_log().write(tmp_path)
     plant(Segment(tmp_path / "orders-0" / "00000000000000000100.log"))
-    told = [(row[10], row[4]) for row in rows(tmp_path) if row[10]]
-    assert told[0] == expected
+    found = [(row[10], row[4]) for row in rows(tmp_path) if row[10]]
+    assert found[0] == expected
 
 
-def test_a_truncated_log_is_read_anew(tmp_path: Path) -> None:
+def test_truncated_log_is_read_from_its_start(tmp_path: Path) -> None:
     ends = LogEnds()
     grown(tmp_path, 15)
     assert ends.find(str(tmp_path))["orders-0"][:3] == (75, 0, 0)
@@ -112,9 +112,7 @@ INDEXES = [
 
 @pytest.mark.parametrize("name", INDEXES)
 @pytest.mark.parametrize("read_before", [0, 18, 20, 22])
-def test_an_index_entry_that_leads_astray_is_a_row(
-    tmp_path: Path, name: str, read_before: int
-) -> None:
+def test_faulty_index_entry_is_a_row(tmp_path: Path, name: str, read_before: int) -> None:
     start = START
     if read_before:
         grown(tmp_path, read_before)
@@ -124,18 +122,18 @@ def test_an_index_entry_that_leads_astray_is_a_row(
     found = [row for row in rows(tmp_path, start) if row[10]]
     assert {(row[10], Path(str(row[2])).name, row[4]) for row in found} == expected
     assert len(found) == len(expected)
-    assert rows(tmp_path, end_of(tmp_path)) == [], "what was told once is not told again"
+    assert rows(tmp_path, end_of(tmp_path)) == [], "a finding was reported twice"
 
 
-def test_a_wrong_entry_is_no_measure_for_those_behind_it(tmp_path: Path) -> None:
+def test_correct_entries_after_a_faulty_one_are_no_finding(tmp_path: Path) -> None:
     grown(tmp_path, 34)
     index, times = (tmp_path / "orders-0" / f"{100:020d}.{kind}" for kind in ("index", "timeindex"))
     for path, layout in ((index, ">ii"), (times, ">qi")):
         size = struct.calcsize(layout)
         first, second = struct.unpack(layout, path.read_bytes()[-size:])
         path.write_bytes(path.read_bytes()[:-size] + struct.pack(layout, first + 1, second + 3))
-    told = [row[10] for row in rows(tmp_path) if row[10]]
-    assert told == ["index_position", "time_maximum"]
+    kinds = [row[10] for row in rows(tmp_path) if row[10]]
+    assert kinds == ["index_position", "time_maximum"]
     start = end_of(tmp_path)
     wrong = {path: path.read_bytes() for path in (index, times)}
     grown(tmp_path, 80)
@@ -144,7 +142,7 @@ def test_a_wrong_entry_is_no_measure_for_those_behind_it(tmp_path: Path) -> None
     assert [row for row in rows(tmp_path, start) if row[10]] == []
 
 
-def test_a_stream_is_strict_if_asked(tmp_path: Path) -> None:
+def test_strict_stream_reports_the_sparse_index_shape(tmp_path: Path) -> None:
     grown(tmp_path, 40)
     segment = segments(tmp_path / "orders-0")[1]
     entries = [(49, segment.position(0)), (99, segment.position(10))]
@@ -156,7 +154,7 @@ def test_a_stream_is_strict_if_asked(tmp_path: Path) -> None:
     assert [row[10] for row in strict if row[10]] == ["index_offset"] * 2
 
 
-def test_what_a_cleaner_left_is_no_finding(tmp_path: Path) -> None:
+def test_cleaned_log_is_no_finding(tmp_path: Path) -> None:
     log = compact(make_log())
     log.write(tmp_path)
     assert {row[10] for row in rows(tmp_path)} == {None}
@@ -168,7 +166,7 @@ ages = st.lists(st.integers(0, 200), min_size=80, max_size=80)
 
 @settings(max_examples=40, deadline=None)
 @given(cuts, ages)
-def test_wherever_a_stream_stops_it_finds_a_sound_log_sound(
+def test_stream_restarted_anywhere_finds_a_sound_log_sound(
     stops: list[int], ages_ms: list[int]
 ) -> None:
     log = make_log()
@@ -194,8 +192,8 @@ def test_wherever_a_stream_stops_it_finds_a_sound_log_sound(
     assert [(row[4], row[10]) for row in seen] == [(offset, None) for offset in range(0, 400, 5)]
 
 
-def test_an_offset_that_comes_again_is_a_row(tmp_path: Path) -> None:
+def test_repeated_offset_is_a_row(tmp_path: Path) -> None:
     segment = Segment(make_log().write(tmp_path) / "00000000000000000100.log")
     segment.patch(7, 0, (133).to_bytes(8, "big"))
-    told = [(row[10], row[4]) for row in rows(tmp_path) if row[10]]
-    assert told[0] == ("offset_overlap", 133)
+    found = [(row[10], row[4]) for row in rows(tmp_path) if row[10]]
+    assert found[0] == ("offset_overlap", 133)

@@ -38,7 +38,7 @@ from kafkawire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkawire.produce_scanner import Accepted, encode_accepted
+from kafkawire.produce_scanner import encode_accepted
 from kafkawire.records import Budget, BudgetSpentError, Codec, RecordsRejectedError, read_header
 
 ACKS_NONE: Final = 0
@@ -96,20 +96,15 @@ class ProduceHandler:
         budget = Budget(0) if work.is_spent else self._budget
         append, acks, now_ms = self._replicas.append, message.acks, self._now_ms()
         is_committed, accepted = self._replicas.is_committed, work.accepted
-        topics, spent_bytes = message.topic_data, 0
-        first_topic, first = work.topic_place, work.partition_place
-        if first_topic:
-            topics = topics[first_topic:]
-        for place, topic in enumerate(topics, first_topic):
+        topics, first, spent_bytes = message.topic_data, work.partition_place, 0
+        for place in range(work.topic_place, len(topics)):
+            topic = topics[place]
             name, batches = topic.name, topic.partition_data
-            if first:
-                batches = batches[first:]
             if place == len(accepted):
-                rows: list[Accepted] = []
-                accepted.append((name, rows))
-            else:
-                rows = accepted[place][1]
-            for index, data in enumerate(batches, first):
+                accepted.append((name, []))
+            rows = accepted[place][1]
+            for index in range(first, len(batches)):
+                data = batches[index]
                 if spent_bytes >= STEP_BYTES:
                     self._budget.left_bytes -= spent_bytes
                     spent_bytes = 0

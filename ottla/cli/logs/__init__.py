@@ -1,6 +1,6 @@
-"""Offline work on the files of a log directory, ours or any Kafka's.
+"""Offline checks and dumps of the files of a log directory, of Ottla or of Kafka.
 
 The checks are decisions over bytes (`walk`, `batch_check`, `record_check`, `offset_index_check`,
-`time_index_check`, `snapshot_check`, `checkpoint_check`); `file_source` reads, `dump` and `verify`
-put them together.
+`time_index_check`, `snapshot_check`, `checkpoint_check`). `file_source` reads the files; `dump` and
+`verify` combine the checks.
 """

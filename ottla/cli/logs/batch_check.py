@@ -1,7 +1,7 @@
-"""Checks each batch of one segment against itself and against those before it. Decision: no I/O.
+"""Checks each batch of a segment by itself and against earlier batches. Decision: no I/O.
 
-Holes between batches, and batches with fewer records than offsets, are what compaction leaves: they
-are counted by the caller and are no inconsistency.
+Compaction leaves holes between batches, and batches with fewer records than offsets. They are no
+inconsistency here; the caller takes account of them.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ _CODEC_MASK: Final = 0b111
 
 
 class BatchCheck:
-    """The rules of one segment, fed with its batches in the order of the file."""
+    """Check of one segment, fed with its batches in the order of the file."""
 
     def __init__(self, file: str, base_offset: int, report: Report) -> None:
         self._file = file
@@ -26,16 +26,19 @@ class BatchCheck:
         self._is_first = True
 
     def check(self, position: int, header: BatchHeader, data: memoryview) -> bool:
-        """Report what is wrong; whether the checksum is right, so that the records can be read."""
+        """Report inconsistencies; return whether the checksum matches.
+
+        Only the records of a batch with a matching checksum can be read.
+        """
         self._check_place(position, header)
         is_intact = crc_matches(data, header)
         if is_intact:
             self._check_content(position, header)
             self._next_offset = max(self._next_offset, header.next_offset)
         else:
-            text = f"the checksum of the bytes is not {header.crc:#010x}, which the batch states"
+            text = f"the checksum of the bytes is not {header.crc:#010x}, as the batch states"
             self._find(Damage.BAD_CRC, position, header, text)
-            # What a damaged header says of its end is not to be believed.
+            # The last offset in a damaged header is not trustworthy.
             self._next_offset = max(self._next_offset, header.base_offset + 1)
         self._is_first = False
         return is_intact
@@ -45,7 +48,7 @@ class BatchCheck:
             text = f"offset {header.base_offset} in a segment named from {self._base_offset}"
             self._find(Damage.WRONG_SEGMENT_NAME, position, header, text)
         elif header.base_offset < self._next_offset:
-            text = f"begins at {header.base_offset}, the log had reached {self._next_offset}"
+            text = f"begins at {header.base_offset}, before the next offset {self._next_offset}"
             self._find(Damage.OVERLAPPING_OFFSETS, position, header, text)
         if 0 <= header.leader_epoch < self._leader_epoch:
             text = f"leader epoch {header.leader_epoch} after {self._leader_epoch}"
@@ -54,7 +57,7 @@ class BatchCheck:
 
     def _check_content(self, position: int, header: BatchHeader) -> None:
         if header.last_offset - self._base_offset > MAX_RELATIVE_OFFSET:
-            text = f"offset {header.last_offset} is too far from the segment's {self._base_offset}"
+            text = f"offset {header.last_offset} is too far from the base {self._base_offset}"
             self._find(Damage.OFFSET_TOO_FAR, position, header, text)
         if not 0 <= header.record_count <= header.last_offset_delta + 1:
             text = f"{header.record_count} records in {header.last_offset_delta + 1} offsets"
@@ -79,7 +82,7 @@ class BatchCheck:
 
 
 def _has_wrong_maximum(header: BatchHeader) -> bool:
-    # A delete horizon takes the place of the first timestamp; an empty batch has neither.
+    # A delete horizon replaces the first timestamp; an empty batch has neither.
     return (
         header.timestamp_type is TimestampType.CREATE_TIME
         and header.delete_horizon_ms is None

@@ -1,4 +1,4 @@
-"""Reads the checkpoint files. Decision: no I/O.
+"""Parses checkpoint files. Decision: no I/O.
 
 offset checkpoints:       0, the number of lines, then `topic partition offset` per line
 leader-epoch-checkpoint:  0, the number of lines, then `epoch start-offset` per line
@@ -14,38 +14,40 @@ VERSION: Final = 0
 
 
 def read_offset_checkpoint(text: str, file: str, report: Report) -> dict[TopicPartition, int]:
-    """Return the offset of each partition; report what does not follow the format."""
+    """Return the offset of each partition; report violations of the format."""
     offsets: dict[TopicPartition, int] = {}
     for number, line in _counted_lines(text, file, report):
         fields = line.split(" ")
         if len(fields) != 3 or not (fields[1].isdecimal() and fields[2].isdecimal()):
-            report(_finding(Damage.BAD_LINE, file, number, f"{line!r} is no `topic partition n`"))
+            reason = f"{line!r} is not `topic partition offset`"
+            report(_finding(Damage.BAD_LINE, file, number, reason))
             continue
         partition = TopicPartition(fields[0], int(fields[1]))
         if partition in offsets:
-            report(_finding(Damage.DUPLICATE_LINE, file, number, f"{partition} stands twice"))
+            report(_finding(Damage.DUPLICATE_LINE, file, number, f"{partition} is listed twice"))
         offsets[partition] = int(fields[2])
     return offsets
 
 
 def read_epoch_checkpoint(text: str, file: str, report: Report) -> list[tuple[int, int]]:
-    """Return (epoch, start offset) pairs; report those that do not grow."""
+    """Return (epoch, start offset) pairs; report pairs out of order."""
     epochs: list[tuple[int, int]] = []
     for number, line in _counted_lines(text, file, report):
         fields = line.split(" ")
         if len(fields) != 2 or not all(field.isdecimal() for field in fields):
-            report(_finding(Damage.BAD_LINE, file, number, f"{line!r} is no `epoch offset`"))
+            report(_finding(Damage.BAD_LINE, file, number, f"{line!r} is not `epoch offset`"))
             continue
         epoch, offset = int(fields[0]), int(fields[1])
         if epochs and (epoch <= epochs[-1][0] or offset < epochs[-1][1]):
-            what = f"epoch {epoch} from {offset} follows epoch {epochs[-1][0]} from {epochs[-1][1]}"
-            report(_finding(Damage.NOT_INCREASING, file, number, what, offset))
+            last_epoch, last_offset = epochs[-1]
+            reason = f"epoch {epoch} from {offset} follows epoch {last_epoch} from {last_offset}"
+            report(_finding(Damage.NOT_INCREASING, file, number, reason, offset))
         epochs.append((epoch, offset))
     return epochs
 
 
 def read_properties(text: str, file: str, report: Report) -> dict[str, str]:
-    """Return the keys and values; report lines that are neither that nor a comment."""
+    """Return the keys and values; report any line that is neither a pair nor a comment."""
     properties: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -55,26 +57,26 @@ def read_properties(text: str, file: str, report: Report) -> dict[str, str]:
         if found:
             properties[key.strip()] = value.strip()
         else:
-            report(_finding(Damage.BAD_LINE, file, number, f"{line!r} is no `key=value`"))
+            report(_finding(Damage.BAD_LINE, file, number, f"{line!r} is not `key=value`"))
     return properties
 
 
 def _counted_lines(text: str, file: str, report: Report) -> list[tuple[int, str]]:
-    """Return the numbered lines behind the version and the count, both checked."""
+    """Check the version and the count; return the numbered lines after them."""
     lines = text.splitlines()
     if not lines:
-        # Kafka makes the file when it makes the partition, and writes it when there is something.
+        # Kafka creates the file empty with the partition and writes it with the first entry.
         return []
     version = lines[0].strip()
     if version != str(VERSION):
-        what = f"the version is {version!r}, only {VERSION} can be read"
-        report(_finding(Damage.BAD_VERSION, file, 1, what))
+        reason = f"the version is {version!r}, only {VERSION} can be read"
+        report(_finding(Damage.BAD_VERSION, file, 1, reason))
         return []
     body = [(number, line) for number, line in enumerate(lines[2:], start=3) if line.strip()]
     stated = lines[1].strip() if len(lines) > 1 else ""
     if stated != str(len(body)):
-        what = f"the file states {stated or 'no'} lines and has {len(body)}"
-        report(_finding(Damage.WRONG_COUNT, file, 2, what))
+        reason = f"the file states {stated or 'no'} lines and has {len(body)}"
+        report(_finding(Damage.WRONG_COUNT, file, 2, reason))
     return body
 
 

@@ -1,4 +1,4 @@
-"""Turns one file's bytes into the items of its dump, findings included. Decision: no I/O."""
+"""Turns the bytes of a file into the items of its dump, findings included. Decision: no I/O."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ from ottla.cli.logs.item import (
     Summary,
 )
 from ottla.cli.logs.offset_index_check import check_offset_index, read_offset_index
-from ottla.cli.logs.picture import SegmentPicture
+from ottla.cli.logs.picture import SegmentBatches
 from ottla.cli.logs.record_check import are_records_right, check_records
 from ottla.cli.logs.snapshot_check import read_snapshot
 from ottla.cli.logs.source import ByteSource
@@ -29,19 +29,19 @@ from ottla.cli.logs.walk import walk
 
 
 class Findings:
-    """Collects what the checks report until the dump has printed it; counts all of it."""
+    """Queue of reported findings that the dump has not yielded yet, and their total count."""
 
     def __init__(self) -> None:
         self.count = 0
         self._waiting: list[Finding] = []
 
     def report(self, finding: Finding) -> None:
-        """Take note of one; the next `drain` returns it."""
+        """Add a finding, which the next `drain` returns."""
         self.count += 1
         self._waiting.append(finding)
 
     def drain(self) -> list[FindingItem]:
-        """Return what was reported since the last call."""
+        """Return the findings reported since the last call."""
         waiting, self._waiting = self._waiting, []
         return [FindingItem(finding) for finding in waiting]
 
@@ -56,7 +56,7 @@ def dump_segment(
 ) -> Iterator[Item]:
     """Yield the items of a `.log` file; `with_records` reads the records too.
 
-    Without `yields_records` they are only checked, which is much quicker.
+    Without `yields_records` the records are only checked, which is much faster.
     """
     findings, summary = Findings(), Summary(file)
     yield FileItem(file, str(FileKind.SEGMENT), source.size_bytes)
@@ -83,35 +83,35 @@ def dump_index(
     data: bytes,
     file: str,
     name: FileName,
-    picture: SegmentPicture | None,
+    batches: SegmentBatches | None,
     *,
     is_active: bool,
 ) -> Iterator[Item]:
     """Yield the items of a `.index` or `.timeindex` file.
 
-    Without the `picture` of its segment, the entries are checked among themselves only, which is a
-    finding too: an index without its log is of no use.
+    Without the `batches` of its segment, the entries are only checked among themselves, and the
+    missing segment is a finding.
     """
     findings, summary = Findings(), Summary(file)
     yield FileItem(file, str(name.kind), len(data))
     if not name.is_well_formed:
         findings.report(_wrong_name(file))
-    if picture is None:
-        text = "the segment is not beside its index, so the entries cannot be compared with it"
+    if batches is None:
+        text = "the index has no segment, so its entries cannot be compared with batches"
         findings.report(Finding(damage=Damage.MISSING_FILE, file=file, position=0, text=text))
     base_offset = name.base_offset or 0
     if name.kind is FileKind.OFFSET_INDEX:
         entries = read_offset_index(data, file, base_offset, findings.report)
-        if picture is not None:
-            summary.shape = check_offset_index(entries, picture, file, findings.report)
+        if batches is not None:
+            summary.shape = check_offset_index(entries, batches, file, findings.report)
         rows = [
             RowItem(file, "index_entry", {"offset": entry.offset, "position": entry.position})
             for entry in entries
         ]
     else:
         times = read_time_index(data, file, base_offset, findings.report)
-        if picture is not None:
-            check_time_index(times, picture, file, findings.report, is_active=is_active)
+        if batches is not None:
+            check_time_index(times, batches, file, findings.report, is_active=is_active)
         rows = [
             RowItem(
                 file,
@@ -182,5 +182,5 @@ def _text_rows(text: str, file: str, kind: FileKind, findings: Findings) -> list
 
 
 def _wrong_name(file: str) -> Finding:
-    text = "the name is no offset of 20 digits, so offsets are counted from 0"
+    text = "the name is not an offset of 20 digits, so offsets are counted from 0"
     return Finding(damage=Damage.WRONG_SEGMENT_NAME, file=file, position=0, text=text)

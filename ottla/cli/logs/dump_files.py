@@ -1,7 +1,7 @@
-"""Opens the files of a dump. Edge: reads files; an index is read before its segment.
+"""Opens the files of a dump. Edge: reads an index before its segment.
 
-In that order, because a live broker adds to both: what an index says at a time, its segment says a
-moment later.
+A live broker appends to the segment first. A segment read after its index therefore contains every
+batch that the index refers to.
 """
 
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from ottla.cli.logs.dump import dump_index, dump_segment, dump_snapshot, dump_te
 from ottla.cli.logs.file_name import FileKind, FileName, parse_file_name
 from ottla.cli.logs.file_source import FileSource
 from ottla.cli.logs.item import Item
-from ottla.cli.logs.picture import SegmentPicture
+from ottla.cli.logs.picture import SegmentBatches
 from ottla.cli.logs.walk import walk
 
 
 def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
-    """Return the items of one file, or None when its name says nothing that can be read here."""
+    """Return the items of one file, or None if its name is not one of Kafka's file names."""
     name = parse_file_name(path.name)
     if name is None:
         return None
@@ -30,17 +30,17 @@ def dump_file(path: Path, *, with_records: bool) -> Iterator[Item] | None:
     return dump_text_file(text, str(path), name)
 
 
-def read_picture(segment: Path) -> SegmentPicture:
-    """Return the picture of a segment, from its batch headers alone."""
-    picture = SegmentPicture()
+def read_batches(segment: Path) -> SegmentBatches:
+    """Return the batches of a segment, read from their headers alone."""
+    batches = SegmentBatches()
     with FileSource(segment) as source:
         for position, header, _data in walk(source, str(segment), _ignore, with_data=False):
-            picture.add(position, header)
-    return picture
+            batches.add(position, header)
+    return batches
 
 
 def is_active(segment: Path) -> bool:
-    """Whether `segment` is the last of its directory, the one that a broker would write."""
+    """Whether `segment` is the last segment of its directory, to which a broker would append."""
     names = (parse_file_name(path.name) for path in segment.parent.glob("*.log"))
     bases = [name.base_offset or 0 for name in names if name is not None]
     own = parse_file_name(segment.name)
@@ -53,14 +53,15 @@ def _dump_segment(path: Path, name: FileName, *, with_records: bool) -> Iterator
 
 
 def _dump_index(path: Path, name: FileName) -> Iterator[Item]:
-    # Asked before reading: a roll completes the time index first, then begins the next segment.
+    # Evaluated before the index is read: a roll completes the time index before it creates the
+    # next segment.
     suffix = ".index" if name.kind is FileKind.OFFSET_INDEX else ".timeindex"
     segment = path.with_name(path.name.replace(suffix, ".log"))
     may_grow = is_active(segment)
     data = path.read_bytes()
-    picture = read_picture(segment) if segment.exists() else None
-    yield from dump_index(data, str(path), name, picture, is_active=may_grow)
+    batches = read_batches(segment) if segment.exists() else None
+    yield from dump_index(data, str(path), name, batches, is_active=may_grow)
 
 
 def _ignore(_finding: object) -> None:
-    """What is wrong with a segment is told by the segment's own dump."""
+    """Drop a finding about a segment: the dump of the segment itself reports it."""

@@ -1,7 +1,8 @@
-"""What a file is, told by its name. Decision: no I/O.
+"""Kinds of files by their names. Decision: no I/O.
 
-Kafka's names: `<20 digits>.log`, `.index`, `.timeindex`, `.snapshot`, with `.deleted`, `.cleaned`
-or `.swap` behind them while a segment is on its way out or in; checkpoints have fixed names.
+Kafka's names are `<20 digits>.log`, `.index`, `.timeindex` and `.snapshot`. A segment that is being
+deleted, cleaned or swapped in has the suffix `.deleted`, `.cleaned` or `.swap`. Checkpoints have
+fixed names.
 """
 
 import re
@@ -16,7 +17,7 @@ _OFFSET_DIGITS: Final = 20
 
 
 class FileKind(StrEnum):
-    """The kinds of files that can be read here."""
+    """Kinds of files that `ottla logs` can read."""
 
     SEGMENT = "segment"
     OFFSET_INDEX = "offset index"
@@ -46,7 +47,7 @@ _BY_NAME: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """A file's kind and, for the files of a segment, the base offset that its name gives."""
+    """Kind of a file and, for the files of a segment, the base offset in its name."""
 
     kind: FileKind
     base_offset: int | None = None
@@ -54,9 +55,9 @@ class FileName:
 
 
 def parse_file_name(name: str) -> FileName | None:
-    """Return what `name` says, or None for a file that cannot be read here.
+    """Return the parsed name, or None for a file of unknown kind.
 
-    A segment whose name is no 20-digit number is read as if it began at offset 0, and not
+    A segment whose name is not a number of 20 digits has the base offset 0 and is not
     `is_well_formed`.
     """
     if (kind := _BY_NAME.get(name)) is not None:

@@ -1,6 +1,7 @@
-"""Reads a file for the checks. Edge: opens, reads ahead, closes; no choices.
+"""Reads a file for the checks. Edge: opens, reads ahead, closes.
 
-Files are read, never mapped: the broker that owns them may cut them while we look.
+Files are read and never mapped into memory, because the broker that owns them may truncate them
+meanwhile.
 """
 
 import os
@@ -12,7 +13,7 @@ READ_AHEAD_BYTES: Final = 1024 * 1024
 
 
 class FileSource:
-    """One open file behind a window of `READ_AHEAD_BYTES`, so that small reads cost no call."""
+    """An open file with a read-ahead window of `READ_AHEAD_BYTES`, which saves system calls."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb", buffering=0)
@@ -33,17 +34,17 @@ class FileSource:
 
     @property
     def size_bytes(self) -> int:
-        """Size when it was opened, or at the last `has_grown_to`."""
+        """Size when the file was opened, or at the last `has_grown_to`."""
         return self._size_bytes
 
     def has_grown_to(self, size_bytes: int) -> bool:
-        """Whether a live writer has made the file at least this large meanwhile."""
+        """Whether the file has at least this size by now, since a live broker may append."""
         if size_bytes > self._size_bytes:
             self._size_bytes = os.fstat(self._file.fileno()).st_size
         return size_bytes <= self._size_bytes
 
     def read(self, position: int, size_bytes: int) -> memoryview:
-        """Return the bytes from `position`, fewer than asked for at the end only; reads ahead."""
+        """Return `size_bytes` bytes from `position`, fewer only at the end; reads ahead."""
         start = position - self._window_position
         if start < 0 or start + size_bytes > len(self._window):
             wanted = max(size_bytes, READ_AHEAD_BYTES)

@@ -1,4 +1,4 @@
-"""What can be wrong with a log's files, and where. Decision: values only."""
+"""Inconsistencies of a log's files, and their positions. Decision: values only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Damage(StrEnum):
-    """The kind of an inconsistency; the value is what `--json` prints."""
+    """Kind of an inconsistency, with its value in JSON output."""
 
     TORN_TAIL = "torn_tail"
     ZERO_TAIL = "zero_tail"
@@ -57,4 +57,4 @@ class Finding:
 
 
 Report = Callable[[Finding], None]
-"""Where a check leaves what it found."""
+"""Callback through which a check reports its findings."""

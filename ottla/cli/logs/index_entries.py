@@ -1,6 +1,6 @@
-"""Reads the fixed-size entries of an index file. Decision: no I/O.
+"""Parses the fixed-size entries of an index file. Decision: no I/O.
 
-The index of an active segment is as large as `segment.index.bytes` and zero behind its entries.
+The index of an active segment has the size `segment.index.bytes`, with zeros after its entries.
 """
 
 import struct
@@ -18,12 +18,13 @@ TIME_ENTRY: Final = struct.Struct(">qi")
 def read_entries(
     data: bytes, layout: struct.Struct, file: str, report: Report
 ) -> list[tuple[int, int]]:
-    """Return the entries before the padding; report a cut entry and entries behind the padding."""
+    """Return the entries before the padding; report a partial entry and data after the padding."""
     whole_bytes = len(data) - len(data) % layout.size
     if whole_bytes < len(data):
-        text = f"{len(data) - whole_bytes} bytes are left over, an entry has {layout.size}"
+        text = f"{len(data) - whole_bytes} bytes remain, but an entry has {layout.size}"
         report(_finding(Damage.PARTIAL_ENTRY, file, whole_bytes, text))
-    # In C: an active index has a million entries of padding, and each would become a tuple.
+    # `rstrip` is fast. An active index has a million entries of padding, each of which would
+    # otherwise become a tuple.
     used_bytes = len(data.rstrip(b"\0"))
     used_bytes = min(whole_bytes, -(-used_bytes // layout.size) * layout.size)
     entries: list[tuple[int, int]] = list(layout.iter_unpack(data[:used_bytes]))
@@ -31,7 +32,7 @@ def read_entries(
     if padding not in entries:
         return entries
     count = entries.index(padding)
-    text = "entries stand behind one that is all zero, which begins the unused rest"
+    text = "entries follow an entry of zeros, which begins the unused part of the file"
     report(_finding(Damage.DATA_AFTER_PADDING, file, count * layout.size, text))
     return entries[:count]
 

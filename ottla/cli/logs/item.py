@@ -1,4 +1,4 @@
-"""What a dump consists of, piece by piece, as a line for people and as JSON. Decision: no I/O."""
+"""Items of a dump, each with a text line and a JSON form. Decision: no I/O."""
 
 import struct
 from dataclasses import dataclass, field
@@ -23,18 +23,18 @@ _MARKERS: Final = {0: "abort", 1: "commit"}
 
 
 class Item(Protocol):
-    """One printable piece."""
+    """One printable item."""
 
     def to_line(self) -> str:
-        """Return one line for people, indented under its file."""
+        """Return one line of text, indented below the line of its file."""
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return the same for programs; `type` says which item it is."""
+        """Return the same values as a JSON object, with the kind of item in the field `type`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileItem:
-    """A file begins."""
+    """Header of a file's dump."""
 
     file: str
     kind: str
@@ -110,7 +110,7 @@ class BatchItem:
 
 @dataclass(frozen=True, slots=True)
 class RecordItem:
-    """One record of a batch, or a transaction's marker."""
+    """One record of a batch, or a transaction marker."""
 
     file: str
     record: Record
@@ -163,7 +163,7 @@ class RowItem:
 
 @dataclass(frozen=True, slots=True)
 class FindingItem:
-    """An inconsistency, at the place where it was met."""
+    """An inconsistency, placed after the item that has it."""
 
     finding: Finding
 
@@ -184,7 +184,7 @@ class FindingItem:
 
 @dataclass(slots=True)
 class Summary:
-    """A file ends: how much was in it."""
+    """Totals at the end of a file's dump."""
 
     file: str
     counts: dict[str, int] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class Summary:
     finding_count: int = 0
 
     def add_batch(self, header: BatchHeader) -> None:
-        """Count a batch and its records, and widen the range of offsets."""
+        """Count a batch and its records, and extend the range of offsets."""
         self.count("batch")
         self.count("record", header.record_count)
         if self.first_offset is None:
@@ -204,7 +204,7 @@ class Summary:
         self.newest_timestamp_ms = max(self.newest_timestamp_ms, header.max_timestamp_ms)
 
     def count(self, noun: str, number: int = 1) -> None:
-        """Count `number` more of what `noun` names."""
+        """Add `number` to the count of `noun`."""
         self.counts[noun] = self.counts.get(noun, 0) + number
 
     def to_line(self) -> str:
@@ -232,7 +232,7 @@ class Summary:
 
 
 def codec_name(header: BatchHeader) -> str:
-    """Return the codec's name, or its number when there is no such codec."""
+    """Return the name of the codec, or an error text with its number if it is unknown."""
     try:
         return header.codec.name.lower()
     except CorruptBatchError as error:

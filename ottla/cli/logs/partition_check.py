@@ -1,4 +1,4 @@
-"""Checks that span the files of one partition. Decision: no I/O."""
+"""Checks across the files of one partition. Decision: no I/O."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from ottla.cli.logs.finding import Damage, Finding, Report
 
 
 class Gap(NamedTuple):
-    """Offsets from `first` up to `end` (exclusive) that no batch holds, before `position`."""
+    """Missing offsets from `first` to `end` (exclusive), before the batch at `position`."""
 
     first: int
     end: int
@@ -19,7 +19,7 @@ class Gap(NamedTuple):
 
 
 class EpochRun(NamedTuple):
-    """Batches of one leader epoch side by side: their offsets, `end` exclusive."""
+    """Offset range of adjacent batches with the same leader epoch; `end` is exclusive."""
 
     epoch: int
     base_offset: int
@@ -28,7 +28,7 @@ class EpochRun(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentExtent:
-    """What a segment covers: offsets, where some are missing, where leader epochs begin."""
+    """Offset range of a segment, with its gaps and its runs of leader epochs."""
 
     file: str
     base_offset: int
@@ -36,13 +36,13 @@ class SegmentExtent:
     epoch_runs: list[EpochRun] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     is_compacted: bool = False
-    """Whether a batch holds fewer records than offsets, which only a cleaner leaves."""
+    """Whether a batch has fewer records than offsets, which only a cleaner causes."""
     is_damaged: bool = False
-    """Whether batches could not be read, so that what is missing is told elsewhere."""
+    """Whether some batches could not be read, so that their offsets seem to be missing."""
     first_offset: int | None = None
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Take the next batch of the file into account."""
+        """Add the next batch of the file."""
         if self.first_offset is None:
             self.first_offset = header.base_offset
         elif header.base_offset > self.next_offset:
@@ -57,7 +57,7 @@ class SegmentExtent:
 
 
 def check_order(segments: Sequence[SegmentExtent], report: Report) -> None:
-    """Report segments whose offsets reach into the next one's."""
+    """Report segments whose offsets overlap the next segment."""
     for segment, following in pairwise(segments):
         if segment.next_offset > following.base_offset:
             text = (
@@ -78,12 +78,13 @@ def check_order(segments: Sequence[SegmentExtent], report: Report) -> None:
 def check_gaps(
     segments: Sequence[SegmentExtent], cleaner_point: int | None, report: Report, note: Report
 ) -> None:
-    """Report offsets that are missing and that no cleaning explains.
+    """Report missing offsets that no cleaning explains.
 
-    Without a `cleaner_point`, a log with traces of a cleaner counts as cleaned as a whole: its
-    policy may have changed since. A cleaner replaces segments before it writes its checkpoint, so
-    a gap between the checkpoint and the active segment is only noted: the broker may be running,
-    or may have been killed in between.
+    Without a `cleaner_point`, a log with traces of a cleaner counts as cleaned completely, because
+    its cleanup policy may have changed since. A cleaner replaces segments before it writes its
+    checkpoint, so a gap between the checkpoint and the active segment is only a note: the broker
+    may be running, or may have been killed in between. Damaged segments disable the check, because
+    their own findings explain the missing offsets.
     """
     if any(segment.is_damaged for segment in segments):
         return
@@ -98,15 +99,15 @@ def check_gaps(
             file=segment.file,
             position=gap.position,
             offset=gap.first,
-            text=f"the offsets {gap.first}..{gap.end - 1} are missing, and nothing was cleaned "
-            f"from {cleaner_point or 0} on",
+            text=f"the offsets {gap.first}..{gap.end - 1} are missing, but the log was not "
+            f"cleaned from {cleaner_point or 0} on",
         )
         is_explained = cleaner_point is not None and gap.end <= active
         (note if is_explained else report)(finding)
 
 
 def cleaned_end(segments: Sequence[SegmentExtent], cleaner_point: int | None) -> int:
-    """Return the offset from which on no cleaner has changed the log (see `check_gaps`)."""
+    """Return the end of the part that a cleaner may have changed (see `check_gaps`)."""
     if cleaner_point is None:
         is_cleaned = any(segment.is_compacted for segment in segments)
         return segments[-1].next_offset if is_cleaned else 0
@@ -134,10 +135,10 @@ def check_epochs(
     file: str,
     report: Report,
 ) -> None:
-    """Report entries of the checkpoint that batches contradict, each of them once.
+    """Report every entry of the checkpoint that batches contradict, once each.
 
-    All batches from an entry's offset up to the next entry's have its epoch. What lies before the
-    first entry, where the log starts, is not the checkpoint's business.
+    All batches from an entry's offset to the next entry's must have its epoch. Batches before the
+    first entry are exempt, because the checkpoint begins at the log start offset.
     """
     starts = [start for _epoch, start in checkpoint]
     reported: set[int] = set()
@@ -157,7 +158,7 @@ def check_epochs(
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What the checkpoints of a log directory say about one partition; None says nothing."""
+    """Checkpoints of one partition; a value is None if its file has no entry."""
 
     log_start_offset: int | None = None
     recovery_point: int | None = None
@@ -173,21 +174,22 @@ def check_checkpoints(
 ) -> None:
     """Report checkpoints that contradict each other or the log.
 
-    Log start <= high watermark <= end; recovery point <= end; cleaner point <= active segment.
+    Invariants: log start offset <= high watermark <= log end offset; recovery point <= log end
+    offset; cleaner point <= base offset of the active segment.
     """
     log_end_offset, active = segments[-1].next_offset, segments[-1].base_offset
     limits = {
-        "log_start_offset": (checkpoints.log_start_offset, log_end_offset, "the log's end"),
-        "recovery_point": (checkpoints.recovery_point, log_end_offset, "the log's end"),
-        "high_watermark": (checkpoints.high_watermark, log_end_offset, "the log's end"),
-        "cleaner_point": (checkpoints.cleaner_point, active, "the active segment's begin"),
+        "log_start_offset": (checkpoints.log_start_offset, log_end_offset, "log end offset"),
+        "recovery_point": (checkpoints.recovery_point, log_end_offset, "log end offset"),
+        "high_watermark": (checkpoints.high_watermark, log_end_offset, "log end offset"),
+        "cleaner_point": (checkpoints.cleaner_point, active, "active segment's base offset"),
     }
-    for name, (offset, limit, what) in limits.items():
+    for name, (offset, limit, noun) in limits.items():
         if offset is not None and offset > limit:
-            report(_wrong(files[name], offset, f"{offset} lies behind {what} {limit}"))
+            report(_wrong(files[name], offset, f"{offset} lies beyond the {noun} {limit}"))
     start, watermark = checkpoints.log_start_offset, checkpoints.high_watermark
     if start is not None and watermark is not None and watermark < start:
-        text = f"the high watermark {watermark} lies before the log's start {start}"
+        text = f"the high watermark {watermark} lies before the log start offset {start}"
         report(_wrong(files["high_watermark"], watermark, text))
 
 

@@ -1,4 +1,4 @@
-"""What a verification found in one partition. Decision: values only."""
+"""Result of the verification of one partition. Decision: values only."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ TAILS = (Damage.TORN_TAIL, Damage.ZERO_TAIL)
 
 @dataclass(slots=True)
 class PartitionResult:
-    """What was found in one partition's directory."""
+    """Findings, notes and counts of one partition directory."""
 
     directory: Path
     partition: TopicPartition | None = None
@@ -25,12 +25,12 @@ class PartitionResult:
     first_offset: int | None = None
     log_end_offset: int = 0
     index_shapes: dict[str, int] = field(default_factory=dict)
-    """How many offset indexes have which shape."""
+    """Number of offset indexes by shape."""
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     cleaned_end: int = 0
-    """Offset from which on no cleaner has changed the log."""
+    """End of the part of the log that a cleaner may have changed."""
     batches: ReplicaBatches | None = None
-    """For a comparison with other replicas, if there are any."""
+    """Batches for the comparison with other replicas, if there are any."""
     findings: list[Finding] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
 
@@ -40,11 +40,11 @@ class PartitionResult:
         return self.directory.name
 
     def report(self, finding: Finding) -> None:
-        """Take note of an inconsistency."""
+        """Add an inconsistency."""
         self.findings.append(finding)
 
     def note(self, item: Item, *, strict_indexes: bool = False) -> None:
-        """Take over what a file's dump found and counted."""
+        """Add the finding or the counts of an item of a file's dump."""
         if isinstance(item, FindingItem):
             self.report(item.finding)
         elif isinstance(item, Summary):
@@ -55,16 +55,16 @@ class PartitionResult:
             if item.shape:
                 self.index_shapes[item.shape] = self.index_shapes.get(item.shape, 0) + 1
             if item.shape == PER_APPEND and strict_indexes:
-                text = f"{PER_APPEND}, where every entry should name the batch at its position"
+                text = f"{PER_APPEND}, but every entry should refer to the batch at its position"
                 self.report(
                     Finding(damage=Damage.OLD_INDEX_SHAPE, file=item.file, position=0, text=text)
                 )
 
-    def forgive_tail(self, last_segment: str) -> None:
-        """Make notes of the findings about the unfinished end of `last_segment`."""
+    def demote_tail(self, last_segment: str) -> None:
+        """Turn findings about the torn or zero tail of `last_segment` into notes."""
         self.notes += [f for f in self.findings if f.file == last_segment and f.damage in TAILS]
         self.findings = [finding for finding in self.findings if finding not in self.notes]
 
     def without_batches(self) -> "PartitionResult":
-        """The same, without what only a comparison needs."""
+        """Return a copy without the batches, which only a comparison needs."""
         return replace(self, batches=None)

@@ -1,4 +1,4 @@
-"""What a segment's batches say, in columns, for checking its indexes. Decision: no I/O."""
+"""Batches of a segment in columns, for the checks of its indexes. Decision: no I/O."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -6,18 +6,18 @@ from bisect import bisect_left, bisect_right
 from kafkawire.records import BatchHeader
 
 
-class SegmentPicture:
-    """Position, offsets and newest timestamp of every batch, in the order of the file."""
+class SegmentBatches:
+    """Position, offsets and maximum timestamp of every batch, in the order of the file."""
 
     def __init__(self) -> None:
-        # Flat columns: a segment of 1 GiB may hold a million batches.
+        # Flat columns save memory: a segment of 1 GiB may hold a million batches.
         self.positions = array("q")
         self._base_offsets = array("q")
         self._last_offsets = array("q")
         self._newest_so_far = array("q")
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Take in the next batch of the file, which starts at `position`."""
+        """Add the next batch of the file, which starts at `position`."""
         newest = self.newest_timestamp_ms
         self.positions.append(position)
         self._base_offsets.append(header.base_offset)
@@ -26,17 +26,17 @@ class SegmentPicture:
 
     @property
     def newest_timestamp_ms(self) -> int:
-        """The segment's maximum timestamp, or -1 if there is none."""
+        """Maximum timestamp of the segment, or -1 if it is empty."""
         return self._newest_so_far[-1] if self._newest_so_far else -1
 
     def batch_at(self, position: int) -> int | None:
-        """Return the slot of the batch that starts exactly at `position`."""
+        """Return the slot of the batch that starts exactly at `position`, or None."""
         slot = bisect_left(self.positions, position)
         is_there = slot < len(self.positions) and self.positions[slot] == position
         return slot if is_there else None
 
     def batch_with(self, offset: int) -> int | None:
-        """Return the slot of the batch whose offsets include `offset`."""
+        """Return the slot of the batch whose range contains `offset`, or None."""
         slot = bisect_right(self._base_offsets, offset) - 1
         return slot if slot >= 0 and offset <= self._last_offsets[slot] else None
 

@@ -8,9 +8,9 @@ from ottla.cli.logs.finding import Damage, Finding, Report
 
 
 def are_records_right(header: BatchHeader, data: memoryview) -> bool:
-    """Whether nothing can be wrong with the records: quick, where the scanner is compiled.
+    """Whether the records are certainly consistent; fast with the compiled scanner.
 
-    If not, `check_records` tells what it is, if it is anything.
+    After False, `check_records` finds the inconsistency, if there is one.
     """
     try:
         section = record_section(data, header, MAX_DECOMPRESSED_BYTES)
@@ -25,13 +25,13 @@ def are_records_right(header: BatchHeader, data: memoryview) -> bool:
 def check_records(
     file: str, position: int, header: BatchHeader, data: memoryview, report: Report
 ) -> list[Record]:
-    """Return the batch's records; report where they disagree with their header."""
+    """Return the records of the batch; report their disagreements with the header."""
 
     def find(damage: Damage, offset: int, text: str) -> None:
         report(Finding(damage=damage, file=file, position=position, offset=offset, text=text))
 
     try:
-        # Raises also when there are more records, or fewer, than the header states.
+        # Also raises if the number of records differs from the count in the header.
         records = read_records(data)
     except CorruptBatchError as error:
         find(Damage.BAD_RECORDS, header.base_offset, f"the records cannot be read: {error}")
@@ -44,7 +44,8 @@ def check_records(
         lowest = max(lowest, record.offset + 1)
         if record.timestamp_ms > header.max_timestamp_ms:
             text = (
-                f"record at {record.timestamp_ms} ms, the batch ends at {header.max_timestamp_ms}"
+                f"record timestamp {record.timestamp_ms} exceeds the batch's maximum "
+                f"{header.max_timestamp_ms}"
             )
             find(Damage.WRONG_MAX_TIMESTAMP, record.offset, text)
     return records

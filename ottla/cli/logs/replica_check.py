@@ -1,7 +1,8 @@
 """Compares the replicas of one partition, batch by batch. Decision: no I/O.
 
-Below every replica's high watermark all of them hold the same bytes, which the checksum stands for,
-under the same leader epoch. What a cleaner has rewritten is left out: each broker cleans by itself.
+Below all high watermarks the replicas hold the same batches, with equal leader epochs and equal
+checksums, which stand for the bytes. The cleaned part is exempt, because each broker cleans its
+replica independently.
 """
 
 from array import array
@@ -14,7 +15,7 @@ from ottla.cli.logs.finding import Damage, Finding, Report
 
 
 class ReplicaBatches:
-    """What a replica's batches say, in columns: a partition may have millions of them."""
+    """Batches of a replica in columns, because a partition may have millions of batches."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -23,7 +24,7 @@ class ReplicaBatches:
         self._epochs = array("i")
 
     def add(self, header: BatchHeader) -> None:
-        """Take in the next batch of the log."""
+        """Add the next batch of the log."""
         self.base_offsets.append(header.base_offset)
         self._checksums.append(header.crc)
         self._epochs.append(header.leader_epoch)
@@ -36,9 +37,9 @@ class ReplicaBatches:
 def check_replicas(
     replicas: Sequence[ReplicaBatches], first_offset: int, end_offset: int, report: Report
 ) -> None:
-    """Report the first batch in `first_offset`..`end_offset` (exclusive) of each pair that differs.
+    """Report the first difference of each pair of adjacent replicas.
 
-    A batch counts if it begins in that range.
+    Compares the batches that begin in `first_offset`..`end_offset` (exclusive).
     """
     if first_offset >= end_offset:
         return
@@ -65,7 +66,7 @@ Batch = tuple[int, int, int]
 def _first_difference(
     one: ReplicaBatches, other: ReplicaBatches, first_offset: int, end_offset: int
 ) -> tuple[Batch | None, Batch | None] | None:
-    """Return the first batches, of `other` and of `one`, that should be the same and are not."""
+    """Return the first pair of unequal batches, that of `other` first."""
     slots = [bisect_left(each.base_offsets, first_offset) for each in (one, other)]
     ends = [bisect_left(each.base_offsets, end_offset) for each in (one, other)]
     count = min(end - slot for slot, end in zip(slots, ends, strict=True))
@@ -84,5 +85,5 @@ def _first_difference(
 
 def _describe(batch: Batch | None) -> str:
     if batch is None:
-        return "no more batch"
+        return "no further batch"
     return f"a batch at {batch[0]} with checksum {batch[1]:#010x} and epoch {batch[2]}"

@@ -1,4 +1,4 @@
-"""Where the checks get a segment's bytes from. Decision: an interface, and bytes in memory."""
+"""Sources of a segment's bytes. Decision: an interface, and bytes in memory."""
 
 from typing import Protocol
 
@@ -8,13 +8,13 @@ class ByteSource(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Size when it was opened, or at the last `has_grown_to`."""
+        """Size when the file was opened, or at the last `has_grown_to`."""
 
     def read(self, position: int, size_bytes: int) -> memoryview:
-        """Return the bytes from `position`, fewer than asked for at the end only."""
+        """Return `size_bytes` bytes from `position`, fewer only at the end."""
 
     def has_grown_to(self, size_bytes: int) -> bool:
-        """Whether a live writer has made the file at least this large meanwhile."""
+        """Whether the file has at least this size by now, since a live broker may append."""
 
 
 class BytesSource:
@@ -25,13 +25,13 @@ class BytesSource:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes there are."""
+        """Number of bytes."""
         return len(self._data)
 
     def read(self, position: int, size_bytes: int) -> memoryview:
-        """Return a view of up to `size_bytes` from `position`; fewer at the end only."""
+        """Return a view of `size_bytes` bytes from `position`, shorter only at the end."""
         return self._data[position : position + size_bytes]
 
     def has_grown_to(self, size_bytes: int) -> bool:
-        """Whether there are so many bytes; there will not be more."""
+        """Whether the bytes have at least this size, which never changes."""
         return len(self._data) >= size_bytes

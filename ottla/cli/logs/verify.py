@@ -1,7 +1,7 @@
 """Checks whole log directories, partition by partition. Edge: lists and opens their files.
 
-Checkpoints are read first, then the indexes of a segment, then the segment: a broker that writes
-meanwhile makes what is read later longer, never shorter.
+It reads the checkpoints first, then the indexes of a segment, then the segment. Appends of a
+running broker in between make the later files longer, never shorter.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from ottla.cli.logs.partition_check import (
     cleaned_end,
 )
 from ottla.cli.logs.partition_result import TAILS, PartitionResult
-from ottla.cli.logs.picture import SegmentPicture
+from ottla.cli.logs.picture import SegmentBatches
 from ottla.cli.logs.replica_check import ReplicaBatches, check_replicas
 
 __all__ = ["PartitionResult", "VerifyOptions", "verify_directories", "verify_directory"]
@@ -45,22 +45,22 @@ CHECKPOINT_FILES: Final = {
 }
 
 Progress = Callable[[int], None]
-"""Told how many bytes of segments have been checked since it was told last."""
+"""Callback with the number of segment bytes checked since its last call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
-    """How thoroughly to look."""
+    """Depth and strictness of a verification."""
 
     with_records: bool = False
     strict_indexes: bool = False
-    """Whether index entries of the shape that Kafka up to 3.9.0 wrote are findings."""
+    """Whether indexes of the shape of Kafka up to 3.9.0 are findings."""
     on_progress: Progress = lambda _size_bytes: None
 
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryCheckpoints:
-    """The offset checkpoints of a log directory, by what they are called here."""
+    """Offset checkpoints of a log directory, keyed by the field names of `Checkpoints`."""
 
     offsets: Mapping[str, Mapping[TopicPartition, int]]
     files: Mapping[str, str]
@@ -68,27 +68,27 @@ class LogDirectoryCheckpoints:
     notes: list[Finding]
 
     def of(self, partition: TopicPartition | None) -> Checkpoints:
-        """Return what the checkpoints say of one partition; nothing where it has no name."""
+        """Return the checkpoints of one partition; all are None without a partition."""
         if partition is None:
             return Checkpoints()
         return Checkpoints(**{name: rows.get(partition) for name, rows in self.offsets.items()})
 
     def check_directories(self, present: set[TopicPartition]) -> None:
-        """Report partitions that have no directory; in the high watermarks they pass."""
+        """Report entries of partitions without a directory; in the high watermarks, only note."""
         for name, rows in self.offsets.items():
             for partition in rows.keys() - present:
-                text = f"there is no directory of {partition}; the next start drops the entry"
+                text = f"{partition} has no directory; the next start drops the entry"
                 finding = Finding(
                     damage=Damage.MISSING_DIRECTORY, file=self.files[name], position=0, text=text
                 )
-                # They are written every few seconds only, also when a partition is deleted.
+                # High watermarks are written periodically, also after a partition was deleted.
                 (self.notes if name == HIGH_WATERMARK else self.findings).append(finding)
 
 
 def verify_directories(
     directories: Iterable[Path], options: VerifyOptions = VerifyOptions()
 ) -> list[PartitionResult]:
-    """Return a result per partition of all directories, whose replicas are compared."""
+    """Return a result per partition of all directories; compare replicas of one partition."""
     directories = list(directories)
     names = [path.name for each in directories for path in partition_directories(each)]
     shared = {name for name in names if names.count(name) > 1}
@@ -101,7 +101,7 @@ def verify_directories(
 
 
 def verify_directory(directory: Path, *, with_records: bool) -> list[PartitionResult]:
-    """Return a result per partition; what is wrong with the checkpoints is a result of its own."""
+    """Return a result per partition, and one for the checkpoints if they have findings."""
     return verify_directories([directory], VerifyOptions(with_records=with_records))
 
 
@@ -140,7 +140,7 @@ def _lacks_offsets(result: PartitionResult) -> bool:
 
 
 def partition_directories(directory: Path) -> list[Path]:
-    """Return the partitions in `directory`: itself, if it holds segments, or those below it."""
+    """Return the partition directories in `directory`, or `directory` itself if it has segments."""
     if any(directory.glob(SEGMENTS)):
         return [directory]
     return sorted(
@@ -151,7 +151,7 @@ def partition_directories(directory: Path) -> list[Path]:
 
 
 def segment_bytes(directories: Iterable[Path]) -> int:
-    """Return how much there is to check."""
+    """Return the total size of the segments to check."""
     return sum(
         file.stat().st_size
         for directory in directories
@@ -161,7 +161,7 @@ def segment_bytes(directories: Iterable[Path]) -> int:
 
 
 def read_checkpoints(log_directory: Path) -> LogDirectoryCheckpoints:
-    """Return the offset checkpoints in `log_directory`, those that are there."""
+    """Return the existing offset checkpoints of `log_directory`."""
     findings: list[Finding] = []
     paths = {name: log_directory / file for name, file in CHECKPOINT_FILES.items()}
     offsets = {
@@ -180,9 +180,9 @@ def verify_partition(
     *,
     is_compared: bool = False,
 ) -> PartitionResult:
-    """Return all that is inconsistent in one partition's directory.
+    """Return the inconsistencies of one partition directory.
 
-    A torn tail beyond the recovery point is what a crash leaves and recovery cuts: a note.
+    A torn tail beyond the recovery point is only a note: a crash leaves it, and recovery cuts it.
     """
     partition = _partition_of(directory.name)
     result = PartitionResult(directory, partition, checkpoints=checkpoints.of(partition))
@@ -203,12 +203,12 @@ def verify_partition(
         check_epochs(extents, epochs, str(epoch_file), result.report)
     check_checkpoints(result.checkpoints, extents, checkpoints.files, result.report)
     if (result.checkpoints.recovery_point or 0) <= result.log_end_offset:
-        result.forgive_tail(str(segments[-1]))
+        result.demote_tail(str(segments[-1]))
     return result
 
 
 def compare_replicas(results: Sequence[PartitionResult]) -> None:
-    """Report, with each replica but the first, where it differs from the one before."""
+    """Report the differences of each replica from the previous one in the later one's result."""
     ends = [
         result.log_end_offset
         if result.checkpoints.high_watermark is None
@@ -234,23 +234,23 @@ def compare_replicas(results: Sequence[PartitionResult]) -> None:
 def _verify_segment(path: Path, result: PartitionResult, options: VerifyOptions) -> SegmentExtent:
     may_grow = is_active(path)
     indexes = {suffix: _read_index(path.with_suffix(suffix), result) for suffix in INDEX_SUFFIXES}
-    extent, picture = _walk_segment(path, result, options)
+    extent, batches = _walk_segment(path, result, options)
     for suffix, data in indexes.items():
         file = path.with_suffix(suffix)
         name = parse_file_name(file.name)
         if name is not None and data is not None:
-            for item in dump_index(data, str(file), name, picture, is_active=may_grow):
+            for item in dump_index(data, str(file), name, batches, is_active=may_grow):
                 result.note(item, strict_indexes=options.strict_indexes)
     return extent
 
 
 def _walk_segment(
     path: Path, result: PartitionResult, options: VerifyOptions
-) -> tuple[SegmentExtent, SegmentPicture]:
+) -> tuple[SegmentExtent, SegmentBatches]:
     name = parse_file_name(path.name)
     assert name is not None, "the glob matches segments only"
     base_offset = name.base_offset or 0
-    extent, picture = SegmentExtent(str(path), base_offset, base_offset), SegmentPicture()
+    extent, batches = SegmentExtent(str(path), base_offset, base_offset), SegmentBatches()
     with FileSource(path) as source:
         items = dump_segment(
             source, str(path), name, with_records=options.with_records, yields_records=False
@@ -262,11 +262,11 @@ def _walk_segment(
             elif isinstance(item, BatchItem):
                 if item.is_intact:
                     extent.add(item.position, item.header)
-                picture.add(item.position, item.header)
+                batches.add(item.position, item.header)
                 if result.batches is not None:
                     result.batches.add(item.header)
                 options.on_progress(item.header.size_bytes)
-    return extent, picture
+    return extent, batches
 
 
 def _verify_snapshot(path: Path, result: PartitionResult) -> None:
@@ -280,13 +280,13 @@ def _verify_snapshot(path: Path, result: PartitionResult) -> None:
 def _read_index(path: Path, result: PartitionResult) -> bytes | None:
     if path.exists():
         return path.read_bytes()
-    text = "the segment has no such index; a broker rebuilds it when it starts"
+    text = "the segment lacks this index; a broker rebuilds it at its start"
     result.report(Finding(damage=Damage.MISSING_FILE, file=str(path), position=0, text=text))
     return None
 
 
 def _present(log_directory: Path) -> set[TopicPartition]:
-    """The partitions that have a directory, also one without any segment yet."""
+    """Return the partitions with a directory, even a directory without segments."""
     names = (path.name for path in log_directory.iterdir() if path.is_dir())
     return {partition for name in names if (partition := _partition_of(name)) is not None}
 

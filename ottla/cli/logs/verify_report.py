@@ -1,4 +1,4 @@
-"""Prints what a verification found. Edge: writes to standard output."""
+"""Prints the results of a verification. Edge: writes to standard output."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ COLUMNS = ("partition", "segments", "batches", "records", "offsets", "inconsiste
 
 
 def print_results(results: Sequence[PartitionResult], *, as_json: bool) -> int:
-    """Print a row per partition and every finding; return how many findings there were."""
+    """Print every finding and a row per partition; return the number of findings."""
     count = sum(len(result.findings) for result in results)
     if as_json:
         print_json([_to_json(result) for result in results])
@@ -21,7 +21,7 @@ def print_results(results: Sequence[PartitionResult], *, as_json: bool) -> int:
             print_line(f"! {finding}")
         for finding in result.notes:
             print_line(f"  {finding}")
-    # Of several log directories each has its own replica of a partition.
+    # With several log directories, results for replicas of a partition have the same name.
     is_ambiguous = len({result.name for result in results}) < len(results)
     print_table(COLUMNS, [_row(result, with_path=is_ambiguous) for result in results])
     return count

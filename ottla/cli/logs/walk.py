@@ -1,6 +1,7 @@
-"""Finds the batches of a segment, and the places where there is none. Decision: no I/O.
+"""Iterates over the batches of a segment and reports invalid bytes. Decision: no I/O.
 
-A batch says its own length, so nothing behind a damaged length can be found: the walk ends there.
+Each batch states its own length. A damaged length therefore hides all later batches and ends the
+walk.
 """
 
 import struct
@@ -12,7 +13,7 @@ from kafkawire.records import BATCH_HEADER_BYTES, MAGIC, BatchHeader, read_heade
 from ottla.cli.logs.finding import Damage, Finding, Report
 from ottla.cli.logs.source import ByteSource
 
-# Base offset, length, leader epoch, magic: the same in every version of the format from magic 2.
+# Base offset, length, leader epoch and magic.
 _PREFIX: Final = struct.Struct(">qiib")
 LENGTH_OVERHEAD_BYTES: Final = 12
 _ZERO_BLOCK_BYTES: Final = 64 * 1024
@@ -23,8 +24,8 @@ def walk(
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield (position, header, bytes) of each batch; the bytes are empty without `with_data`.
 
-    A batch of an older format, or with an impossible header, is reported and left out; a torn or
-    zero tail ends the walk.
+    A batch of an older format, or with an invalid header, is reported and skipped. A torn or zero
+    tail ends the walk.
     """
     position = 0
     while position < source.size_bytes:
@@ -52,7 +53,7 @@ def _read_header(data: memoryview, file: str, position: int, report: Report) -> 
 
 
 def _batch_size(source: ByteSource, file: str, position: int, report: Report) -> int | None:
-    """Return the size of the batch at `position`, or None when no whole batch is there."""
+    """Return the size of the batch at `position`, or None after a report if it is incomplete."""
     if not source.has_grown_to(position + _PREFIX.size):
         report(_tail(source, file, position, None))
         return None
@@ -62,7 +63,7 @@ def _batch_size(source: ByteSource, file: str, position: int, report: Report) ->
         if length == 0 and offset == 0 and _is_zero_from(source, position):
             report(_zero_tail(source, file, position))
         else:
-            text = f"the length {length} is too small for a batch; nothing behind it can be read"
+            text = f"the length {length} is too small for a batch; no later batch can be read"
             report(_finding(Damage.BAD_LENGTH, file, position, offset, text))
         return None
     if not source.has_grown_to(position + size_bytes):
@@ -81,7 +82,7 @@ def _tail(
         text = f"the last {left} bytes are too few for a batch; recovery cuts the file here"
     else:
         text = (
-            f"a batch of {size_bytes} bytes begins here and {left} bytes are left: "
+            f"a batch of {size_bytes} bytes begins here, but only {left} bytes are left: "
             "its end or its length is damaged; recovery cuts the file here"
         )
     return _finding(Damage.TORN_TAIL, file, position, offset, text)
@@ -90,7 +91,7 @@ def _tail(
 def _zero_tail(source: ByteSource, file: str, position: int) -> Finding:
     text = (
         f"the last {source.size_bytes - position} bytes are zero: a preallocated active segment, "
-        "or a tail that a power failure took; recovery cuts the file here"
+        "or data lost in a power failure; recovery cuts the file here"
     )
     return _finding(Damage.ZERO_TAIL, file, position, None, text)
 

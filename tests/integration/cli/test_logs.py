@@ -434,13 +434,13 @@ def test_cleaned_parts_of_replicas_may_differ(log_directory: Path, second: Path)
     # Segments are replaced before the checkpoint is written.
     checkpoint(second, "cleaner-offset-checkpoint", RECORDS_PER_SEGMENT)
     assert compare(log_directory, second) == no_indexes
-    # Nothing that is committed is left to compare.
+    # No committed batch is left to compare.
     checkpoint(second, "cleaner-offset-checkpoint", 2 * RECORDS_PER_SEGMENT)
     checkpoint(log_directory, "replication-offset-checkpoint", RECORDS_PER_SEGMENT)
     assert compare(log_directory, second) == no_indexes
 
 
-def test_log_that_is_first_cleaned_while_it_is_verified_is_verified_again(
+def test_log_first_cleaned_during_verification_is_verified_again(
     log_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drop_first_batch(log_directory, 1)

@@ -1,4 +1,4 @@
-"""A healthy partition's files in memory, for tests that damage them."""
+"""Files of a healthy partition in memory, for tests that damage them."""
 
 import struct
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kafkawire.compression import Codec
 from kafkawire.records import BatchBuilder, BatchHeader, read_header
 from ottla.cli.logs.finding import Damage, Finding
-from ottla.cli.logs.picture import SegmentPicture
+from ottla.cli.logs.picture import SegmentBatches
 
 BASE_OFFSET = 1_000
 FILE = "00000000000000001000.log"
@@ -22,7 +22,7 @@ RECORD_COUNT_POSITION = 57
 
 @dataclass
 class Reported:
-    """Collects what checks report."""
+    """Collects the findings that checks report."""
 
     findings: list[Finding] = field(default_factory=list)
 
@@ -50,7 +50,7 @@ def build_batch(
 
 
 def build_batches(count: int = 3, base_offset: int = BASE_OFFSET) -> list[bytearray]:
-    """Return `count` batches that follow each other in offsets and in time."""
+    """Return `count` batches with consecutive offsets and increasing timestamps."""
     return [
         build_batch(
             base_offset + number * RECORDS_PER_BATCH,
@@ -67,7 +67,7 @@ def join(batches: list[bytearray]) -> bytearray:
 
 
 def seal(batch: bytearray) -> bytearray:
-    """Give a changed batch the checksum of its new bytes, so that only the change is wrong."""
+    """Update the checksum of a changed batch, so that the change is its only damage."""
     from crc32c import crc32c
 
     struct.pack_into(">I", batch, CRC_POSITION, crc32c(bytes(batch[ATTRIBUTES_POSITION:])))
@@ -78,13 +78,13 @@ def header_of(batch: bytearray) -> BatchHeader:
     return read_header(memoryview(batch))
 
 
-def picture_of(batches: list[bytearray]) -> SegmentPicture:
-    """Return the picture of a segment made of `batches`."""
-    picture, position = SegmentPicture(), 0
+def segment_batches(batches: list[bytearray]) -> SegmentBatches:
+    """Return the columns of a segment made of `batches`."""
+    segment, position = SegmentBatches(), 0
     for batch in batches:
-        picture.add(position, header_of(batch))
+        segment.add(position, header_of(batch))
         position += len(batch)
-    return picture
+    return segment
 
 
 def positions_of(batches: list[bytearray]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Checkpoints are read as Kafka writes them, and whatever does not follow the format is named."""
+"""Checkpoints in Kafka's format are parsed, and violations of the format are reported."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def dump(text: str, file: str) -> tuple[list[RowItem], list[tuple[Damage, int]]]
     return rows, [(finding.damage, finding.position) for finding in findings]
 
 
-def test_a_healthy_offset_checkpoint_shows_its_lines() -> None:
+def test_dump_of_an_offset_checkpoint_has_an_item_per_line() -> None:
     rows, findings = dump("0\n2\norders 0 17\nmy.topic 3 0\n", OFFSETS)
     assert findings == []
     assert [row.values for row in rows] == [
@@ -30,11 +30,11 @@ def test_a_healthy_offset_checkpoint_shows_its_lines() -> None:
 
 
 @pytest.mark.parametrize("file", [OFFSETS, EPOCHS])
-def test_a_checkpoint_that_was_never_written_is_healthy(file: str) -> None:
+def test_empty_checkpoint_is_healthy(file: str) -> None:
     assert dump("", file) == ([], [])
 
 
-def test_a_healthy_epoch_checkpoint_shows_its_lines() -> None:
+def test_dump_of_an_epoch_checkpoint_has_an_item_per_line() -> None:
     rows, findings = dump("0\n2\n0 0\n4 250\n", EPOCHS)
     assert findings == []
     assert [row.values for row in rows] == [
@@ -47,7 +47,7 @@ def test_a_healthy_epoch_checkpoint_shows_its_lines() -> None:
     ("text", "expected"),
     [
         pytest.param("\n", [(Damage.BAD_VERSION, 1)], id="an empty line"),
-        pytest.param("1\n0\n", [(Damage.BAD_VERSION, 1)], id="a version to come"),
+        pytest.param("1\n0\n", [(Damage.BAD_VERSION, 1)], id="a future version"),
         pytest.param("0\n", [(Damage.WRONG_COUNT, 2)], id="no count"),
         pytest.param("0\n2\na 0 1\n", [(Damage.WRONG_COUNT, 2)], id="a line is missing"),
         pytest.param("0\n1\na 0 1\nb 0 1\n", [(Damage.WRONG_COUNT, 2)], id="a line too many"),
@@ -57,7 +57,7 @@ def test_a_healthy_epoch_checkpoint_shows_its_lines() -> None:
         pytest.param("0\n2\na 0 1\na 0 2\n", [(Damage.DUPLICATE_LINE, 4)], id="twice"),
     ],
 )
-def test_damage_to_an_offset_checkpoint_is_named_by_line(
+def test_damage_to_an_offset_checkpoint_is_reported_by_line(
     text: str, expected: list[tuple[Damage, int]]
 ) -> None:
     assert dump(text, OFFSETS)[1] == expected
@@ -72,14 +72,14 @@ def test_damage_to_an_offset_checkpoint_is_named_by_line(
         pytest.param("0\n2\n3 5\n4 2\n", [(Damage.NOT_INCREASING, 4)], id="offset goes back"),
     ],
 )
-def test_damage_to_an_epoch_checkpoint_is_named_by_line(
+def test_damage_to_an_epoch_checkpoint_is_reported_by_line(
     text: str, expected: list[tuple[Damage, int]]
 ) -> None:
     assert dump(text, EPOCHS)[1] == expected
 
 
 @pytest.mark.parametrize("file", ["meta.properties", "partition.metadata"])
-def test_properties_are_read_in_both_of_kafkas_notations(file: str) -> None:
+def test_properties_are_parsed_in_both_of_kafkas_notations(file: str) -> None:
     rows, findings = dump("# a comment\n\nversion: 0\nbroker.id=3\n", file)
     assert findings == []
     assert [row.values for row in rows] == [
@@ -90,12 +90,12 @@ def test_properties_are_read_in_both_of_kafkas_notations(file: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.other", "notes.txt", ".lock", "log"])
-def test_other_files_are_not_recognised(name: str) -> None:
+def test_other_file_names_are_not_recognised(name: str) -> None:
     assert parse_file_name(name) is None
 
 
 @pytest.mark.parametrize("suffix", ["", ".deleted", ".cleaned", ".swap"])
-def test_segments_on_their_way_out_are_still_segments(suffix: str) -> None:
+def test_segment_with_a_suffix_is_still_a_segment(suffix: str) -> None:
     name = parse_file_name(f"00000000000000000042.log{suffix}")
     assert name is not None
     assert (name.base_offset, name.is_well_formed) == (42, True)

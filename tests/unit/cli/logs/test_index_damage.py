@@ -1,4 +1,4 @@
-"""Every kind of damage to an index is named; both shapes of Kafka's offset index are healthy."""
+"""Every kind of damage to an index is reported; both shapes of offset index are healthy."""
 
 import struct
 
@@ -10,21 +10,21 @@ from ottla.cli.logs.finding import Damage, Finding
 from ottla.cli.logs.index_entries import OFFSET_ENTRY, read_entries
 from ottla.cli.logs.item import FindingItem, RowItem, Summary
 from ottla.cli.logs.offset_index_check import PER_APPEND, PER_BATCH
-from ottla.cli.logs.picture import SegmentPicture
+from ottla.cli.logs.picture import SegmentBatches
 from tests.unit.cli.logs.partition_bytes import (
     FIRST_TIMESTAMP_MS,
     RECORDS_PER_BATCH,
     build_batch,
     build_batches,
-    picture_of,
     positions_of,
+    segment_batches,
 )
 
 BASE_OFFSET = 1_000
 INDEX = "00000000000000001000.index"
 TIME_INDEX = "00000000000000001000.timeindex"
 BATCHES = build_batches(6)
-PICTURE = picture_of(BATCHES)
+SEGMENT = segment_batches(BATCHES)
 POSITIONS = positions_of(BATCHES)
 LAST_RELATIVE = [number * RECORDS_PER_BATCH + RECORDS_PER_BATCH - 1 for number in range(6)]
 NEWEST_MS = [FIRST_TIMESTAMP_MS + number * 10 + RECORDS_PER_BATCH - 1 for number in range(6)]
@@ -44,13 +44,13 @@ def pack_time_index(entries: list[tuple[int, int]]) -> bytes:
 def dump(
     data: bytes,
     file: str = INDEX,
-    picture: SegmentPicture | None = PICTURE,
+    segment: SegmentBatches | None = SEGMENT,
     *,
     is_active: bool = False,
 ) -> tuple[list[Damage], Summary]:
     name = parse_file_name(file)
     assert isinstance(name, FileName)
-    items = list(dump_index(data, file, name, picture, is_active=is_active))
+    items = list(dump_index(data, file, name, segment, is_active=is_active))
     summary = items[-1]
     assert isinstance(summary, Summary)
     assert summary.counts["entry"] == sum(isinstance(item, RowItem) for item in items)
@@ -63,7 +63,7 @@ def test_healthy_indexes_have_no_findings() -> None:
     assert dump(pack_time_index(TIME_ENTRIES), TIME_INDEX)[0] == []
 
 
-def test_the_zero_padding_of_an_active_segment_is_healthy() -> None:
+def test_zero_padding_of_an_active_segment_is_healthy() -> None:
     padding = bytes(10 * 1024 * 1024 - 24)
     assert dump(pack_index(OFFSET_ENTRIES) + padding)[0] == []
     damages, summary = dump(
@@ -72,7 +72,7 @@ def test_the_zero_padding_of_an_active_segment_is_healthy() -> None:
     assert (damages, summary.counts) == ([], {"entry": 1})
 
 
-def test_zeros_at_the_end_of_an_entry_are_no_padding() -> None:
+def test_zeros_at_the_end_of_an_entry_are_not_padding() -> None:
     entries = [(256, 1), (512, 65_536)]
     assert read_entries(pack_index(entries) + bytes(800), OFFSET_ENTRY, "f", fail) == entries
     assert read_entries(pack_index(entries), OFFSET_ENTRY, "f", fail) == entries
@@ -82,13 +82,13 @@ def fail(finding: Finding) -> None:
     pytest.fail(str(finding))
 
 
-def test_entries_per_append_of_kafka_3_are_healthy_and_reported_as_such() -> None:
+def test_index_with_entries_per_append_is_healthy_and_its_shape_is_reported() -> None:
     per_append = [(LAST_RELATIVE[2], POSITIONS[1]), (LAST_RELATIVE[5], POSITIONS[3])]
     damages, summary = dump(pack_index(per_append))
     assert (damages, summary.shape) == ([], PER_APPEND)
 
 
-def test_an_entry_that_names_an_offset_behind_the_next_entry_is_wrong() -> None:
+def test_offset_beyond_the_next_entry_is_reported() -> None:
     entries = [(LAST_RELATIVE[3], POSITIONS[1]), (LAST_RELATIVE[3] + 1, POSITIONS[3])]
     assert dump(pack_index(entries))[0] == [Damage.WRONG_OFFSET]
 
@@ -108,7 +108,7 @@ def with_second(entries: list[tuple[int, int]], entry: tuple[int, int]) -> list[
         pytest.param(
             pack_index([*OFFSET_ENTRIES, (99, 2**30)]),
             [Damage.NO_BATCH_AT_POSITION],
-            id="behind the segment",
+            id="beyond the segment",
         ),
         pytest.param(
             pack_index(with_second(OFFSET_ENTRIES, (LAST_RELATIVE[2], POSITIONS[3]))),
@@ -134,11 +134,11 @@ def with_second(entries: list[tuple[int, int]], entry: tuple[int, int]) -> list[
         pytest.param(
             pack_index([OFFSET_ENTRIES[0], (0, 0), OFFSET_ENTRIES[1]]),
             [Damage.DATA_AFTER_PADDING],
-            id="an entry behind zeros",
+            id="an entry after zeros",
         ),
     ],
 )
-def test_damage_to_an_offset_index_is_named(data: bytes, expected: list[Damage]) -> None:
+def test_damage_to_an_offset_index_is_reported(data: bytes, expected: list[Damage]) -> None:
     assert dump(data)[0] == expected
 
 
@@ -176,36 +176,36 @@ def test_damage_to_an_offset_index_is_named(data: bytes, expected: list[Damage])
         ),
     ],
 )
-def test_damage_to_a_time_index_is_named(data: bytes, expected: list[Damage]) -> None:
+def test_damage_to_a_time_index_is_reported(data: bytes, expected: list[Damage]) -> None:
     assert dump(data, TIME_INDEX)[0] == expected
 
 
-def test_a_time_that_was_reached_before_the_entry_is_named() -> None:
+def test_timestamp_reached_before_its_entry_is_reported() -> None:
     batches = [build_batch(BASE_OFFSET), build_batch(BASE_OFFSET + RECORDS_PER_BATCH)]
     newest_ms = FIRST_TIMESTAMP_MS + RECORDS_PER_BATCH - 1
-    picture = picture_of(batches)
+    segment = segment_batches(batches)
     first, second = (newest_ms, LAST_RELATIVE[0]), (newest_ms, LAST_RELATIVE[1])
-    assert dump(pack_time_index([first]), TIME_INDEX, picture)[0] == []
-    assert dump(pack_time_index([second]), TIME_INDEX, picture)[0] == [Damage.WRONG_OFFSET]
+    assert dump(pack_time_index([first]), TIME_INDEX, segment)[0] == []
+    assert dump(pack_time_index([second]), TIME_INDEX, segment)[0] == [Damage.WRONG_OFFSET]
 
 
-def test_an_active_segment_may_lack_its_newest_time() -> None:
+def test_time_index_of_an_active_segment_may_lack_the_maximum() -> None:
     assert dump(pack_time_index(TIME_ENTRIES[:1]), TIME_INDEX, is_active=True)[0] == []
 
 
-def test_an_index_without_its_segment_is_named() -> None:
-    assert dump(pack_index(OFFSET_ENTRIES), picture=None)[0] == [Damage.MISSING_FILE]
+def test_index_without_its_segment_is_reported() -> None:
+    assert dump(pack_index(OFFSET_ENTRIES), segment=None)[0] == [Damage.MISSING_FILE]
     assert dump(pack_time_index(TIME_ENTRIES), TIME_INDEX, None)[0] == [Damage.MISSING_FILE]
 
 
-def test_the_place_of_a_damaged_entry_is_its_byte_in_the_file() -> None:
+def test_position_of_a_damaged_entry_is_its_byte_in_the_file() -> None:
     name = parse_file_name(INDEX)
     assert isinstance(name, FileName)
     data = pack_index(with_second(OFFSET_ENTRIES, (LAST_RELATIVE[3], POSITIONS[3] + 1)))
-    items = dump_index(data, INDEX, name, PICTURE, is_active=False)
+    items = dump_index(data, INDEX, name, SEGMENT, is_active=False)
     findings = [item.finding for item in items if isinstance(item, FindingItem)]
     assert [(f.position, f.offset) for f in findings] == [(8, BASE_OFFSET + LAST_RELATIVE[3])]
 
 
-def test_an_index_with_a_name_that_is_no_offset_is_named() -> None:
-    assert dump(b"", "7.index", SegmentPicture())[0] == [Damage.WRONG_SEGMENT_NAME]
+def test_index_with_a_malformed_name_is_reported() -> None:
+    assert dump(b"", "7.index", SegmentBatches())[0] == [Damage.WRONG_SEGMENT_NAME]

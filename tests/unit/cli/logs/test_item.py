@@ -1,4 +1,4 @@
-"""What a dump prints: every field in a line for people, and in JSON for programs."""
+"""Items of a dump: their text lines and JSON forms."""
 
 import json
 
@@ -33,7 +33,7 @@ def idempotent_batch() -> bytearray:
     return builder.build(100, 7)
 
 
-def test_a_batch_is_told_in_one_line() -> None:
+def test_batch_has_one_line() -> None:
     header = header_of(idempotent_batch())
     assert BatchItem(FILE, 812, header, is_intact=True).to_line() == (
         f"  at 812: offsets 100..100, 1 record, {header.size_bytes} B, epoch 7, zstd, "
@@ -43,7 +43,7 @@ def test_a_batch_is_told_in_one_line() -> None:
     assert BatchItem(FILE, 0, header, is_intact=False).to_line().endswith("checksum WRONG")
 
 
-def test_a_batch_in_json_has_every_field_of_its_header() -> None:
+def test_batch_in_json_has_every_field_of_its_header() -> None:
     item = BatchItem(FILE, 812, header_of(idempotent_batch()), is_intact=True)
     document = json.loads(json.dumps(item.to_json()))
     assert document["type"] == "batch"
@@ -51,7 +51,7 @@ def test_a_batch_in_json_has_every_field_of_its_header() -> None:
     assert (document["is_control"], document["delete_horizon_ms"]) == (False, None)
 
 
-def test_append_time_and_the_delete_horizon_are_told() -> None:
+def test_batch_line_shows_append_time_and_delete_horizon() -> None:
     builder = BatchBuilder(timestamp_type=TimestampType.LOG_APPEND_TIME)
     builder.append(TIMESTAMP_MS, b"k", None)
     header = header_of(builder.build(0, 0))
@@ -61,12 +61,12 @@ def test_append_time_and_the_delete_horizon_are_told() -> None:
     assert "tombstones until 2026-01-31T12:00:00.123Z" in line
 
 
-def test_a_codec_that_does_not_exist_is_told_by_its_number() -> None:
+def test_unknown_codec_is_shown_by_number() -> None:
     header = header_of(idempotent_batch())._replace(attributes=6)
     assert "unknown codec 6" in BatchItem(FILE, 0, header, is_intact=True).to_line()
 
 
-def test_a_record_is_told_with_key_value_and_headers() -> None:
+def test_record_line_shows_key_value_and_headers() -> None:
     item = RecordItem(FILE, Record(5, TIMESTAMP_MS, b"k", b"a\nb", (("h", None),)), False)
     assert item.to_line() == (
         "    offset 5, 2026-01-31T12:00:00.123Z: key k, value a\\nb, header h = null"
@@ -83,7 +83,7 @@ def test_a_record_is_told_with_key_value_and_headers() -> None:
 
 
 @pytest.mark.parametrize("control_type", list(ControlType))
-def test_the_end_of_a_transaction_is_told_by_its_name(control_type: ControlType) -> None:
+def test_transaction_marker_is_shown_by_name(control_type: ControlType) -> None:
     batch = build_control_batch(
         control_type, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
     )
@@ -99,12 +99,12 @@ def test_the_end_of_a_transaction_is_told_by_its_name(control_type: ControlType)
     ("key", "marker"),
     [(None, "unreadable"), (b"\0", "unreadable"), (b"\0\0\0\5", "type 5")],
 )
-def test_other_markers_are_told_as_far_as_they_can_be_read(key: bytes | None, marker: str) -> None:
+def test_unknown_marker_is_shown_by_type_or_as_unreadable(key: bytes | None, marker: str) -> None:
     item = RecordItem(FILE, Record(0, 0, key, None), is_control=True)
     assert item.to_json()["marker"] == marker
 
 
-def test_a_finding_is_told_with_its_place() -> None:
+def test_finding_line_shows_its_position() -> None:
     finding = Finding(damage=Damage.BAD_CRC, file=FILE, position=61, offset=3, text="why")
     assert FindingItem(finding).to_line() == "! x.log: bad_crc at 61, offset 3: why"
     assert FindingItem(finding).to_json() == {
@@ -117,7 +117,7 @@ def test_a_finding_is_told_with_its_place() -> None:
     }
 
 
-def test_files_rows_and_totals_have_both_forms() -> None:
+def test_files_rows_and_summaries_have_both_forms() -> None:
     assert FileItem(FILE, "segment", 1_500).to_line() == "x.log: segment, 1.5 kB"
     assert FileItem(FILE, "segment", 1_500).to_json()["size_bytes"] == 1_500
     row = RowItem(FILE, "index_entry", {"offset": 1, "position": 2})

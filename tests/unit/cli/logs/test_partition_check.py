@@ -1,4 +1,4 @@
-"""Checks that span the segments of a partition: `ottla.cli.logs.partition_check`."""
+"""Checks across the segments of a partition: `ottla.cli.logs.partition_check`."""
 
 from ottla.cli.logs.finding import Damage
 from ottla.cli.logs.partition_check import SegmentExtent, check_epochs, check_gaps, cleaned_end
@@ -6,7 +6,7 @@ from tests.unit.cli.logs.partition_bytes import Reported, build_batch, header_of
 
 
 def segment(*batches: tuple[int, int]) -> SegmentExtent:
-    """A segment of batches with these first offsets and leader epochs, three records each."""
+    """Return a segment of batches with these base offsets and epochs, three records each."""
     extent = SegmentExtent(f"{batches[0][0]}.log", batches[0][0], batches[0][0])
     for position, (base_offset, epoch) in enumerate(batches):
         extent.add(position, header_of(build_batch(base_offset, leader_epoch=epoch)))
@@ -27,16 +27,16 @@ def gaps_and_notes(
     return [finding.offset for finding in findings], [note.offset for note in notes]
 
 
-def test_offsets_are_missing_within_and_between_segments() -> None:
+def test_gaps_within_and_between_segments_are_reported() -> None:
     assert gaps(segment((0, 0), (3, 0)), segment((6, 0))) == []
     assert gaps(segment((0, 0), (4, 0)), segment((9, 0))) == [3, 7]
 
 
-def test_a_log_may_begin_anywhere() -> None:
+def test_log_may_begin_at_any_offset() -> None:
     assert gaps(segment((100, 0), (103, 0))) == []
 
 
-def test_what_was_cleaned_may_have_holes() -> None:
+def test_cleaned_part_of_a_log_may_have_gaps() -> None:
     holes = (segment((0, 0), (4, 0)), segment((8, 0), (12, 0)))
     assert gaps(*holes, cleaner_point=4) == [11]
     assert gaps(*holes, cleaner_point=12) == []
@@ -62,19 +62,19 @@ def test_log_counts_as_cleaned_up_to_its_last_sealed_segment_with_traces() -> No
     assert cleaned_end((rewritten, segment((6, 0))), None) == 9
 
 
-def test_traces_of_a_cleaner_explain_holes_without_a_checkpoint() -> None:
+def test_traces_of_a_cleaner_explain_gaps_without_a_checkpoint() -> None:
     cleaned = segment((0, 0), (4, 0))
     cleaned.is_compacted = True
     assert gaps(cleaned) == []
 
 
-def test_what_could_not_be_read_is_told_once() -> None:
+def test_gaps_of_a_damaged_segment_are_not_reported_again() -> None:
     damaged = segment((0, 0), (4, 0))
     damaged.is_damaged = True
     assert gaps(damaged) == []
 
 
-def test_each_entry_that_batches_contradict_is_named_once() -> None:
+def test_each_contradicted_epoch_entry_is_reported_once() -> None:
     segments = [segment((0, 0), (3, 1)), segment((6, 1), (9, 1), (12, 3))]
     for checkpoint, lines in (
         ([(0, 0), (1, 3), (3, 12)], []),

@@ -1,4 +1,4 @@
-"""Every kind of damage to a segment is named, with its place, and nothing else is."""
+"""Every kind of damage to a segment is reported with its position, and nothing else is."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def findings_of(data: bytearray, file: str = FILE) -> list[Finding]:
     return [item.finding for item in dump(data, file) if isinstance(item, FindingItem)]
 
 
-def test_a_healthy_segment_has_no_findings_and_shows_everything() -> None:
+def test_dump_of_a_healthy_segment_is_complete_and_has_no_findings() -> None:
     items = dump(join(build_batches(5)))
     summary = items[-1]
     assert isinstance(summary, Summary)
@@ -50,13 +50,13 @@ def test_a_healthy_segment_has_no_findings_and_shows_everything() -> None:
     assert offsets == list(range(BASE_OFFSET, BASE_OFFSET + 15))
 
 
-def test_records_are_left_out_unless_asked_for() -> None:
+def test_records_are_omitted_by_default() -> None:
     items = dump(join(build_batches()), with_records=False)
     assert any(isinstance(item, BatchItem) for item in items)
     assert not any(isinstance(item, RecordItem) for item in items)
 
 
-def test_holes_and_emptied_batches_are_what_compaction_leaves() -> None:
+def test_gaps_and_empty_batches_of_compaction_are_no_damage() -> None:
     first, second, _ = build_batches(3)
     empty = bytearray(second[:61])
     struct.pack_into(">i", empty, 8, 61 - 12)
@@ -69,7 +69,7 @@ Damager = Callable[[list[bytearray]], bytearray]
 
 
 def with_second(change: Callable[[bytearray], object], *, sealed: bool = True) -> Damager:
-    """Return a damager that changes the second batch (and makes its checksum right again)."""
+    """Return a damager that changes the second batch, by default with an updated checksum."""
 
     def damage(batches: list[bytearray]) -> bytearray:
         change(batches[1])
@@ -141,7 +141,7 @@ SECOND_BATCH_DAMAGE = [
 
 
 @pytest.mark.parametrize(("damage", "expected"), SECOND_BATCH_DAMAGE)
-def test_damage_to_the_second_batch_is_named_at_its_place(
+def test_damage_to_the_second_batch_is_reported_at_its_position(
     damage: Damager, expected: Damage
 ) -> None:
     batches = build_batches(3)
@@ -159,29 +159,29 @@ def test_damage_to_the_second_batch_is_named_at_its_place(
         pytest.param(repeat_second, Damage.OVERLAPPING_OFFSETS, id="written twice"),
     ],
 )
-def test_batches_out_of_order_are_named(damage: Damager, expected: Damage) -> None:
+def test_batches_out_of_order_are_reported(damage: Damager, expected: Damage) -> None:
     assert [finding.damage for finding in findings_of(damage(build_batches(3)))] == [expected]
 
 
-def test_a_leader_epoch_that_goes_back_is_named() -> None:
+def test_decreasing_leader_epoch_is_reported() -> None:
     data = join([build_batch(BASE_OFFSET, leader_epoch=5), build_batch(SECOND, leader_epoch=4)])
     assert [finding.damage for finding in findings_of(data)] == [Damage.EPOCH_WENT_BACK]
 
 
 def every_cut() -> Iterator[int]:
-    """Positions inside the last of three batches, each a place where a write may have ended."""
+    """Yield the positions inside the last of three batches, where a write may have ended."""
     batches = build_batches(3)
     yield from range(positions_of(batches)[2] + 1, len(join(batches)))
 
 
-def test_a_torn_tail_is_named_wherever_it_is_torn() -> None:
+def test_torn_tail_is_reported_for_every_cut() -> None:
     batches = build_batches(3)
     last_position = positions_of(batches)[2]
     for end in every_cut():
         findings = findings_of(join(batches)[:end])
         assert [finding.damage for finding in findings] in (
             [Damage.TORN_TAIL],
-            # The first bytes of an offset are zero, so a short cut leaves nothing else.
+            # The first bytes of an offset are zero, and an early cut leaves only these.
             [Damage.ZERO_TAIL],
         ), f"cut at {end}"
         assert findings[0].position == last_position
@@ -189,19 +189,19 @@ def test_a_torn_tail_is_named_wherever_it_is_torn() -> None:
 
 
 @pytest.mark.parametrize("zero_count", [1, 12, 17, 61, 4096, 200_000])
-def test_a_tail_of_zeros_is_named(zero_count: int) -> None:
+def test_zero_tail_is_reported(zero_count: int) -> None:
     data = join(build_batches(3))
     findings = findings_of(data + bytes(zero_count))
     assert [finding.damage for finding in findings] == [Damage.ZERO_TAIL]
     assert findings[0].position == len(data)
 
 
-def test_zeros_followed_by_data_are_no_tail() -> None:
+def test_zeros_followed_by_data_are_not_a_zero_tail() -> None:
     findings = findings_of(join(build_batches(1)) + bytes(200) + b"x")
     assert [finding.damage for finding in findings] == [Damage.BAD_LENGTH]
 
 
-def test_a_bad_checksum_does_not_hide_what_follows() -> None:
+def test_bad_checksum_does_not_hide_later_damage() -> None:
     batches = build_batches(3)
     flip_last_bit(batches[0])
     struct.pack_into(">i", batches[0], LAST_OFFSET_DELTA_POSITION, 2**30)
@@ -214,22 +214,22 @@ def test_a_bad_checksum_does_not_hide_what_follows() -> None:
 
 
 @pytest.mark.parametrize("file", ["1000.log", "0000000000000000100x.log", "copy.log"])
-def test_a_name_that_is_no_offset_is_named(file: str) -> None:
+def test_segment_with_a_malformed_name_is_reported(file: str) -> None:
     assert [f.damage for f in findings_of(join(build_batches(2)), file)] == [
         Damage.WRONG_SEGMENT_NAME
     ]
 
 
-def test_a_segment_named_behind_its_first_batch_is_named() -> None:
+def test_segment_named_after_a_later_offset_is_reported() -> None:
     findings = findings_of(join(build_batches(1)), "00000000000000001001.log")
     assert findings[0].damage is Damage.WRONG_SEGMENT_NAME
     assert "1000" in findings[0].text
     assert "1001" in findings[0].text
 
 
-def test_a_record_that_repeats_an_offset_is_named() -> None:
+def test_record_that_repeats_an_offset_is_reported() -> None:
     batch = build_batch(BASE_OFFSET)
-    # Behind the header: length, attributes, timestamp delta, offset delta (zigzag), a byte each.
+    # After the header: length, attributes, timestamp delta, offset delta (zigzag), a byte each.
     batch[61 + 3] = 2
     findings = findings_of(seal(batch))
     assert [(finding.damage, finding.offset) for finding in findings] == [
@@ -237,7 +237,7 @@ def test_a_record_that_repeats_an_offset_is_named() -> None:
     ]
 
 
-def test_a_record_newer_than_its_batch_says_is_named() -> None:
+def test_record_newer_than_the_batch_maximum_is_reported() -> None:
     batch = build_batch(BASE_OFFSET, codec=Codec.NONE)
     first_timestamp_ms = struct.unpack_from(">q", batch, MAX_TIMESTAMP_POSITION - 8)[0]
     struct.pack_into(">q", batch, MAX_TIMESTAMP_POSITION, first_timestamp_ms)

@@ -1,4 +1,4 @@
-"""Producer snapshots are shown entry by entry, and damage to them is named."""
+"""Producer snapshots are dumped entry by entry, and damage to them is reported."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def dump(data: bytes, file: str = FILE) -> tuple[list[RowItem], list[tuple[Damag
     return rows, [(finding.damage, finding.position) for finding in findings]
 
 
-def test_a_healthy_snapshot_shows_its_producers() -> None:
+def test_dump_of_a_snapshot_has_an_item_per_producer() -> None:
     rows, findings = dump(GOLDEN)
     assert findings == []
     assert [row.values["producer_id"] for row in rows] == [1000, 1001, 1002]
@@ -42,12 +42,12 @@ def test_a_healthy_snapshot_shows_its_producers() -> None:
         pytest.param(GOLDEN[:-1] + b"\0", 3, [(Damage.BAD_CRC, 2)], id="changed"),
     ],
 )
-def test_damage_to_a_snapshot_is_named(
+def test_damage_to_a_snapshot_is_reported(
     data: bytes, rows: int, expected: list[tuple[Damage, int]]
 ) -> None:
     found, findings = dump(data)
     assert (len(found), findings) == (rows, expected)
 
 
-def test_a_snapshot_of_no_offset_is_named() -> None:
+def test_snapshot_with_a_malformed_name_is_reported() -> None:
     assert dump(EMPTY, "some.snapshot")[1] == [(Damage.WRONG_SEGMENT_NAME, 0)]

@@ -1,10 +1,10 @@
-"""Judges a history against the logs that are there in the end. Pure: values in, anomalies out.
+"""Checks a history against the final logs. Pure: values in, anomalies out.
 
-The classes are those of Jepsen's queue checkers that apply to single records: a lost write, a
-write at another place than promised, a record that nobody sent, records of one producer out of
-order, and a reader who was shown what the log does not hold. A producer is held to the order
-unless it promises none. A record that is there twice is no anomaly here, but counted: whether an
-idempotent producer's may be, the logs tell (`sequences`).
+The classes are the ones of Jepsen's queue checkers that apply to single records: a lost write, a
+write at another offset than acknowledged, a record that no producer sent, records of one producer
+out of order, and a read that contradicts the log. A producer must keep the order unless it
+guarantees none. A duplicate is no anomaly here, but counted: `sequences` checks whether an
+idempotent producer may have duplicates.
 """
 
 import enum
@@ -18,19 +18,19 @@ Logs = Mapping[TopicPartition, Sequence[Seen]]
 
 
 class Kind(enum.Enum):
-    """What can be wrong."""
+    """Kinds of anomalies."""
 
     LOST = "an acknowledged record is not in the log"
-    MOVED = "an acknowledged record is not at the offset that was promised"
-    INVENTED = "the log holds a record that nobody sent there"
+    MOVED = "an acknowledged record is not at its acknowledged offset"
+    INVENTED = "the log holds a record that no producer sent there"
     DISORDERED = "records of one producer are not in the order of sending"
     UNSTEADY = "offsets of a log do not grow"
-    CONTRADICTED = "a consumer was shown a record that the log does not hold at that offset"
+    CONTRADICTED = "a consumer has read a record that the log does not hold at that offset"
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One thing that must not be."""
+    """One violation."""
 
     kind: Kind
     partition: TopicPartition
@@ -41,20 +41,20 @@ class Anomaly:
 
 
 def check(history: History, logs: Logs) -> list[Anomaly]:
-    """Return all anomalies; `logs` are whole logs, each from its first record to its end."""
+    """Return all anomalies; `logs` are complete logs, from the first record to the end."""
     return [
-        *_check_promises(history, logs),
+        *_check_acknowledged(history, logs),
         *(found for where, log in logs.items() for found in _check_log(history, where, log)),
         *_check_readers(history, logs),
     ]
 
 
 def duplicate_count(logs: Logs) -> int:
-    """Return how many records are there once more than they need to be."""
+    """Return the number of surplus copies of records."""
     return sum(len(log) - len({seen.value for seen in log}) for log in logs.values())
 
 
-def _check_promises(history: History, logs: Logs) -> Iterator[Anomaly]:
+def _check_acknowledged(history: History, logs: Logs) -> Iterator[Anomaly]:
     values = {where: {seen.offset: seen.value for seen in log} for where, log in logs.items()}
     present = {where: set(found.values()) for where, found in values.items()}
     for item, offset in history.acknowledged.items():
@@ -62,7 +62,7 @@ def _check_promises(history: History, logs: Logs) -> Iterator[Anomaly]:
         if value not in present.get(item.partition, ()):
             yield Anomaly(Kind.LOST, item.partition, f"{_name(item)}, acknowledged at {offset}")
         elif values[item.partition].get(offset) != value:
-            yield Anomaly(Kind.MOVED, item.partition, f"{_name(item)}, promised at {offset}")
+            yield Anomaly(Kind.MOVED, item.partition, f"{_name(item)}, acknowledged at {offset}")
 
 
 def _check_log(history: History, where: TopicPartition, log: Sequence[Seen]) -> Iterator[Anomaly]:
@@ -77,7 +77,7 @@ def _check_log(history: History, where: TopicPartition, log: Sequence[Seen]) -> 
         if item is None or item not in history.sent or item.partition != where:
             yield Anomaly(Kind.INVENTED, where, f"{seen.value[:40]!r} at {seen.offset}")
             continue
-        # A repeated batch stands behind itself; only first appearances tell the order.
+        # A repeated batch appears again later; only first appearances determine the order.
         if seen.value in known:
             continue
         known.add(seen.value)
@@ -89,9 +89,9 @@ def _check_log(history: History, where: TopicPartition, log: Sequence[Seen]) -> 
 
 
 def _check_readers(history: History, logs: Logs) -> Iterator[Anomaly]:
-    for where, shown in history.read.items():
+    for where, read in history.read.items():
         values = {seen.offset: seen.value for seen in logs.get(where, ())}
-        for seen in shown:
+        for seen in read:
             if values.get(seen.offset) != seen.value:
                 detail = f"{seen.value[:40]!r} at {seen.offset}"
                 yield Anomaly(Kind.CONTRADICTED, where, detail)

@@ -1,7 +1,7 @@
-"""A cluster of processes that a test can hurt. Edge: starts, kills, pauses and resumes them.
+"""A cluster of processes for tests of failures. Edge: starts, kills, pauses and resumes them.
 
-Brokers are numbered from 1 and keep their ports and directories over restarts. The coordinator is
-ours, unless the test brings an address of its own.
+Brokers have ids from 1 and keep their ports and directories over restarts. The coordinator is
+Ottla's, unless the test passes the address of another one.
 """
 
 import shutil
@@ -23,18 +23,18 @@ BROKER_SETTINGS: Final = {
     "zookeeper.connection.timeout.ms": "30000",
     "default.replication.factor": "3",
     "auto.create.topics.enable": "false",
-    # A follower that hangs leaves the in-sync set soon, else acks=all would wait for half a minute.
+    # A hanging follower leaves the in-sync set soon; by default acks=all waits for half a minute.
     "replica.lag.time.max.ms": "3000",
-    # Clients that are not told otherwise look for a coordinator of groups, and so create its topic.
+    # By default clients look for a group coordinator, which creates its topic.
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "3",
-    # Enough for a few attempts; a last broker that has nobody to hand over to must not wait long.
+    # Enough for a few attempts; the last broker, which cannot hand over, must not wait long.
     "controlled.shutdown.retry.backoff.ms": "300",
 }
 
 
 class ClusterProcesses:
-    """Brokers and their coordinator. Use with `with`: whatever runs in the end is stopped."""
+    """Brokers and their coordinator. Use with `with`: all processes are killed at the end."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ClusterProcesses:
 
     @property
     def connect(self) -> str:
-        """The address of the coordinator, as `zookeeper.connect` has it."""
+        """Address of the coordinator, in the form of `zookeeper.connect`."""
         if self._connect is not None:
             return self._connect
         assert self.coordinator is not None
@@ -79,16 +79,16 @@ class ClusterProcesses:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers, running or not."""
+        """Addresses of all brokers, running or not."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     @property
     def running(self) -> list[int]:
-        """Brokers whose process runs, paused ones too."""
+        """Brokers whose process runs, including paused ones."""
         return sorted(self.brokers)
 
     def log_directory(self, number: int) -> Path:
-        """Where the broker keeps its partitions."""
+        """Return the broker's log dir."""
         return self.directory / f"broker-{number}"
 
     def launch(self, number: int) -> BrokerProcess:
@@ -106,13 +106,13 @@ class ClusterProcesses:
         return broker
 
     def start_brokers(self, *numbers: int) -> None:
-        """Start brokers at the same time, and wait until each of them serves."""
+        """Start brokers at the same time, and wait until each of them is ready."""
         launched = [self.launch(number) for number in numbers]
         for broker in launched:
             broker.wait_for_event(READY_EVENT, READY_TIMEOUT_S)
 
     def add_broker(self) -> int:
-        """Start one more broker and return its number."""
+        """Start one more broker and return its id."""
         number = max(self.numbers) + 1
         self.numbers.append(number)
         self.ports[number] = free_port()
@@ -120,26 +120,26 @@ class ClusterProcesses:
         return number
 
     def kill(self, number: int) -> None:
-        """`kill -9`."""
+        """Kill a broker with `kill -9`."""
         broker = self.brokers.pop(number)
         broker.kill()
         self._keep_log(number, broker)
         self.paused.discard(number)
 
     def stop(self, number: int) -> int:
-        """Stop in order; return the exit code."""
+        """Stop a broker with a controlled shutdown; return the exit code."""
         broker = self.brokers.pop(number)
         exit_code = broker.stop()
         self._keep_log(number, broker)
         return exit_code
 
     def _keep_log(self, number: int, broker: BrokerProcess) -> None:
-        """Leave what the broker wrote beside its data, for whoever looks into a failure."""
+        """Keep the broker's output next to its data, to analyse a failure."""
         with (self.directory / f"broker-{number}.jsonl").open("a") as file:
             file.writelines(broker.output)
 
     def pause(self, number: int) -> None:
-        """Let the process stand still; what is sent to it waits in the sockets."""
+        """Pause the process; data that is sent to it waits in its sockets."""
         self.brokers[number].process.send_signal(signal.SIGSTOP)
         self.paused.add(number)
 
@@ -148,18 +148,18 @@ class ClusterProcesses:
         self.paused.discard(number)
 
     def wipe(self, number: int) -> None:
-        """Lose the disk of a broker that does not run."""
+        """Delete the disk of a broker that does not run."""
         assert number not in self.brokers
         shutil.rmtree(self.log_directory(number))
 
     def restart_coordinator(self) -> None:
-        """Kill our coordinator and start it again on its data."""
-        assert self.coordinator is not None, "this coordinator is not ours to kill"
+        """Kill Ottla's coordinator and start it again on its data."""
+        assert self.coordinator is not None, "a foreign coordinator cannot be restarted"
         self.coordinator.kill()
         self.coordinator.start()
 
     def end(self) -> None:
-        """Kill what is left: how brokers stop is for tests that look at it."""
+        """Kill the remaining processes; other tests cover the shutdown of brokers."""
         for number in self.running:
             self.kill(number)
         if self.coordinator is not None:

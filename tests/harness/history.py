@@ -1,7 +1,7 @@
-"""What producers and consumers saw while a cluster was in trouble. Values only.
+"""Observations of producers and consumers during a run. Values only.
 
-A record's value names its producer and its number there: each producer counts per partition from
-0 and sends in that order, so that order and completeness can be judged from the values alone.
+A record's value names its producer and its number: each producer counts per partition from 0 and
+sends in that order, so that order and completeness can be checked by the values alone.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _PADDING = b"." * 64
 
 
 class Item(NamedTuple):
-    """One record that a producer sent: the `number`-th of `producer` to that partition."""
+    """One record that a producer sent: its `number`-th to that partition."""
 
     producer: str
     partition: TopicPartition
@@ -26,7 +26,7 @@ class Item(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A record at its place, as a consumer read it."""
+    """A record and its offset, as a consumer read it."""
 
     offset: int
     value: bytes
@@ -34,21 +34,21 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """Everything that was observed. Who writes to it appends; nothing is ever taken back."""
+    """All observations of a run. Writers only append; no entry is removed."""
 
     unordered: set[str] = field(default_factory=set)
-    """Producers that do not promise to keep the order of what they send to a partition."""
+    """Producers that do not guarantee the order of their records within a partition."""
     sent: set[Item] = field(default_factory=set)
     acknowledged: dict[Item, int] = field(default_factory=dict)
-    """The offset that the cluster promised for each."""
+    """Acknowledged offset of each record."""
     failed: list[tuple[Item, str]] = field(default_factory=list)
-    """Sends that were given up: the record may be in the log or not."""
+    """Sends that failed: the record may be in the log or not."""
     read: dict[TopicPartition, list[Seen]] = field(default_factory=dict)
-    """What consumers were shown while it went on."""
+    """Records that consumers read during the run."""
 
 
 def decode(value: bytes) -> Item | None:
-    """Return what `Item.encode` wrote, None for anything else."""
+    """Return the item that `Item.encode` wrote, None for any other value."""
     parts = value.split(b"|")
     if len(parts) != 4 or parts[3] != _PADDING:
         return None

@@ -1,4 +1,4 @@
-"""Which trouble comes when. Pure: a seed in, rounds out."""
+"""Schedules of faults. Pure: a seed in, rounds out."""
 
 import enum
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Trouble(enum.Enum):
-    """What can happen to a cluster. The second word is to whom."""
+    """Kinds of faults; the second word of a name is the target."""
 
     KILL_BROKER = "kill -9 of a broker"
     KILL_CONTROLLER = "kill -9 of the controller"
@@ -28,25 +28,25 @@ QUICK: Final = (
 )
 MIN_PAUSE_MS: Final = 100
 MAX_PAUSE_MS: Final = 3_000
-"""Longer than a session: some of the paused are declared dead, some are not."""
+"""Longer than a session timeout: some paused brokers are declared dead, some are not."""
 
 HEALED_PART: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One trouble: it begins, lasts, and is mended."""
+    """One fault: it begins, lasts, and is repaired."""
 
     trouble: Trouble
     dice: int
-    """Chooses among those whom it may hit."""
+    """Selects the target among the candidates."""
     duration_ms: int
     heals: bool
-    """Whether the cluster gets whole again before the next round begins."""
+    """Whether the cluster recovers before the next round begins."""
 
 
 def rounds(seed: int, count: int, troubles: Sequence[Trouble] = tuple(Trouble)) -> list[Round]:
-    """Return the rounds of `seed`; each trouble comes before any comes again."""
+    """Return the rounds of `seed`; each kind of fault occurs before any of them repeats."""
     random = Random(seed)
     order: list[Trouble] = []
     while len(order) < count:

@@ -1,6 +1,6 @@
-"""What the coordinator holds about a cluster. Edge: a session of the test's own.
+"""The coordinator's state of a cluster. Edge: a session of the test's own.
 
-The znodes are the truth that brokers act on, so tests look there and not at one broker's picture.
+Brokers act on the znodes, so tests check these and not one broker's image.
 """
 
 import asyncio
@@ -22,28 +22,31 @@ DEADLINE_S: Final = 30.0
 LOOK_INTERVAL_S: Final = 0.02
 REQUEST_TIMEOUT_S: Final = 2.0
 INTERNAL: Final = "__"
-"""How the names of topics begin that brokers keep for themselves."""
+"""Prefix of the names of internal topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Who leads a partition, and who is in sync."""
+    """Leader, in-sync set and replicas of a partition."""
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     controller_epoch: int
-    """Of the controller that wrote the state."""
+    """Epoch of the controller that wrote the state."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is led and no replica lags."""
+        """Whether the partition has a leader and all replicas are in sync."""
         return self.leader >= 0 and set(self.isr) == set(self.replicas)
 
 
 class Observer:
-    """Reads the nodes of a cluster, over failures of the coordinator. Use with `async with`."""
+    """Reads the nodes of a cluster. Use with `async with`.
+
+    Reads are retried over failures of the coordinator.
+    """
 
     def __init__(self, connect: str) -> None:
         self.client = Client(connect, session_timeout_ms=20_000)
@@ -61,11 +64,11 @@ class Observer:
         await self.client.close()
 
     async def brokers(self) -> set[int]:
-        """Return the numbers of the brokers that are registered."""
+        """Return the ids of the registered brokers."""
         return set(map(int, await self.client.get_children("/brokers/ids")))
 
     async def controller(self) -> int | None:
-        """Return the broker that is controller, None while there is none."""
+        """Return the id of the controller, None while there is none."""
         try:
             data, _stat = await self.client.get_data("/controller")
         except NoNodeError:
@@ -73,12 +76,12 @@ class Observer:
         return int(json.loads(data or b"{}")["brokerid"])
 
     async def controller_epoch(self) -> int:
-        """Return how many controllers there have been."""
+        """Return the controller epoch, which counts controllers."""
         data, _stat = await self.client.get_data("/controller_epoch")
         return int(data or b"0")
 
     async def partitions(self, *, internal: bool = False) -> Mapping[TopicPartition, State]:
-        """Return all partitions, with those that brokers keep for themselves if wanted."""
+        """Return all partitions; internal topics only with `internal`."""
         found: dict[TopicPartition, State] = {}
         for topic in await self.client.get_children("/brokers/topics"):
             if topic.startswith(INTERNAL) and not internal:
@@ -90,7 +93,7 @@ class Observer:
         return found
 
     async def state(self, where: TopicPartition, replicas: tuple[int, ...] = ()) -> State:
-        """Return what the partition's own node says; leader -1 when it has none."""
+        """Return the state in the partition's own node; leader -1 if there is none."""
         path = f"/brokers/topics/{where.topic}/partitions/{where.partition}/state"
         try:
             data, _stat = await self.client.get_data(path)
@@ -106,13 +109,13 @@ class Observer:
         )
 
     async def wait_for_controller(self, other_than: int | None = None) -> int:
-        """Return the controller once there is one, and it is another than `other_than`."""
+        """Wait for a controller other than `other_than`, and return it."""
         found = await self.wait_for(self.controller, lambda it: it not in (None, other_than))
         assert found is not None
         return found
 
     async def wait_until_whole(self, broker_count: int, timeout_s: float = DEADLINE_S) -> None:
-        """Return when all brokers are registered, all partitions led, and all replicas in sync."""
+        """Wait until all brokers are registered, all partitions led, and all replicas in sync."""
         await self.wait_for(self.brokers, lambda found: len(found) == broker_count, timeout_s)
         await self.wait_for_controller()
         await self.wait_for(
@@ -121,8 +124,8 @@ class Observer:
             timeout_s,
         )
 
-    async def _come_back(self) -> None:
-        """Begin another session, should this one have ended: no test rests on the observer's."""
+    async def _reconnect(self) -> None:
+        """Begin another session if this one has expired: no test depends on it."""
         if self.client.state in (SessionState.EXPIRED, SessionState.CLOSED):
             with contextlib.suppress(CoordinationError):
                 await self.client.connect(REQUEST_TIMEOUT_S)
@@ -133,10 +136,10 @@ class Observer:
         is_good: Callable[[T], bool],
         timeout_s: float = DEADLINE_S,
     ) -> T:
-        """Return what `look` finds as soon as `is_good` accepts it.
+        """Return the result of `look` as soon as `is_good` accepts it.
 
         Raises:
-            AssertionError: the deadline passed; the message holds the last thing found.
+            AssertionError: the timeout has expired; the message contains the last result.
         """
         deadline_s = time.monotonic() + timeout_s
         found: object = "nothing"
@@ -147,8 +150,8 @@ class Observer:
                 if is_good(found):
                     return found
             except (CoordinationError, TimeoutError) as error:
-                # The coordinator may be down right now: that is what some tests do.
+                # Some tests stop the coordinator, so it may be down now.
                 found = error
-                await self._come_back()
+                await self._reconnect()
             await asyncio.sleep(LOOK_INTERVAL_S)
-        raise AssertionError(f"not within {timeout_s} s; last seen: {found}")
+        raise AssertionError(f"condition not met within {timeout_s} s, last result: {found}")

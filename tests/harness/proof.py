@@ -1,6 +1,6 @@
-"""Runs a scenario under load, then proves that nothing was lost. Composition.
+"""Runs a scenario under load, then proves that no record was lost. Composition.
 
-Used by the quick rounds of every day, by the long ones, and on foreign coordinators.
+Used by the short rounds of every day, by the long ones, and with foreign coordinators.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ LOOK_INTERVAL_S: Final = 0.05
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run proved, for the test's report."""
+    """Result of a run, for the test's report."""
 
     acknowledged_count: int = 0
     failed: list[str] = field(default_factory=list)
@@ -46,21 +46,21 @@ class Outcome:
     anomalies: list[str] = field(default_factory=list)
 
     def require_proof(self) -> None:
-        """Assert that nothing was lost, and that something could have been."""
+        """Assert that no record was lost, and that the run could have lost one."""
         assert not self.anomalies, "\n".join(self.anomalies)
-        assert self.acknowledged_count > 0, "nothing was acknowledged, so nothing is proved"
-        assert self.read_count > 0, "nothing was read, so nothing is proved"
+        assert self.acknowledged_count > 0, "no record was acknowledged, so the run proves nothing"
+        assert self.read_count > 0, "no record was read, so the run proves nothing"
 
     def __str__(self) -> str:
         return (
-            f"{self.acknowledged_count:,} acknowledged, {len(self.failed)} given up, "
-            f"{self.duplicate_count} twice, {self.read_count:,} read meanwhile, "
+            f"{self.acknowledged_count:,} acknowledged, {len(self.failed)} failed, "
+            f"{self.duplicate_count} duplicates, {self.read_count:,} read during the run, "
             f"{len(self.anomalies)} anomalies"
         )
 
 
 Scenario = Callable[[ClusterProcesses, Observer], Awaitable[None]]
-"""What happens to the cluster while producers and a reader go on."""
+"""Faults and operations on the cluster, while producers and a reader run."""
 
 
 Load = Callable[[str, History, Sequence[TopicPartition]], Sequence[Producing]]
@@ -70,7 +70,7 @@ Load = Callable[[str, History, Sequence[TopicPartition]], Sequence[Producing]]
 def three_producers(
     bootstrap: str, history: History, partitions: Sequence[TopicPartition]
 ) -> Sequence[Producing]:
-    """Return one producer of ours, and librdkafka's with and without idempotence."""
+    """Return one producer of Ottla's client, and librdkafka's with and without idempotence."""
     return [
         OurProducer(bootstrap, history, partitions),
         ConfluentProducer(bootstrap, history, partitions, is_idempotent=True),
@@ -85,13 +85,13 @@ async def prove(
     begins_quietly: bool = False,
     load: Load = three_producers,
 ) -> Outcome:
-    """Play `scenario` under load, and return what was found when all is quiet again.
+    """Run `scenario` under load, and return the outcome after all processes have recovered.
 
-    If it `begins_quietly`, every producer has been answered about each partition before:
-    librdkafka gives up what it sent first when the leader changes before its first answer.
+    With `begins_quietly`, every producer first gets a response for each partition: librdkafka fails
+    its first records if the leader changes before its first response.
 
     Raises:
-        AssertionError: the cluster did not become whole again, or a client failed otherwise.
+        AssertionError: the cluster did not recover, or a client failed otherwise.
     """
     partitions = await _create_topics(
         cluster.bootstrap, min(REPLICATION_FACTOR, len(cluster.numbers))
@@ -106,9 +106,9 @@ async def prove(
                 running.enter_context(worker)
                 names += worker.names
             if begins_quietly:
-                await _everybody_is_known(history, partitions, names)
+                await _wait_until_all_acknowledged(history, partitions, names)
             await scenario(cluster, observer)
-            await _everybody_took_part(history)
+            await _wait_until_all_took_part(history)
         await observer.wait_until_whole(len(cluster.numbers), HEAL_TIMEOUT_S)
         replicas = {where: each.replicas for where, each in (await observer.partitions()).items()}
         ends = await _end_offsets(cluster.bootstrap, partitions)
@@ -127,20 +127,20 @@ async def prove(
     return outcome
 
 
-async def _everybody_is_known(
+async def _wait_until_all_acknowledged(
     history: History, partitions: Sequence[TopicPartition], names: Sequence[str]
 ) -> None:
-    """Wait until each producer has had an answer about each partition."""
+    """Wait until each producer has had a response for each partition."""
     known: set[tuple[str, TopicPartition]] = set()
     async with asyncio.timeout(HEAL_TIMEOUT_S):
         while len(known) < len(names) * len(partitions):
             await asyncio.sleep(LOOK_INTERVAL_S)
-            # A copy, for clients' threads go on writing to it.
+            # A copy, as clients' threads keep appending to it.
             known = {(each.producer, each.partition) for each in list(history.acknowledged)}
 
 
-async def _everybody_took_part(history: History) -> None:
-    """Wait for clients that a quick scenario has overtaken while they began."""
+async def _wait_until_all_took_part(history: History) -> None:
+    """Wait for clients that were still starting when a short scenario ended."""
     async with asyncio.timeout(HEAL_TIMEOUT_S):
         while not (history.acknowledged and any(history.read.values())):  # noqa: ASYNC110
             await asyncio.sleep(LOOK_INTERVAL_S)

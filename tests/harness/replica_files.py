@@ -1,7 +1,7 @@
 """Compares the replicas of a partition, byte by byte. Edge: reads segments of stopped brokers.
 
-Followers may roll segments at other offsets than their leader, so whole logs are compared, not
-files; and only below the high watermark, above which replicas may differ.
+Followers may roll segments at other offsets than their leader, so the comparison covers whole logs,
+not files, and only below the high watermark, above which replicas may differ.
 """
 
 import struct
@@ -12,7 +12,7 @@ from typing import Final
 from kafkawire.ids import TopicPartition
 
 _HEAD: Final = struct.Struct(">qi")
-"""A batch's base offset, and the number of bytes that follow these two fields."""
+"""Base offset of a batch, and the number of bytes after these two fields."""
 _LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 _DELTA_POSITION: Final = 23
 
@@ -36,7 +36,7 @@ def _batches(data: bytes) -> Iterator[tuple[int, int, bytes]]:
     while position + _HEAD.size <= len(data):
         base_offset, length = _HEAD.unpack_from(data, position)
         if length <= 0:
-            # Preallocated, not written.
+            # Preallocated space without data.
             return
         end = position + _HEAD.size + length
         (delta,) = _LAST_OFFSET_DELTA.unpack_from(data, position + _DELTA_POSITION)
@@ -47,7 +47,7 @@ def _batches(data: bytes) -> Iterator[tuple[int, int, bytes]]:
 def differences(
     log_directories: dict[int, Path], where: TopicPartition, high_watermark: int
 ) -> list[str]:
-    """Return a sentence for each replica that is not what the first one is."""
+    """Return a sentence for each replica that differs from the first one."""
     (first, first_path), *others = sorted(log_directories.items())
     expected = committed_batches(first_path, where, high_watermark)
     found = []

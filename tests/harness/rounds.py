@@ -1,4 +1,4 @@
-"""Carries out the rounds of a nemesis on a cluster. Edge: kills, pauses, mends."""
+"""Runs the rounds of a nemesis on a cluster. Edge: kills, pauses, repairs."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from tests.harness.proof import HEAL_TIMEOUT_S, Scenario
 
 
 def play(drawn: Sequence[Round], kill_coordinator: Callable[[], None] | None = None) -> Scenario:
-    """Return the scenario that these rounds are; whoever kills a foreign coordinator says how."""
+    """Return the scenario of these rounds; `kill_coordinator` handles a foreign coordinator."""
 
     async def scenario(cluster: ClusterProcesses, observer: Observer) -> None:
         player = _Player(cluster, observer, kill_coordinator or cluster.restart_coordinator)
@@ -24,7 +24,7 @@ def play(drawn: Sequence[Round], kill_coordinator: Callable[[], None] | None = N
 
 
 class _Player:
-    """Carries out rounds on a cluster."""
+    """Runs rounds on a cluster."""
 
     def __init__(
         self, cluster: ClusterProcesses, observer: Observer, kill_coordinator: Callable[[], None]
@@ -34,7 +34,7 @@ class _Player:
         self._kill_coordinator = kill_coordinator
 
     async def play(self, this: Round) -> None:
-        """Let the trouble begin, last, and end; then heal, if the round says so."""
+        """Begin the fault, wait, and end it; then wait for recovery, if the round says so."""
         duration_s = this.duration_ms / 1000
         controller = await self._observer.wait_for_controller()
         victims = self._victims(this, controller)
@@ -51,14 +51,14 @@ class _Player:
                     assert code == 0, f"broker {victim} stopped with exit code {code}"
             case Trouble.KILL_COORDINATOR:
                 await asyncio.to_thread(self._kill_coordinator)
-        # How long the trouble lasts is the seed's choice, not a condition to wait for.
+        # The seed determines the duration; there is no condition to wait for.
         await asyncio.sleep(duration_s)
         await asyncio.to_thread(self.heal)
         if this.heals:
             await self._observer.wait_until_whole(len(self._cluster.numbers), HEAL_TIMEOUT_S)
 
     def heal(self) -> None:
-        """Let everybody run again."""
+        """Resume or restart all brokers."""
         for number in [*self._cluster.paused]:
             self._cluster.resume(number)
         if down := set(self._cluster.numbers) - set(self._cluster.running):

@@ -1,10 +1,10 @@
-"""What a log tells of idempotent producers: each batch once, in order. Pure.
+"""Checks the batches of idempotent producers in a log: each once, in order. Pure.
 
-This is the brokers' part of idempotence. A client that begins a new producer epoch may send again
-what it has no answer for, and the log then holds records twice: that is the client's choice. So is
-where it begins, as far as it has given records up: a broker takes any sequence from a producer that
-it has nothing of (KIP-360). When the leader changes before the first answer, librdkafka may begin
-with what it sends to the new one, and give up what the old one has refused.
+This is the brokers' part of idempotence. A client that begins a new producer epoch may resend
+records without a response, and the log then holds duplicates, which is the client's decision. So is
+its first sequence, after records that it has given up: a broker accepts any sequence from a
+producer without state (KIP-360). When the leader changes before the first response, librdkafka may
+begin with the records for the new leader, and give up the ones that the old leader has refused.
 """
 
 import struct
@@ -21,16 +21,17 @@ _SEQUENCE_COUNT: Final = 2**31
 
 
 class _Place(NamedTuple):
-    """Where a producer has come to."""
+    """Epoch and next sequence of a producer."""
 
     epoch: int
     next_sequence: int
 
 
 def sequence_faults(batches: Mapping[int, bytes], given_up: int = 0) -> list[str]:
-    """Return a sentence for each batch that repeats, skips or comes too late, by base offset.
+    """Return a sentence for each batch that repeats, skips or is out of order, by base offset.
 
-    A producer may begin behind as many records as were `given_up` in this partition.
+    The first sequence of a producer may be up to `given_up`, the number of records given up in this
+    partition.
     """
     faults = []
     places: dict[int, _Place] = {}
@@ -45,7 +46,7 @@ def sequence_faults(batches: Mapping[int, bytes], given_up: int = 0) -> list[str
         if epoch < place.epoch or sequence != expected.next_sequence:
             faults.append(
                 f"producer {producer} has sequence {sequence} of epoch {epoch} at {offset}, "
-                f"where {expected.next_sequence} of epoch {max(epoch, place.epoch)} comes next"
+                f"expected {expected.next_sequence} of epoch {max(epoch, place.epoch)}"
             )
         places[producer] = _Place(epoch, (sequence + count) % _SEQUENCE_COUNT)
     return faults

@@ -1,8 +1,9 @@
-"""Producers and a reader that go on while a cluster is in trouble. Edge: clients, a thread each.
+"""Producers and a reader that run during faults. Edge: clients, a thread each.
 
-All write down what they were told in one `History`. Our producer has one request per partition in
-flight at most, wherever the partition is led; librdkafka counts requests per connection, so that
-without idempotence what goes to a new leader can overtake what the old one has not answered yet.
+All record their observations in one `History`. Ottla's producer has at most one request per
+partition in flight, even after the leader has moved. librdkafka counts requests per connection, so
+without idempotence a request to a new leader can overtake one that the old leader has not handled
+yet.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from tests.harness.history import History, Item, Seen
 
 
 class Pace(NamedTuple):
-    """How fast a producer sends."""
+    """Rate of a producer."""
 
     burst: int
     """Records per partition and turn."""
@@ -37,7 +38,7 @@ SILENCE_S: Final = 0.3
 
 
 class Worker:
-    """A thread that repeats `turn` until it is told to stop. Use with `with`."""
+    """A thread that runs `work` until it is stopped. Use with `with`."""
 
     def __init__(self, name: str) -> None:
         self.failure: BaseException | None = None
@@ -73,7 +74,7 @@ class Worker:
 
     @property
     def name(self) -> str:
-        """Who this is, in the history."""
+        """Name of the worker in the history."""
         return self._thread.name
 
     @property
@@ -81,12 +82,12 @@ class Worker:
         return self._is_stopping.is_set()
 
     def pause(self, duration_s: float) -> None:
-        """Leave the processor to the brokers under test."""
+        """Sleep, which leaves the processor to the brokers under test."""
         self._is_stopping.wait(duration_s)
 
 
 class Producing(Worker):
-    """A worker whose producers note what they send under `names` in the history."""
+    """A worker whose producers appear in the history as `names`."""
 
     def __init__(self, *names: str) -> None:
         super().__init__(names[0])
@@ -94,7 +95,7 @@ class Producing(Worker):
 
 
 class OurProducer(Producing):
-    """Producers of our own client with acks=all, one for each of `names`, in one event loop."""
+    """Producers of Ottla's client with acks=all, one for each of `names`, in one event loop."""
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class OurProducer(Producing):
                 for _ in range(self._pace.burst):
                     await self._send_round(producer, name, number)
                     number += 1
-                # Not in a loop that looks for something: the rate of the load.
+                # Sets the rate of the load; this loop does not wait for a condition.
                 await asyncio.sleep(self._pace.turn_s)
 
     async def _send_round(self, producer: ottla.Producer, name: str, number: int) -> None:
@@ -156,7 +157,7 @@ class OurProducer(Producing):
 
 
 class ConfluentProducer(Producing):
-    """acks=all with librdkafka, with idempotence or without; `settings` are more of its keys."""
+    """A librdkafka producer with acks=all; `settings` are further configuration keys."""
 
     def __init__(
         self,
@@ -202,7 +203,7 @@ class ConfluentProducer(Producing):
             self._producer.poll(0)
             self.pause(self._pace.turn_s)
         left = self._producer.flush(DELIVERY_TIMEOUT_MS / 1000)
-        assert left == 0, f"{left} records without an answer"
+        assert left == 0, f"{left} records without an acknowledgement"
 
     def _send_round(self, number: int) -> None:
         for where in self._partitions:
@@ -228,7 +229,7 @@ class ConfluentProducer(Producing):
 
 
 class Reader(Worker):
-    """Follows all partitions with librdkafka's consumer, and writes down what it is shown."""
+    """Reads all partitions with librdkafka's consumer, and records each record that it reads."""
 
     def __init__(
         self, bootstrap: str, history: History, partitions: Sequence[TopicPartition]
@@ -273,33 +274,35 @@ def make_consumer(bootstrap: str, partitions: Sequence[TopicPartition]) -> confl
     return consumer
 
 
-def take_in(consumer: confluent_kafka.Consumer, shown: dict[TopicPartition, list[Seen]]) -> int:
-    """Add what arrives within a moment to `shown`; return how many records that were."""
-    taken = 0
+def take_in(consumer: confluent_kafka.Consumer, read: dict[TopicPartition, list[Seen]]) -> int:
+    """Add the records that arrive within 0.1 s to `read`; return their number."""
+    count = 0
     for message in consumer.consume(1_000, 0.1):
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if message.error() is not None or topic is None or partition is None or offset is None:
             continue
         place = TopicPartition(topic, partition)
-        shown.setdefault(place, []).append(Seen(offset, message.value() or b""))
-        taken += 1
-    return taken
+        read.setdefault(place, []).append(Seen(offset, message.value() or b""))
+        count += 1
+    return count
 
 
 def read_logs(
     bootstrap: str, end_offsets: dict[TopicPartition, int], timeout_s: float = JOIN_TIMEOUT_S
 ) -> dict[TopicPartition, list[Seen]]:
-    """Return all records below `end_offsets` (exclusive), partition by partition.
+    """Return all records below `end_offsets` (exclusive), by partition.
 
     Raises:
-        AssertionError: they could not all be read in time.
+        AssertionError: the logs could not be read in time.
     """
     logs: dict[TopicPartition, list[Seen]] = {where: [] for where in end_offsets}
     consumer = make_consumer(bootstrap, list(end_offsets))
     deadline_s = time.monotonic() + timeout_s
     try:
         while any(_next_offset(logs[where]) < end for where, end in end_offsets.items()):
-            assert time.monotonic() < deadline_s, "the logs cannot be read to their ends"
+            assert time.monotonic() < deadline_s, (
+                f"the logs could not be read to their ends within {timeout_s} s"
+            )
             take_in(consumer, logs)
     finally:
         consumer.close()

@@ -1,4 +1,4 @@
-"""What must be refused, with Kafka's codes, and nothing half done."""
+"""Invalid requests are refused with Kafka's error codes, and change nothing."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
     ],
     ids=lambda value: value.name if isinstance(value, ottla.NewTopic) else "",
 )
-async def test_topics_that_cannot_be(
+async def test_invalid_topics_are_refused(
     cluster: ClusterProcesses, topic: ottla.NewTopic, code: ErrorCode
 ) -> None:
     async with ottla.Admin(cluster.bootstrap) as admin, Observer(cluster.connect) as observer:
@@ -44,7 +44,7 @@ async def test_topics_that_cannot_be(
         assert await observer.partitions() == {}
 
 
-async def test_moves_to_brokers_that_do_not_exist(cluster: ClusterProcesses) -> None:
+async def test_moves_to_unknown_brokers_are_refused(cluster: ClusterProcesses) -> None:
     async with ottla.Admin(cluster.bootstrap) as admin, Observer(cluster.connect) as observer:
         await admin.create_topics([ottla.NewTopic("moved", 1, 2)])
         before = await observer.partitions()
@@ -68,7 +68,7 @@ async def test_moves_to_brokers_that_do_not_exist(cluster: ClusterProcesses) -> 
         await observer.wait_for(observer.partitions, lambda found: found == {})
 
 
-def start_stranger(cluster: ClusterProcesses, directory: Path, broker_id: int) -> BrokerProcess:
+def start_extra_broker(cluster: ClusterProcesses, directory: Path, broker_id: int) -> BrokerProcess:
     return BrokerProcess(
         directory,
         {
@@ -79,23 +79,25 @@ def start_stranger(cluster: ClusterProcesses, directory: Path, broker_id: int) -
     )
 
 
-def why_not_started(broker: BrokerProcess) -> str:
+def error_of_failed_start(broker: BrokerProcess) -> str:
     reason = str(broker.wait_for_event("broker.not_started")["error"])
     assert broker.process.wait(20) == 1
     broker.stop()
     return reason
 
 
-def test_a_broker_id_that_is_taken(cluster: ClusterProcesses, tmp_path: Path) -> None:
-    stranger = start_stranger(cluster, tmp_path / "stranger", broker_id=1)
-    assert "broker 1 is registered already" in why_not_started(stranger)
+def test_broker_with_a_taken_id_does_not_start(cluster: ClusterProcesses, tmp_path: Path) -> None:
+    extra = start_extra_broker(cluster, tmp_path / "extra", broker_id=1)
+    assert "broker 1 is registered already" in error_of_failed_start(extra)
 
 
-def test_a_disk_of_another_cluster(cluster: ClusterProcesses, tmp_path: Path) -> None:
-    directory = tmp_path / "stranger"
+def test_broker_with_a_disk_of_another_cluster_does_not_start(
+    cluster: ClusterProcesses, tmp_path: Path
+) -> None:
+    directory = tmp_path / "extra"
     directory.mkdir()
     (directory / "meta.properties").write_text(
         "version=0\nbroker.id=7\ncluster.id=AnotherClusterAltogether\n"
     )
-    stranger = start_stranger(cluster, directory, broker_id=7)
-    assert "AnotherClusterAltogether" in why_not_started(stranger)
+    extra = start_extra_broker(cluster, directory, broker_id=7)
+    assert "AnotherClusterAltogether" in error_of_failed_start(extra)

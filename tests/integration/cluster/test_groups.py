@@ -1,7 +1,7 @@
-"""Groups while the broker that coordinates them dies, or stands still and comes back.
+"""Groups whose coordinator is killed, or paused and resumed.
 
-One consumer commits ever larger offsets, one after the other. Whatever was acknowledged must be
-what any later coordinator knows, and no commit of a coordinator that is none may be acknowledged.
+One consumer commits growing offsets, one after the other. Every later coordinator must know each
+acknowledged commit, and a broker that is no longer coordinator must not acknowledge one.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ PARTITION = TopicPartition("t", 0)
 OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
-    # A commit that only its coordinator has would be lost with it.
+    # Otherwise a commit that only the coordinator has would be lost with it.
     "min.insync.replicas": "2",
 }
 COMMITS_PER_ROUND = 30
@@ -42,7 +42,7 @@ SESSION_MS = 45_000
 
 
 class Committer(threading.Thread):
-    """A member of the group that commits 1, 2, 3, ... and notes what was acknowledged."""
+    """A group member that commits 1, 2, 3, ... and records the acknowledged offsets."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -56,7 +56,7 @@ class Committer(threading.Thread):
                 "group.instance.id": "one",
                 "enable.auto.commit": False,
                 "session.timeout.ms": SESSION_MS,
-                # A coordinator that stands still keeps its connections.
+                # Needed for a paused coordinator, whose connections stay open.
                 "socket.timeout.ms": 4_000,
                 "log_level": 0,
             }
@@ -85,16 +85,16 @@ class Committer(threading.Thread):
 
 
 def coordinator_of(cluster: ClusterProcesses) -> int:
-    """Return the broker that coordinates the group, once there is one."""
+    """Return the broker that coordinates the group; wait until there is one."""
     found: list[int] = []
 
     def is_found() -> bool:
         for number in cluster.running:
             with contextlib.suppress(OSError), Wire(cluster.ports[number]) as wire:
                 request = FindCoordinatorRequest(key=GROUP)
-                answer = wire.ask(ApiKey.FIND_COORDINATOR, 3, request, FindCoordinatorResponse)
-                if answer.error_code == ErrorCode.NONE and answer.node_id in cluster.running:
-                    found.append(answer.node_id)
+                response = wire.ask(ApiKey.FIND_COORDINATOR, 3, request, FindCoordinatorResponse)
+                if response.error_code == ErrorCode.NONE and response.node_id in cluster.running:
+                    found.append(response.node_id)
                     return True
         return False
 
@@ -103,7 +103,7 @@ def coordinator_of(cluster: ClusterProcesses) -> int:
 
 
 def commit_as(group: GroupDescription, generation_id: int, offset: int) -> OffsetCommitRequest:
-    """Return a commit in the name of the group's one member."""
+    """Return a commit in the name of the group's only member."""
     each = OffsetCommitRequestPartition(
         partition_index=PARTITION.partition, committed_offset=offset, committed_metadata=""
     )
@@ -179,14 +179,14 @@ def test_no_acknowledged_commit_is_lost_when_the_coordinator_is_killed(tmp_path:
 
 
 @pytest.mark.soak
-def test_no_acknowledged_commit_is_lost_however_often_the_coordinator_is_killed(
+def test_no_acknowledged_commit_is_lost_when_coordinators_are_killed_many_times(
     tmp_path: Path,
 ) -> None:
     run_rounds(tmp_path, rounds=12)
 
 
 @pytest.mark.soak
-def test_a_coordinator_that_stood_still_acknowledges_nothing(tmp_path: Path) -> None:
+def test_resumed_coordinator_acknowledges_no_commit(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, overrides=OVERRIDES) as cluster:
         asyncio.run(create_topic(cluster.bootstrap))
         committer = Committer(cluster.bootstrap)
@@ -197,22 +197,22 @@ def test_a_coordinator_that_stood_still_acknowledges_nothing(tmp_path: Path) -> 
         old = coordinator_of(cluster)
         with Wire(cluster.ports[old]) as wire:
             cluster.pause(old)
-            # Already in its socket when it comes back, and so the first thing that it sees: in the
-            # name of the member, in the generation that it still believes in.
+            # The first request that the broker reads when it resumes: from the member, in the
+            # generation that the broker still considers current.
             wire.send(ApiKey.OFFSET_COMMIT, 8, commit_as(group, 1, 1_000_000))
             acknowledged = committer.acknowledged
             wait_until(lambda: committer.acknowledged > acknowledged + 5, PATIENCE_S)
             cluster.resume(old)
-            _, answer = wire.receive(ApiKey.OFFSET_COMMIT, 8)
-            assert isinstance(answer, OffsetCommitResponse)
-            code = answer.topics[0].partitions[0].error_code
-            assert code != ErrorCode.NONE, "a commit that nobody else has was acknowledged"
+            _, response = wire.receive(ApiKey.OFFSET_COMMIT, 8)
+            assert isinstance(response, OffsetCommitResponse)
+            code = response.topics[0].partitions[0].error_code
+            assert code != ErrorCode.NONE, "a deposed coordinator acknowledged a commit"
         committer.stop()
         assert committer.acknowledged <= asyncio.run(committed(cluster.bootstrap)) < 1_000_000
 
 
 @pytest.mark.soak
-def test_a_zombies_commit_is_refused_by_the_next_coordinator_too(tmp_path: Path) -> None:
+def test_commit_of_an_old_generation_is_refused_by_the_next_coordinator(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, overrides=OVERRIDES) as cluster:
         asyncio.run(create_topic(cluster.bootstrap))
         committer = Committer(cluster.bootstrap)
@@ -227,6 +227,6 @@ def test_a_zombies_commit_is_refused_by_the_next_coordinator_too(tmp_path: Path)
         assert [each.member_id for each in after.members] == [group.members[0].member_id]
         with Wire(cluster.ports[coordinator_of(cluster)]) as wire:
             request = commit_as(group, 0, 1_000_000)
-            answer = wire.ask(ApiKey.OFFSET_COMMIT, 8, request, OffsetCommitResponse)
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+            response = wire.ask(ApiKey.OFFSET_COMMIT, 8, request, OffsetCommitResponse)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
         committer.stop()

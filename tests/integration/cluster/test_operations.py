@@ -1,7 +1,7 @@
-"""What operators do to a running cluster: restart it, lose a disk, and change it in every way
-while the controller dies in the middle.
+"""Operations on a running cluster, some of them while the controller dies.
 
-Each of the latter is tried once a day, and many times, at other moments, with `make soak`.
+Brokers are restarted, lose a disk, and get every kind of change. Each change runs once a day, and
+many times with other timings with `make soak`.
 """
 
 import asyncio
@@ -20,16 +20,19 @@ from tests.harness.observer import Observer, State
 from tests.harness.proof import prove
 
 MAX_DELAY_S = 0.08
-"""Longer than any of the operations takes to be accepted, shorter than it takes to be done."""
+"""Longer than any change takes to be accepted, shorter than it takes to be carried out."""
 SOAK_SEEDS = range(1, 13)
-TRIES = 10
+MAX_ATTEMPTS = 10
 
 Change = Callable[[ottla.Admin], Awaitable[None]]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    """One cluster for all tests of this module: each leaves it whole, and without topics."""
+    """One cluster for all tests of this module.
+
+    Each test leaves all brokers in sync, and no topics.
+    """
     with ClusterProcesses(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
@@ -41,7 +44,7 @@ async def observer(cluster: ClusterProcesses) -> AsyncIterator[Observer]:
         await delete_everything(cluster, watching)
 
 
-async def test_producers_do_not_notice_a_rolling_restart(tmp_path: Path) -> None:
+async def test_rolling_restart_fails_no_send(tmp_path: Path) -> None:
     async def restart_all(cluster: ClusterProcesses, observer: Observer) -> None:
         for number in cluster.numbers:
             assert await asyncio.to_thread(cluster.stop, number) == 0
@@ -54,7 +57,7 @@ async def test_producers_do_not_notice_a_rolling_restart(tmp_path: Path) -> None
     assert outcome.failed == []
 
 
-async def test_a_wiped_disk_is_filled_again(tmp_path: Path) -> None:
+async def test_wiped_disk_is_filled_again(tmp_path: Path) -> None:
     async def lose_disk(cluster: ClusterProcesses, observer: Observer) -> None:
         victim = await observer.wait_for_controller()
         await asyncio.to_thread(cluster.kill, victim)
@@ -68,7 +71,7 @@ async def test_a_wiped_disk_is_filled_again(tmp_path: Path) -> None:
     outcome.require_proof()
 
 
-async def test_a_controller_that_was_paused_past_its_session_changes_nothing(
+async def test_controller_paused_past_its_session_changes_nothing(
     cluster: ClusterProcesses, observer: Observer
 ) -> None:
     await create(cluster, partitions=12)
@@ -76,8 +79,8 @@ async def test_a_controller_that_was_paused_past_its_session_changes_nothing(
     zombie = await observer.wait_for_controller()
     epoch = await observer.controller_epoch()
     async with ottla.Admin(cluster.bootstrap) as admin:
-        # It stands still with work at hand.
-        asking = asyncio.ensure_future(admin.create_partitions({"t": 60}))
+        # The controller is paused with work to do.
+        pending = asyncio.ensure_future(admin.create_partitions({"t": 60}))
         await asyncio.sleep(0)
         cluster.pause(zombie)
         successor = await observer.wait_for_controller(other_than=zombie)
@@ -87,7 +90,7 @@ async def test_a_controller_that_was_paused_past_its_session_changes_nothing(
         )
         before = await observer.partitions()
         cluster.resume(zombie)
-        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.gather(pending, return_exceptions=True)
     await observer.wait_until_whole(len(cluster.numbers))
     assert await observer.controller() == successor
     assert await observer.controller_epoch() == epoch + 1
@@ -149,7 +152,7 @@ async def test_preferred_election_survives_the_controller(
     cluster: ClusterProcesses, observer: Observer, seed: int
 ) -> None:
     await create(cluster, partitions=12)
-    # One broker leads nothing any more, once it was gone.
+    # A broker that has been restarted leads no partition.
     controller = await observer.wait_for_controller()
     victim = next(number for number in cluster.running if number != controller)
     await asyncio.to_thread(cluster.stop, victim)
@@ -183,29 +186,29 @@ async def create(cluster: ClusterProcesses, partitions: int) -> None:
 async def interrupted(
     cluster: ClusterProcesses, observer: Observer, seed: int, change: Change
 ) -> None:
-    """Ask for the change, kill the controller a moment later, and start it again."""
+    """Request a change, kill the controller a moment later, and start it again."""
     await observer.wait_until_whole(len(cluster.numbers))
     victim = await observer.wait_for_controller()
     async with ottla.Admin(cluster.bootstrap) as admin:
-        asking = asyncio.ensure_future(change(admin))
-        # The moment is the seed's choice.
+        pending = asyncio.ensure_future(change(admin))
+        # The seed determines the moment.
         await asyncio.sleep(random.Random(seed).uniform(0, MAX_DELAY_S))
         await asyncio.to_thread(cluster.kill, victim)
-        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.gather(pending, return_exceptions=True)
     assert await observer.wait_for_controller(other_than=victim) != victim
     await asyncio.to_thread(cluster.start_brokers, victim)
 
 
 async def repeat(cluster: ClusterProcesses, change: Change, *good_errors: str) -> None:
-    """Ask again until it is accepted; `good_errors` say that it was done the first time."""
-    for attempt in range(TRIES):
+    """Retry a change until it is accepted; `good_errors` mean that the first request succeeded."""
+    for attempt in range(MAX_ATTEMPTS):
         async with ottla.Admin(cluster.bootstrap) as admin:
             try:
                 return await change(admin)
             except OttlaError as error:
                 if any(code in str(error) for code in good_errors):
                     return None
-                if attempt == TRIES - 1:
+                if attempt == MAX_ATTEMPTS - 1:
                     raise
         await asyncio.sleep(0.2)
     return None
@@ -222,7 +225,7 @@ def directories_of(cluster: ClusterProcesses, topic: str) -> Callable[[], Awaita
             str(path)
             for number in cluster.numbers
             for path in cluster.log_directory(number).glob(f"{topic}-*")
-            # What is set aside stays for file.delete.delay.ms, under another name.
+            # Deleted directories stay for file.delete.delay.ms, under another name.
             if not path.name.endswith("-delete")
         ]
 

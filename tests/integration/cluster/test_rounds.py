@@ -1,6 +1,6 @@
-"""Kill, pause and restart everything under load: no acknowledged record is lost.
+"""Faults in all processes under load: no acknowledged record is lost.
 
-A few rounds every day; a hundred with `make soak`, whose seed can be given as OTTLA_SEED.
+A few rounds run every day, and a hundred with `make soak`. OTTLA_SEED sets their seed.
 """
 
 import os
@@ -19,14 +19,14 @@ EVERYDAY_SEED = 11
 MANY = 100
 
 
-async def test_a_few_rounds_of_trouble_lose_nothing(tmp_path: Path) -> None:
+async def test_few_rounds_of_faults_lose_no_record(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path) as cluster:
         outcome = await prove(cluster, play(rounds(EVERYDAY_SEED, len(QUICK), QUICK)))
     outcome.require_proof()
 
 
 @pytest.mark.soak
-async def test_a_hundred_rounds_of_trouble_lose_nothing(tmp_path: Path) -> None:
+async def test_hundred_rounds_of_faults_lose_no_record(tmp_path: Path) -> None:
     seed = int(os.environ.get("OTTLA_SEED", secrets.randbits(32)))
     count = int(os.environ.get("OTTLA_ROUNDS", MANY))
     sys.stderr.write(f"OTTLA_SEED={seed}\n")

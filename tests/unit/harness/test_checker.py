@@ -1,4 +1,4 @@
-"""The checker finds each kind of anomaly, and none where there is none."""
+"""Each kind of anomaly is found, and none in a correct history: `tests.harness.checker`."""
 
 import pytest
 
@@ -13,7 +13,7 @@ FOREIGN = Item("q", THERE, 0)
 
 
 def history(acknowledged: dict[int, int], read: dict[int, int] | None = None) -> History:
-    """`acknowledged` and `read` are the numbers of items, by item and by offset."""
+    """Return a history; both mappings are between numbers of items and offsets."""
     return History(
         sent={*ITEMS, FOREIGN},
         acknowledged={ITEMS[number]: offset for number, offset in acknowledged.items()},
@@ -30,12 +30,12 @@ def kinds(observed: History, records: list[Seen]) -> list[Kind]:
     return [anomaly.kind for anomaly in check(observed, {HERE: records})]
 
 
-def test_a_good_history_has_no_anomaly() -> None:
+def test_correct_history_has_no_anomaly() -> None:
     observed = history({0: 0, 1: 1, 3: 3}, read={0: 0, 2: 2})
     assert kinds(observed, log(*ITEMS)) == []
 
 
-def test_a_record_that_was_given_up_may_be_there_or_not() -> None:
+def test_failed_record_may_be_in_the_log_or_not() -> None:
     assert kinds(history({0: 0, 3: 1}), log(ITEMS[0], ITEMS[3])) == []
 
 
@@ -44,53 +44,53 @@ def test_a_record_that_was_given_up_may_be_there_or_not() -> None:
     [
         pytest.param({1: 1}, log(ITEMS[0]), [Kind.LOST], id="lost at the end"),
         pytest.param({0: 0, 2: 1}, log(ITEMS[0], ITEMS[1]), [Kind.LOST], id="overwritten"),
-        pytest.param({1: 0}, log(ITEMS[0], ITEMS[1]), [Kind.MOVED], id="at another place"),
-        pytest.param({}, log(b"who?"), [Kind.INVENTED], id="no value of ours"),
+        pytest.param({1: 0}, log(ITEMS[0], ITEMS[1]), [Kind.MOVED], id="at another offset"),
+        pytest.param({}, log(b"unknown"), [Kind.INVENTED], id="not a value of a producer"),
         pytest.param({}, log(FOREIGN), [Kind.INVENTED], id="of another partition"),
         pytest.param({}, log(Item("p", HERE, 9)), [Kind.INVENTED], id="never sent"),
         pytest.param({}, log(ITEMS[1], ITEMS[0]), [Kind.DISORDERED], id="out of order"),
     ],
 )
-def test_each_anomaly_is_found(
+def test_anomaly_is_found(
     acknowledged: dict[int, int], records: list[Seen], expected: list[Kind]
 ) -> None:
     assert kinds(history(acknowledged), records) == expected
 
 
-def test_a_log_that_is_missing_altogether_lost_everything() -> None:
+def test_missing_log_has_lost_every_record() -> None:
     assert [each.kind for each in check(history({0: 0}), {})] == [Kind.LOST]
 
 
-def test_offsets_have_to_grow() -> None:
+def test_offsets_must_grow() -> None:
     records = [Seen(1, ITEMS[0].encode()), Seen(1, ITEMS[1].encode())]
     assert kinds(history({}), records) == [Kind.UNSTEADY]
 
 
-def test_a_consumer_must_not_be_shown_what_is_undone_later() -> None:
+def test_read_record_must_stay_in_the_log() -> None:
     observed = history({0: 0}, read={1: 2})
     assert kinds(observed, log(ITEMS[0], ITEMS[1])) == [Kind.CONTRADICTED]
 
 
-def test_a_repeated_batch_is_counted_and_no_anomaly() -> None:
+def test_repeated_batch_is_counted_and_no_anomaly() -> None:
     records = log(*ITEMS[:3], *ITEMS[:3], ITEMS[3])
     assert kinds(history({0: 3, 1: 4, 3: 6}), records) == []
     assert duplicate_count({HERE: records}) == 3
 
 
-def test_who_promises_no_order_is_not_held_to_it() -> None:
+def test_unordered_producer_may_write_out_of_order() -> None:
     observed = history({0: 1, 1: 0})
     observed.unordered.add("p")
     assert kinds(observed, log(ITEMS[1], ITEMS[0])) == []
     assert kinds(observed, log(ITEMS[1])) == [Kind.LOST]
 
 
-def test_an_anomaly_says_where_and_what() -> None:
+def test_anomaly_names_partition_and_record() -> None:
     (anomaly,) = check(history({1: 7}), {HERE: log(ITEMS[0])})
     assert str(anomaly) == (
         "orders-0: an acknowledged record is not in the log: number 1 of p, acknowledged at 7"
     )
 
 
-def test_a_value_names_its_item() -> None:
+def test_value_decodes_to_its_item() -> None:
     assert [decode(item.encode()) for item in ITEMS] == ITEMS
     assert decode(b"a|b|c") is None

@@ -1,4 +1,4 @@
-"""Replicas are compared below the high watermark, wherever their segments begin."""
+"""Comparison of replicas below the high watermark: `tests.harness.replica_files`."""
 
 import struct
 from pathlib import Path
@@ -23,13 +23,13 @@ def replica(directory: Path, *segments: bytes) -> Path:
     return directory
 
 
-def test_segments_may_begin_elsewhere_and_end_in_zeroes(tmp_path: Path) -> None:
+def test_segments_may_begin_at_other_offsets_and_end_in_zeroes(tmp_path: Path) -> None:
     one = replica(tmp_path / "1", batch(0, 2) + batch(2, 1) + bytes(64))
     two = replica(tmp_path / "2", batch(0, 2), batch(2, 1))
     assert differences({1: one, 2: two}, HERE, 3) == []
 
 
-def test_a_difference_above_the_high_watermark_may_be(tmp_path: Path) -> None:
+def test_difference_above_the_high_watermark_is_ignored(tmp_path: Path) -> None:
     one = replica(tmp_path / "1", batch(0, 2) + batch(2, 2, b"a"))
     two = replica(tmp_path / "2", batch(0, 2) + batch(2, 2, b"b"))
     assert differences({1: one, 2: two}, HERE, 3) == []
@@ -38,7 +38,7 @@ def test_a_difference_above_the_high_watermark_may_be(tmp_path: Path) -> None:
     ]
 
 
-def test_a_missing_batch_is_a_difference(tmp_path: Path) -> None:
+def test_missing_batch_is_a_difference(tmp_path: Path) -> None:
     one = replica(tmp_path / "1", batch(0, 1) + batch(1, 1))
     two = replica(tmp_path / "2", batch(0, 1))
     assert differences({1: one, 2: two}, HERE, 2) == [

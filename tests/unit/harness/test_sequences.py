@@ -1,4 +1,4 @@
-"""Repeated, skipped and late batches of idempotent producers are found; a new epoch is no fault."""
+"""Repeated, skipped and late batches of idempotent producers: `tests.harness.sequences`."""
 
 import struct
 
@@ -30,7 +30,7 @@ def faults(*batches: bytes) -> list[str]:
         pytest.param([batch(0), batch(-1, attributes=0x20), batch(5)], id="a marker between"),
     ],
 )
-def test_what_an_idempotent_producer_may_leave(batches: list[bytes]) -> None:
+def test_valid_log_of_idempotent_producers_has_no_fault(batches: list[bytes]) -> None:
     assert faults(*batches) == []
 
 
@@ -39,41 +39,41 @@ def test_what_an_idempotent_producer_may_leave(batches: list[bytes]) -> None:
     [
         pytest.param(
             [batch(0), batch(0)],
-            "producer 7 has sequence 0 of epoch 0 at 10, where 5 of epoch 0 comes next",
+            "producer 7 has sequence 0 of epoch 0 at 10, expected 5 of epoch 0",
             id="repeated",
         ),
         pytest.param(
             [batch(20), batch(25)],
-            "producer 7 has sequence 20 of epoch 0 at 0, where 0 of epoch 0 comes next",
-            id="a beginning that is not there",
+            "producer 7 has sequence 20 of epoch 0 at 0, expected 0 of epoch 0",
+            id="a missing beginning",
         ),
         pytest.param(
             [batch(0), batch(10)],
-            "producer 7 has sequence 10 of epoch 0 at 10, where 5 of epoch 0 comes next",
+            "producer 7 has sequence 10 of epoch 0 at 10, expected 5 of epoch 0",
             id="skipped",
         ),
         pytest.param(
             [batch(0, epoch=1), batch(5)],
-            "producer 7 has sequence 5 of epoch 0 at 10, where 0 of epoch 1 comes next",
-            id="of an epoch that is over",
+            "producer 7 has sequence 5 of epoch 0 at 10, expected 0 of epoch 1",
+            id="an earlier epoch",
         ),
         pytest.param(
             [batch(0), batch(5, epoch=1)],
-            "producer 7 has sequence 5 of epoch 1 at 10, where 0 of epoch 1 comes next",
+            "producer 7 has sequence 5 of epoch 1 at 10, expected 0 of epoch 1",
             id="an epoch that does not begin at 0",
         ),
     ],
 )
-def test_a_fault_is_found(batches: list[bytes], fault: str) -> None:
+def test_fault_is_found(batches: list[bytes], fault: str) -> None:
     assert faults(*batches) == [fault]
 
 
-def test_a_producer_may_begin_behind_what_was_given_up() -> None:
+def test_producer_may_begin_after_records_it_gave_up() -> None:
     log = dict(enumerate([batch(20), batch(25)]))
     assert sequence_faults(log, given_up=20) == []
     assert len(sequence_faults(log, given_up=19)) == 1
 
 
-def test_sequences_begin_again_behind_the_last() -> None:
+def test_sequences_wrap_around_after_the_last() -> None:
     begun = batch(0, LAST_SEQUENCE - 1)
     assert faults(begun, batch(LAST_SEQUENCE - 1, 5), batch(3)) == []

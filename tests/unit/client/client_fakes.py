@@ -1,4 +1,4 @@
-"""What the client's unit tests build: metadata, batches and states in memory."""
+"""Builders for the client's unit tests: metadata, batches and states in memory."""
 
 from collections.abc import Sequence
 
@@ -44,7 +44,7 @@ def batch_of(*values: bytes, base_offset: int = 0, timestamp_ms: int = 1_000) ->
 
 
 def state_at(offset: int, topic_partition: TopicPartition = T0) -> PartitionState:
-    """A partition that stands at `offset`."""
+    """A partition whose position is `offset`."""
     state = PartitionState(topic_partition)
     state.jump(Offset(offset))
     return state

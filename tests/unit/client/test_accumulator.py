@@ -1,4 +1,4 @@
-"""Records gather into batches; batches go out in order, one per partition at a time."""
+"""Records gather into batches; batches are sent in order, one per partition at a time."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from tests.unit.client.client_fakes import T0, T1, metadata, topic
 BATCH_BYTES = 200
 VALUE = b"x" * 50
 PER_BATCH = 2
-"""How many of these values have room in a batch."""
+"""Number of these values that fit in a batch."""
 
 ONE_BROKER = metadata(topic(0, 0))
 
 
 class Gathering:
-    """An accumulator for topic t, used as the producer uses it."""
+    """An accumulator for topic t, driven like the producer drives it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, **settings: float) -> None:
         defaults = {"batch_size_bytes": BATCH_BYTES, "buffer_memory_bytes": 100 * BATCH_BYTES}
@@ -48,7 +48,7 @@ class Gathering:
         return [queue.topic_partition for queue in due.by_leader.get(BrokerId(0), [])]
 
     def take(self, now_s: float = 0.0) -> ProducerBatch:
-        """Take the first batch that is due."""
+        """Take the first due batch."""
         due = self.accumulator.due(ONE_BROKER, now_s)
         batch = self.accumulator.take(due.by_leader[BrokerId(0)][0])
         batch.attempt_count += 1
@@ -112,7 +112,7 @@ def test_a_full_batch_does_not_linger(loop: asyncio.AbstractEventLoop) -> None:
     assert gathering.due() == [T0]
 
 
-def test_a_flush_makes_everything_due(loop: asyncio.AbstractEventLoop) -> None:
+def test_a_flush_makes_every_batch_due(loop: asyncio.AbstractEventLoop) -> None:
     gathering = Gathering(loop, linger_ms=100)
     gathering.send()
     gathering.send(partition=1)
@@ -120,7 +120,7 @@ def test_a_flush_makes_everything_due(loop: asyncio.AbstractEventLoop) -> None:
     assert gathering.due() == [T0, T1]
 
 
-def test_somebody_who_waits_for_memory_makes_everything_due(
+def test_a_waiting_claim_for_memory_makes_every_batch_due(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     gathering = Gathering(loop, linger_ms=100, buffer_memory_bytes=BATCH_BYTES)
@@ -130,7 +130,7 @@ def test_somebody_who_waits_for_memory_makes_everything_due(
     assert gathering.due() == [T0]
 
 
-def test_a_partition_is_muted_while_its_batch_is_out(gathering: Gathering) -> None:
+def test_a_partition_is_muted_while_its_batch_is_in_flight(gathering: Gathering) -> None:
     gathering.send(b"first")
     first = gathering.take()
     gathering.send(b"second")
@@ -139,14 +139,14 @@ def test_a_partition_is_muted_while_its_batch_is_out(gathering: Gathering) -> No
     assert values(gathering.take()) == [b"second"]
 
 
-def test_other_partitions_go_on_meanwhile(gathering: Gathering) -> None:
+def test_other_partitions_are_not_muted(gathering: Gathering) -> None:
     gathering.send()
     gathering.take()
     gathering.send(partition=1)
     assert gathering.due() == [T1]
 
 
-def test_a_batch_that_comes_back_goes_first_and_not_before_its_time(
+def test_a_retried_batch_is_sent_first_and_not_before_its_time(
     gathering: Gathering,
 ) -> None:
     gathering.send(b"first")
@@ -166,7 +166,7 @@ def test_a_new_leader_is_tried_at_once(gathering: Gathering) -> None:
     assert BrokerId(1) in gathering.accumulator.due(elected, 0.0).by_leader
 
 
-def test_batches_without_leader_are_named(gathering: Gathering) -> None:
+def test_topics_without_leader_are_reported(gathering: Gathering) -> None:
     gathering.send()
     for unknown in (metadata(topic(-1, -1)), metadata(topic(9, 9)), metadata()):
         due = gathering.accumulator.due(unknown, 0.0)
@@ -189,7 +189,7 @@ def test_a_waiting_batch_grows_up_to_its_limit(gathering: Gathering) -> None:
     assert len(rest.deliveries) == sent - len(grown.deliveries)
 
 
-def test_nothing_grows_after_a_split(gathering: Gathering) -> None:
+def test_no_batch_grows_after_a_split(gathering: Gathering) -> None:
     gathering.send()
     gathering.send()
     out = gathering.take()
@@ -202,7 +202,7 @@ def test_nothing_grows_after_a_split(gathering: Gathering) -> None:
     assert len(gathering.take().deliveries) <= PER_BATCH
 
 
-def test_the_halves_of_a_batch_go_first(gathering: Gathering) -> None:
+def test_the_halves_of_a_batch_are_sent_first(gathering: Gathering) -> None:
     for value in (b"0", b"1", b"2"):
         gathering.send(value)
     out = gathering.take()
@@ -217,7 +217,7 @@ def test_the_halves_of_a_batch_go_first(gathering: Gathering) -> None:
     assert gathering.accumulator.budget.free_bytes == gathering.accumulator.budget.total_bytes
 
 
-def test_unkeyed_records_move_on_when_their_batch_is_full(
+def test_unkeyed_records_switch_partitions_when_their_batch_is_full(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     gathering = Gathering(loop)
@@ -252,7 +252,7 @@ def test_memory_is_held_until_the_batch_is_done(gathering: Gathering) -> None:
     assert budget.free_bytes == budget.total_bytes
 
 
-def test_a_record_that_is_none_takes_no_memory(gathering: Gathering) -> None:
+def test_an_invalid_record_takes_no_memory(gathering: Gathering) -> None:
     budget = gathering.accumulator.budget
     assert budget.try_reserve(BATCH_BYTES)
     record = UnsentRecord("t", "text", None, 0, 0, ())  # type: ignore[arg-type]
@@ -262,7 +262,7 @@ def test_a_record_that_is_none_takes_no_memory(gathering: Gathering) -> None:
     assert gathering.due() == []
 
 
-def test_memory_reserved_for_a_batch_that_opened_meanwhile_is_given_back(
+def test_reserved_memory_is_released_if_another_batch_has_room(
     gathering: Gathering,
 ) -> None:
     budget = gathering.accumulator.budget
@@ -274,7 +274,7 @@ def test_memory_reserved_for_a_batch_that_opened_meanwhile_is_given_back(
     assert len(gathering.take().deliveries) == 2
 
 
-def test_what_waits_too_long_is_taken_out_and_what_is_out_stays_out(
+def test_expired_batches_are_removed_unless_they_are_in_flight(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     gathering = Gathering(loop, delivery_timeout_ms=1_000)
@@ -299,7 +299,7 @@ def test_what_waits_too_long_is_taken_out_and_what_is_out_stays_out(
     assert gathering.due(now_s=1.55) == [T1, T0]
 
 
-def test_dropping_everything_returns_what_is_unsettled(gathering: Gathering) -> None:
+def test_drop_all_returns_the_unsettled_batches(gathering: Gathering) -> None:
     gathering.send()
     out = gathering.take()
     gathering.send()

@@ -1,4 +1,4 @@
-"""A timer that rings at the earliest time asked for, on every loop."""
+"""An alarm rings at the earliest requested time, on every event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +15,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 
 async def rings(*delays_s: float, cancels: bool = False) -> int:
-    """Ask for these times, and count the rings until a while after the last."""
+    """Request these times, and count the rings until a while after the last."""
     loop = asyncio.get_running_loop()
     count = 0
 
@@ -29,7 +29,7 @@ async def rings(*delays_s: float, cancels: bool = False) -> int:
         alarm.ring_by(now_s + delay_s)
     if cancels:
         alarm.cancel()
-    # There is no condition to wait for: that it rings once too often shows after the last ring.
+    # There is no condition to wait for: a superfluous ring would come after the last one.
     window = loop.create_future()
     loop.call_later(RING_WINDOW_S, window.set_result, None)
     await window
@@ -58,7 +58,7 @@ def test_ringing(
         assert runner.run(rings(*delays_s, cancels=cancels)) == expected
 
 
-async def test_it_can_be_set_again_when_it_rang() -> None:
+async def test_an_alarm_can_be_set_again_after_it_rang() -> None:
     loop = asyncio.get_running_loop()
     rang = asyncio.Event()
     alarm = Alarm(loop, rang.set)

@@ -1,4 +1,4 @@
-"""Arguments of the wrong type are named, with what to pass instead."""
+"""Errors about a wrong type name the argument and the right type."""
 
 import os
 
@@ -8,21 +8,21 @@ from ottla.client.argument import record_mistake, require_names, require_text
 from ottla.client.errors import ConfigurationError
 
 
-def test_names_come_back_as_a_list() -> None:
+def test_names_are_returned_as_a_list() -> None:
     assert require_names("topics", iter(["a", "b"])) == ["a", "b"]
 
 
 @pytest.mark.parametrize("names", ["ab", b"ab", ["a", 5], [None]], ids=repr)
-def test_what_is_no_list_of_names_is_refused(names: object) -> None:
+def test_an_argument_that_is_not_a_list_of_names_is_refused(names: object) -> None:
     with pytest.raises(ConfigurationError, match="topics must be"):
         require_names("topics", names)  # type: ignore[arg-type]
 
 
-def test_a_text_is_let_through() -> None:
+def test_text_is_accepted() -> None:
     require_text("a topic's name", "größe")
 
 
-def test_a_text_that_cannot_be_sent_is_refused() -> None:
+def test_text_without_utf_8_encoding_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="must be text in UTF-8"):
         require_text("a topic's name", os.fsdecode(b"x\xff"))
 
@@ -39,7 +39,7 @@ def test_a_text_that_cannot_be_sent_is_refused() -> None:
         (b"v", None, [("h", "v")], "a header's value must be bytes or None, got str 'v'"),
     ],
 )
-def test_what_is_no_record_is_explained(
+def test_the_mistake_in_a_record_is_explained(
     value: object, key: object, headers: object, text: str
 ) -> None:
     mistake = record_mistake(value, key, headers)
@@ -47,6 +47,6 @@ def test_what_is_no_record_is_explained(
     assert text in str(mistake)
 
 
-def test_in_a_record_nothing_is_wrong() -> None:
+def test_a_valid_record_has_no_mistake() -> None:
     headers = [("h", None), ("h", b"v")]
     assert record_mistake(bytearray(b"v"), memoryview(b"k"), headers) is None

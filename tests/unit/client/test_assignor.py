@@ -1,4 +1,4 @@
-"""Assignors on small groups, each with the answer that Kafka's gives."""
+"""Assignors on small groups return the same assignments as Kafka's."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def parts(text: str) -> list[TopicPartition]:
 
 
 def shown(assignment: Assignment) -> dict[str, str]:
-    """Return an assignment as such texts."""
+    """Return an assignment in that notation."""
     return {
         member: " ".join(f"{topic}{index}" for topic, index in sorted(held))
         for member, held in assignment.items()
@@ -67,7 +67,7 @@ def test_round_robin(
     assert shown(RoundRobinAssignor().assign(counts, members)) == expected
 
 
-def test_static_members_come_first_by_their_own_names() -> None:
+def test_static_members_come_first_by_instance_id() -> None:
     members = {
         "x": Subscription(topics=["t"], group_instance_id="2"),
         "y": Subscription(topics=["t"], group_instance_id="1"),
@@ -76,26 +76,26 @@ def test_static_members_come_first_by_their_own_names() -> None:
     assert in_order(members) == ["y", "x", "a"]
 
 
-def told(text: str, generation: int = 1) -> bytes:
-    """Return what a sticky member tells that held these before."""
+def claim_of(text: str, generation: int = 1) -> bytes:
+    """Return the user data of a sticky member that held these partitions."""
     return StickyAssignor().user_data(parts(text), generation) or b""
 
 
-def test_sticky_members_get_back_what_they_held() -> None:
+def test_sticky_members_get_back_their_partitions() -> None:
     members = {
-        "a": Subscription(topics=["t"], user_data=told("t1 t3 t4 t5")),
-        "b": Subscription(topics=["t"], user_data=told("t0")),
+        "a": Subscription(topics=["t"], user_data=claim_of("t1 t3 t4 t5")),
+        "b": Subscription(topics=["t"], user_data=claim_of("t0")),
     }
     assignment = StickyAssignor().assign({"t": 6}, members)
     assert {"t0"} < set(shown(assignment)["b"].split())
     assert shown(assignment) == {"a": "t1 t3 t4", "b": "t0 t2 t5"}
 
 
-def test_the_newest_claim_counts_and_two_equal_ones_count_not() -> None:
+def test_the_newest_claim_wins_and_equally_new_ones_cancel_out() -> None:
     members = {
-        "a": Subscription(topics=["t"], user_data=told("t0 t2", 1)),
-        "b": Subscription(topics=["t"], user_data=told("t0 t3", 2)),
-        "c": Subscription(topics=["t"], user_data=told("t3", 2)),
+        "a": Subscription(topics=["t"], user_data=claim_of("t0 t2", 1)),
+        "b": Subscription(topics=["t"], user_data=claim_of("t0 t3", 2)),
+        "c": Subscription(topics=["t"], user_data=claim_of("t3", 2)),
     }
     held = StickyAssignor().assign({"t": 6}, members)
     assert TopicPartition("t", 2) in held["a"]
@@ -106,17 +106,17 @@ def test_the_newest_claim_counts_and_two_equal_ones_count_not() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        pytest.param(None, id="nothing"),
+        pytest.param(None, id="none"),
         pytest.param(b"garbage", id="garbage"),
-        pytest.param(told("t9 v0"), id="what does not exist or is not read"),
+        pytest.param(claim_of("t9 v0"), id="unknown partitions"),
     ],
 )
-def test_claims_that_say_nothing_do_no_harm(data: bytes | None) -> None:
+def test_an_unusable_claim_is_ignored(data: bytes | None) -> None:
     held = StickyAssignor().assign({"t": 2}, {"a": Subscription(topics=["t"], user_data=data)})
     assert shown(held) == {"a": "t0 t1"}
 
 
-def test_the_older_form_of_a_claim_is_understood() -> None:
+def test_the_older_format_of_a_claim_is_decoded() -> None:
     old = encode(
         StickyAssignorUserData(
             previous_assignment=[OwnedPartitions(topic="t", partitions=[1])], generation=-1
@@ -127,7 +127,7 @@ def test_the_older_form_of_a_claim_is_understood() -> None:
     assert shown(StickyAssignor().assign({"t": 2}, members)) == {"a": "t0", "b": "t1"}
 
 
-def test_cooperative_members_wait_for_what_others_still_hold() -> None:
+def test_cooperative_members_wait_for_partitions_that_others_hold() -> None:
     members = {
         "a": Subscription(topics=["t"], owned=parts("t0 t1 t2 t3"), generation=3),
         "b": ONLY_T,
@@ -139,7 +139,7 @@ def test_cooperative_members_wait_for_what_others_still_hold() -> None:
     assert shown(assignor.assign({"t": 4}, members)) == {"a": "t0 t1", "b": "t2 t3"}
 
 
-def test_the_generation_of_a_cooperative_claim_may_stand_beside_it() -> None:
+def test_the_generation_of_a_cooperative_claim_may_be_in_the_user_data() -> None:
     assignor = CooperativeStickyAssignor()
     members = {
         "a": Subscription(topics=["t"], owned=parts("t0"), user_data=assignor.user_data((), 4)),
@@ -150,10 +150,10 @@ def test_the_generation_of_a_cooperative_claim_may_stand_beside_it() -> None:
     assert held["b"] == parts("t0")
 
 
-def test_a_chain_of_moves_levels_what_one_move_cannot() -> None:
+def test_a_chain_of_moves_balances_where_one_move_cannot() -> None:
     members = {
-        "a": Subscription(topics=["t"], user_data=told("t0 t1 t2 t3")),
-        "b": Subscription(topics=["t", "u"], user_data=told("u0 u1 u2")),
+        "a": Subscription(topics=["t"], user_data=claim_of("t0 t1 t2 t3")),
+        "b": Subscription(topics=["t", "u"], user_data=claim_of("u0 u1 u2")),
         "c": Subscription(topics=["u"]),
     }
     held = StickyAssignor().assign({"t": 4, "u": 3}, members)

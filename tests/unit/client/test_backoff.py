@@ -1,4 +1,4 @@
-"""Waits grow exponentially, within jitter and limit."""
+"""Back-off delays grow exponentially, within jitter and limit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Settings are read and checked in one place."""
+"""Settings are parsed and validated in one place."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_bootstrap_servers(servers: str | list[str], expected: list[tuple[str, i
 
 
 @pytest.mark.parametrize("text", ["a:b", "a:0", "a:65536", "a:", ":9092"])
-def test_a_bootstrap_server_that_is_none_is_named(text: str) -> None:
+def test_a_malformed_bootstrap_server_is_named(text: str) -> None:
     with pytest.raises(ConfigurationError, match=text):
         parse_bootstrap(text)
 

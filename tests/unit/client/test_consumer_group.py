@@ -44,7 +44,7 @@ HEARTBEAT_MS = 1
 
 
 class FakeCoordinator:
-    """Lets one member in, gives it T0, and notes the commits that arrive."""
+    """Admits one member, assigns T0 to it, and records the commits that arrive."""
 
     def __init__(self) -> None:
         self.config = ClientConfig(bootstrap=parse_bootstrap("h:1"))
@@ -58,14 +58,14 @@ class FakeCoordinator:
         self.may_be_found.set()
 
     async def request_any(self, _message: object, _response_type: type) -> FindCoordinatorResponse:
-        """Answer FindCoordinator."""
+        """Return the response to FindCoordinator."""
         await self.may_be_found.wait()
         return FindCoordinatorResponse(node_id=1, host="h", port=1)
 
     async def request_at(
         self, _broker: object, _address: object, message: Any, response_type: type, **_settings: Any
     ) -> object:
-        """Answer as the coordinator of the group."""
+        """Return the response of the group's coordinator."""
         sent = message(VERSION) if callable(message) else message
         self.leave_count += response_type is LeaveGroupResponse
         if self.is_silent:
@@ -94,7 +94,7 @@ class FakeCoordinator:
 
 
 class Rig:
-    """A consumer's group side, without anything that fetches."""
+    """The group side of a consumer, without a fetcher."""
 
     def __init__(self) -> None:
         self.coordinator = FakeCoordinator()
@@ -115,13 +115,13 @@ class Rig:
         )
 
     async def join(self) -> None:
-        """Become a member that reads T0 and has come to offset 5."""
+        """Become a member that reads T0 at position 5."""
         self.group.subscribe([T0.topic], RebalanceListener())
         await until(lambda: self.reading.partitions() == [T0], "the assignment")
         self.reading.seek(self.reading.state(T0), 5)
 
     async def lose(self) -> None:
-        """Be put out of the group while the reader works on a record."""
+        """Be removed from the group while a record is in hand."""
         self.gate.leave(with_records=True)
         self.coordinator.membership_error = ErrorCode.UNKNOWN_MEMBER_ID
         await until(lambda: self.gate.is_held, "the end of the membership")
@@ -142,14 +142,14 @@ def at(offset: int) -> CommittedOffset:
     return CommittedOffset(Offset(offset))
 
 
-async def test_a_member_commits_under_its_own_name(rig: Rig) -> None:
+async def test_a_member_commits_under_its_member_id(rig: Rig) -> None:
     await rig.join()
     await rig.group.commit_processed()
     [commit] = rig.coordinator.commits
     assert (commit.member_id, commit.generation_id_or_member_epoch) == (MEMBER, 1)
 
 
-async def test_a_member_that_was_put_out_commits_nothing_by_itself(rig: Rig) -> None:
+async def test_a_removed_member_commits_nothing_automatically(rig: Rig) -> None:
     await rig.join()
     await rig.lose()
     await rig.group.commit_processed()
@@ -169,7 +169,7 @@ async def test_a_commit_that_waits_for_the_coordinator_ends_with_the_membership(
     assert {each.member_id for each in rig.coordinator.commits} == {MEMBER}
 
 
-async def test_a_commit_that_began_as_a_members_is_not_sent_without_one(rig: Rig) -> None:
+async def test_a_commit_begun_by_a_member_is_not_sent_without_membership(rig: Rig) -> None:
     await rig.join()
     rig.coordinator.commit_error = ErrorCode.REBALANCE_IN_PROGRESS
     commit = asyncio.ensure_future(rig.group.commit({T0: at(5)}))
@@ -180,7 +180,7 @@ async def test_a_commit_that_began_as_a_members_is_not_sent_without_one(rig: Rig
     assert {each.member_id for each in rig.coordinator.commits} == {MEMBER}
 
 
-async def test_a_partition_that_was_away_is_not_committed_by_an_older_commit(rig: Rig) -> None:
+async def test_an_older_commit_does_not_cover_a_reassigned_partition(rig: Rig) -> None:
     await rig.join()
     rig.coordinator.commit_error = ErrorCode.REBALANCE_IN_PROGRESS
     commit = asyncio.ensure_future(rig.group.commit({T0: at(5)}))
@@ -191,7 +191,7 @@ async def test_a_partition_that_was_away_is_not_committed_by_an_older_commit(rig
         await commit
 
 
-async def test_without_a_subscription_offsets_are_committed_without_a_membership(rig: Rig) -> None:
+async def test_without_a_subscription_offsets_are_committed_without_membership(rig: Rig) -> None:
     rig.reading.assign([T0], wants_committed=False)
     await rig.group.commit({T0: at(7)})
     [commit] = rig.coordinator.commits
@@ -199,7 +199,7 @@ async def test_without_a_subscription_offsets_are_committed_without_a_membership
 
 
 @pytest.mark.parametrize("is_member", [True, False])
-async def test_stopping_waits_no_longer_than_it_may(is_member: bool) -> None:
+async def test_stop_waits_no_longer_than_its_deadline(is_member: bool) -> None:
     rig = Rig()
     if is_member:
         await rig.join()
@@ -210,11 +210,11 @@ async def test_stopping_waits_no_longer_than_it_may(is_member: bool) -> None:
     async with asyncio.timeout(20):
         await rig.stop(timeout_s=0.05)
     assert rig.group.session.topics == frozenset()
-    # Nobody waits for the answer, but the group learns of it if the broker comes back.
+    # The client does not wait for the response, but a broker that returns gets the request.
     assert rig.coordinator.leave_count == is_member
 
 
-async def test_a_listeners_own_timeout_is_not_taken_for_the_end_of_the_time() -> None:
+async def test_a_timeout_of_the_listener_is_not_mistaken_for_the_deadline() -> None:
     rig = Rig()
 
     def on_revoked(_partitions: object) -> None:

@@ -1,4 +1,4 @@
-"""Errors are typed, know whether they pass, and say what to do."""
+"""Errors have types, know whether they are retriable, and contain a remedy."""
 
 import pytest
 
@@ -41,26 +41,26 @@ def test_every_code_has_a_message_with_subject_and_name(code: ErrorCode) -> None
     assert error.retriable == code.retriable
 
 
-def test_an_error_that_passes_says_so() -> None:
+def test_a_retriable_error_says_so() -> None:
     assert str(broker_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, "t")).endswith("try again later.")
 
 
-def test_what_the_broker_said_replaces_our_own_text() -> None:
+def test_the_text_of_the_broker_replaces_the_default_text() -> None:
     assert "because of x" in str(broker_error(ErrorCode.INVALID_RECORD, "t-0", "because of x"))
 
 
-def test_a_code_from_the_future_is_kept_readable() -> None:
+def test_an_unknown_code_stays_readable() -> None:
     error = broker_error(12_345, "t")
     assert "12345" in str(error)
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_positions_are_named() -> None:
+def test_errors_name_the_position() -> None:
     assert "offset 7" in str(OffsetOutOfRangeError(T0, Offset(7)))
     assert "no position" in str(OffsetOutOfRangeError(T0, None))
     assert "ottla logs verify" in str(CorruptRecordsError(T0, Offset(7), "why"))
 
 
-def test_a_wrong_setting_is_a_value_error_too() -> None:
+def test_a_configuration_error_is_a_value_error_too() -> None:
     assert issubclass(ConfigurationError, ValueError)
     assert issubclass(ConfigurationError, OttlaError)

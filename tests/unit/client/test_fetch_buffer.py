@@ -1,4 +1,4 @@
-"""What was fetched is handed over in order, whatever happens in between."""
+"""The fetch buffer hands over records in order, across pauses, jumps and errors."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def buffer_of(*blocks: tuple[PartitionState, bytes]) -> FetchBuffer:
 
 
 def fill(buffer: FetchBuffer, state: PartitionState, data: bytes) -> Block:
-    """Add what a fetch brought, as the fetcher does."""
+    """Add a block to the buffer, as the fetcher does."""
     block = Block(state, memoryview(data))
     state.on_fetched(block.next_offset, block.last_epoch)
     buffer.add(block)
@@ -30,7 +30,7 @@ def fill(buffer: FetchBuffer, state: PartitionState, data: bytes) -> Block:
 
 
 def read_all(buffer: FetchBuffer) -> list[tuple[int, int]]:
-    """Return (partition, offset) of everything that is left."""
+    """Return (partition, offset) of all remaining records."""
     seen: list[tuple[int, int]] = []
     while (cursor := buffer.cursor()) is not None:
         seen += [(record.partition, record.offset) for record in cursor.iterator]
@@ -53,7 +53,7 @@ def test_blocks_are_read_in_the_order_of_arrival() -> None:
     assert (buffer.position(first), buffer.position(second)) == (4, 1)
 
 
-def test_what_is_in_hand_is_the_last_record_until_more_is_asked_for() -> None:
+def test_the_last_record_is_in_hand_until_the_next_is_requested() -> None:
     first, second = state_at(0), state_at(0, T1)
     buffer = buffer_of((first, batch_of(b"a", b"b", b"c")), (second, batch_of(b"d")))
     cursor = buffer.cursor()
@@ -73,7 +73,7 @@ def test_what_is_in_hand_is_the_last_record_until_more_is_asked_for() -> None:
     assert read_all(buffer) == [(0, 2), (1, 0)]
 
 
-def test_of_a_batch_that_was_handed_over_the_first_record_counts() -> None:
+def test_a_batch_is_in_hand_from_its_first_record() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b", b"c")))
     cursor = buffer.cursor()
@@ -99,7 +99,7 @@ def test_the_position_follows_every_record() -> None:
     assert buffer.position(state) == 3
 
 
-def test_a_cursor_that_was_left_half_way_is_taken_up_again() -> None:
+def test_a_cursor_left_half_way_is_resumed() -> None:
     buffer = buffer_of((state_at(0), batch_of(b"a", b"b", b"c")))
     cursor = buffer.cursor()
     assert cursor is not None
@@ -108,7 +108,7 @@ def test_a_cursor_that_was_left_half_way_is_taken_up_again() -> None:
     assert read_all(buffer) == [(0, 1), (0, 2)]
 
 
-def test_dropping_stops_whoever_iterates() -> None:
+def test_drop_ends_a_running_iteration() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b", b"c")), (state, batch_of(b"d", base_offset=3)))
     cursor = buffer.cursor()
@@ -121,7 +121,7 @@ def test_dropping_stops_whoever_iterates() -> None:
     assert (buffer.position(state), buffer.size_bytes) == (9, 0)
 
 
-def test_pausing_keeps_what_is_left_of_a_batch() -> None:
+def test_pausing_keeps_the_remaining_records_of_a_batch() -> None:
     paused, other = state_at(0), state_at(0, T1)
     buffer = buffer_of(
         (paused, batch_of(b"a", b"b", b"c") + batch_of(b"d", base_offset=3)),
@@ -140,7 +140,7 @@ def test_pausing_keeps_what_is_left_of_a_batch() -> None:
     assert read_all(buffer) == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
 
-def test_pausing_twice_and_resuming_what_is_not_paused_does_no_harm() -> None:
+def test_pausing_twice_and_resuming_an_unpaused_partition_do_no_harm() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b")))
     buffer.resume(state)
@@ -151,7 +151,7 @@ def test_pausing_twice_and_resuming_what_is_not_paused_does_no_harm() -> None:
     assert read_all(buffer) == [(0, 0), (0, 1)]
 
 
-def test_a_paused_partition_that_jumps_forgets_what_it_held() -> None:
+def test_a_paused_partition_that_jumps_drops_its_records() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a")))
     buffer.pause(state)
@@ -162,7 +162,7 @@ def test_a_paused_partition_that_jumps_forgets_what_it_held() -> None:
     assert read_all(buffer) == []
 
 
-def test_an_error_is_raised_once_and_has_the_rest_fetched_again() -> None:
+def test_an_error_is_raised_once_and_later_records_are_fetched_again() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a", b"b")))
     cursor = buffer.cursor()
@@ -196,7 +196,7 @@ def test_an_error_is_forgotten_when_the_partition_jumps() -> None:
     assert buffer.cursor() is None
 
 
-def test_a_damaged_batch_is_met_after_all_before_it() -> None:
+def test_a_damaged_batch_is_reported_after_all_records_before_it() -> None:
     damaged, other = state_at(0), state_at(0, T1)
     bad = bytearray(batch_of(b"bad", base_offset=1))
     bad[-1] ^= 1
@@ -212,7 +212,7 @@ def test_a_damaged_batch_is_met_after_all_before_it() -> None:
     assert buffer.position(damaged) == 1
 
 
-def test_what_is_no_batch_is_damage_too() -> None:
+def test_bytes_that_are_not_a_batch_count_as_damage() -> None:
     for data in (b"\0" * 5, b"\xff" * 80, batch_of(b"a")[:-1]):
         state = state_at(7)
         buffer = buffer_of((state, data))
@@ -220,14 +220,14 @@ def test_what_is_no_batch_is_damage_too() -> None:
             buffer.cursor()
 
 
-def test_a_tail_that_is_cut_is_fetched_again_later() -> None:
+def test_a_truncated_last_batch_is_fetched_again() -> None:
     state = state_at(0)
     buffer = buffer_of((state, batch_of(b"a") + batch_of(b"b", base_offset=1)[:-1]))
     assert read_all(buffer) == [(0, 0)]
     assert state.fetch_offset == 1
 
 
-def test_reading_says_when_there_is_room_again() -> None:
+def test_reading_reports_new_room() -> None:
     state = state_at(0)
     buffer = buffer_of(
         (state, batch_of(b"x" * 300)),
@@ -240,13 +240,13 @@ def test_reading_says_when_there_is_room_again() -> None:
 
 
 def zeros(offset: int, size: int) -> bytes:
-    """A small batch of one record that expands to so many bytes."""
+    """A small batch of one record that expands to `size` bytes."""
     builder = BatchBuilder(codec=Codec.ZSTD)
     builder.append(0, None, bytes(size))
     return bytes(builder.build(Offset(offset)))
 
 
-def test_of_batches_that_expand_far_few_are_taken_apart_at_once() -> None:
+def test_few_batches_are_decoded_at_once_if_they_expand_far() -> None:
     state = state_at(0)
     buffer = buffer_of((state, b"".join(zeros(offset, 400_000) for offset in range(10))))
     held: list[int] = []

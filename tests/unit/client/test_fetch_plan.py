@@ -1,4 +1,4 @@
-"""What is asked for next, of whom, and how much."""
+"""The fetch plan: partitions, leaders and sizes of the next requests."""
 
 from math import inf
 
@@ -32,7 +32,7 @@ def test_a_partition_without_position_is_looked_up() -> None:
     assert (plan.fetches, plan.lookups) == ({}, [state])
 
 
-def test_what_is_busy_paused_or_failed_rests() -> None:
+def test_busy_paused_and_failed_partitions_are_not_fetched() -> None:
     busy, paused, failed = state_at(0), state_at(0), state_at(0)
     busy.has_request = True
     paused.is_paused = True
@@ -40,7 +40,7 @@ def test_what_is_busy_paused_or_failed_rests() -> None:
     assert plan_of(busy, paused, failed).fetches == {}
 
 
-def test_a_partition_rests_after_a_failure_until_its_time() -> None:
+def test_a_failed_partition_is_not_fetched_before_its_retry() -> None:
     state = state_at(0)
     state.on_failure(retry_at_s=3.0)
     assert plan_of(state, now_s=2.0).look_again_at_s == 3.0
@@ -48,13 +48,13 @@ def test_a_partition_rests_after_a_failure_until_its_time() -> None:
     assert (plan.fetches[BrokerId(0)], plan.look_again_at_s) == ([state], inf)
 
 
-def test_one_that_rests_for_good_needs_no_timer() -> None:
+def test_a_suspended_partition_needs_no_timer() -> None:
     state = state_at(0)
     state.suspend()
     assert plan_of(state).look_again_at_s == inf
 
 
-def test_enough_buffered_is_enough() -> None:
+def test_a_partition_with_enough_buffered_is_not_fetched() -> None:
     state = state_at(0)
     state.buffered_bytes = 100
     assert plan_of(state).fetches == {BrokerId(0): [state]}
@@ -62,7 +62,7 @@ def test_enough_buffered_is_enough() -> None:
     assert plan_of(state).fetches == {}
 
 
-def test_no_leader_is_said() -> None:
+def test_a_missing_leader_is_reported() -> None:
     assert plan_of(state_at(0, TopicPartition("u", 0))).is_leaderless
 
 
@@ -92,16 +92,16 @@ def test_the_request_names_positions_epochs_and_limits() -> None:
         pytest.param(9_999, 0, 1, id="never nothing"),
     ],
 )
-def test_how_much_a_fetch_may_bring(leader_count: int, held_bytes: int, expected: int) -> None:
+def test_the_room_limits_a_fetch(leader_count: int, held_bytes: int, expected: int) -> None:
     assert fetch_max_bytes(CONFIG, leader_count, held_bytes) == expected
 
 
-def test_the_user_has_the_last_word() -> None:
+def test_fetch_max_bytes_limits_every_fetch() -> None:
     config = ConsumerConfig(fetch_max_bytes=7)
     assert fetch_max_bytes(config, 1, 0) == 7
 
 
-def test_all_lanes_together_stay_within_the_room() -> None:
+def test_all_lanes_together_stay_within_the_prefetch_limit() -> None:
     for leader_count in range(1, 40):
         held_bytes = 0
         for _ in range(LANE_COUNT * leader_count):

@@ -1,4 +1,4 @@
-"""Frames come out whole, small ones copied, large ones where they were received."""
+"""The frame receiver returns whole frames: small ones copied, large ones received in place."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def frame(body: bytes) -> bytes:
 
 
 class Receiver:
-    """A receiver and what came out of it."""
+    """A frame receiver and the frames that it returned."""
 
     def __init__(self, max_frame_bytes: int = 1_000_000) -> None:
         self.views: list[memoryview] = []
@@ -39,7 +39,7 @@ def test_several_frames_in_one_piece() -> None:
     assert receiver.frames[-1] == b"half"
 
 
-def test_what_was_handed_out_is_not_overwritten() -> None:
+def test_a_frame_is_not_overwritten_by_later_ones() -> None:
     receiver = Receiver()
     for number in range(100):
         receiver.feed(frame(b"%03d" % number))
@@ -54,7 +54,7 @@ def test_a_frame_larger_than_the_scratch_buffer_is_received_in_place() -> None:
     before = receiver.receiver.buffer()
     receiver.feed(data[1_000:])
     assert receiver.frames == [b"before", large, b"after"]
-    # The rest of the large frame was written straight into the memory that was handed out.
+    # The rest of the large frame was received directly into the memory of that frame.
     assert before.obj is receiver.views[1].obj
 
 

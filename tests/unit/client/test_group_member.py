@@ -1,4 +1,4 @@
-"""What answers of the coordinator mean to a member."""
+"""The reactions of a group member to responses of the coordinator."""
 
 import pytest
 
@@ -37,7 +37,7 @@ from ottla.client.group.member import Member, Verdict, chosen_assignor, judge
     ],
     ids=str,
 )
-def test_what_an_error_asks_for(error: ErrorCode | OttlaError, verdict: Verdict) -> None:
+def test_the_verdict_on_each_error(error: ErrorCode | OttlaError, verdict: Verdict) -> None:
     judged = broker_error(error, "group g") if isinstance(error, ErrorCode) else error
     assert judge(judged) is verdict
 
@@ -62,7 +62,7 @@ def test_a_member_is_confirmed_in_its_generation() -> None:
     ("code", "member_id"),
     [(ErrorCode.ILLEGAL_GENERATION, "m"), (ErrorCode.UNKNOWN_MEMBER_ID, "")],
 )
-def test_a_lost_member_keeps_a_name_that_is_still_good(code: ErrorCode, member_id: str) -> None:
+def test_a_lost_member_keeps_a_valid_member_id(code: ErrorCode, member_id: str) -> None:
     member = joined()
     member.on_lost(code)
     assert not member.is_confirmed
@@ -70,7 +70,7 @@ def test_a_lost_member_keeps_a_name_that_is_still_good(code: ErrorCode, member_i
     assert member.last_generation == -1
 
 
-def test_the_assignor_is_the_one_that_the_group_chose() -> None:
+def test_the_member_uses_the_assignor_that_the_group_chose() -> None:
     assignors = parse_assignors(DEFAULT_ASSIGNORS)
     assert chosen_assignor(assignors, "cooperative-sticky") is assignors[1]
     assert chosen_assignor(assignors, "of another client") is None
@@ -99,7 +99,7 @@ def test_settings_out_of_range_are_refused(settings: dict[str, object], reason: 
         config(**settings)
 
 
-def test_only_where_all_assignors_allow_it_a_member_cooperates() -> None:
+def test_a_member_cooperates_only_if_all_assignors_support_it() -> None:
     assert config(assignors=parse_assignors(["cooperative-sticky"])).is_cooperative
     assert not config(assignors=parse_assignors(DEFAULT_ASSIGNORS)).is_cooperative
 

@@ -1,4 +1,4 @@
-"""What the client tells a broker about itself."""
+"""The name and version that the client sends to a broker."""
 
 import tomllib
 from pathlib import Path
@@ -6,6 +6,6 @@ from pathlib import Path
 from ottla.client.handshake import SOFTWARE_NAME, SOFTWARE_VERSION
 
 
-def test_the_client_gives_its_real_name_and_version() -> None:
+def test_the_client_sends_its_real_name_and_version() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert (project["name"], project["version"]) == (SOFTWARE_NAME, SOFTWARE_VERSION)

@@ -1,10 +1,10 @@
-"""Memory is granted in the order of asking and never beyond the budget."""
+"""Memory is granted in the order of the claims and never beyond the budget."""
 
 from ottla.client.memory_budget import Claim, MemoryBudget
 
 
 class Granted:
-    """Claims on one budget, and which of them were granted, in order."""
+    """Claims on one budget, and the names of granted claims in order."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self.budget = budget
@@ -14,7 +14,7 @@ class Granted:
         return self.budget.claim(size_bytes, lambda: self.order.append(name))
 
 
-def test_what_is_free_is_reserved_at_once() -> None:
+def test_free_memory_is_reserved_at_once() -> None:
     budget = MemoryBudget(100)
     assert budget.try_reserve(60)
     assert not budget.try_reserve(41)
@@ -37,14 +37,14 @@ def test_claims_are_granted_in_order_even_when_a_later_one_would_fit() -> None:
     assert budget.free_bytes == 40
 
 
-def test_nobody_overtakes_who_waits() -> None:
+def test_a_reservation_does_not_overtake_a_waiting_claim() -> None:
     budget = MemoryBudget(100)
     assert budget.try_reserve(90)
     Granted(budget).claim("waiting", 50)
     assert not budget.try_reserve(5)
 
 
-def test_a_claim_that_is_withdrawn_lets_the_next_one_in() -> None:
+def test_withdrawing_a_waiting_claim_lets_the_next_one_in() -> None:
     budget = MemoryBudget(100)
     assert budget.try_reserve(60)
     granted = Granted(budget)
@@ -55,7 +55,7 @@ def test_a_claim_that_is_withdrawn_lets_the_next_one_in() -> None:
     assert budget.free_bytes == 0
 
 
-def test_a_granted_claim_that_is_withdrawn_is_given_back() -> None:
+def test_withdrawing_a_granted_claim_releases_its_memory() -> None:
     budget = MemoryBudget(100)
     granted = Granted(budget)
     claim = granted.claim("at once", 100)

@@ -1,4 +1,4 @@
-"""Merging a broker's answer into what is known."""
+"""Merging a metadata response into the known metadata."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -33,7 +33,7 @@ def topic(
     )
 
 
-def answer(*topics: MetadataResponseTopic, brokers: Sequence[int] = (0, 1)) -> MetadataResponse:
+def response(*topics: MetadataResponseTopic, brokers: Sequence[int] = (0, 1)) -> MetadataResponse:
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=each, host="h", port=each) for each in brokers],
         cluster_id="c",
@@ -42,8 +42,8 @@ def answer(*topics: MetadataResponseTopic, brokers: Sequence[int] = (0, 1)) -> M
     )
 
 
-def test_an_answer_becomes_the_picture() -> None:
-    metadata = merge(ClusterMetadata(), answer(topic(1, 5)), None)
+def test_a_response_becomes_the_metadata() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
     assert metadata.brokers == {0: Address("h", 0), 1: Address("h", 1)}
     assert (metadata.cluster_id, metadata.controller_id) == ("c", 1)
     assert metadata.leader(T0) == 1
@@ -52,61 +52,61 @@ def test_an_answer_becomes_the_picture() -> None:
     assert (held.leader_epoch, held.replicas) == (5, (0, 1))
 
 
-def test_what_is_not_known_has_no_leader() -> None:
-    metadata = merge(ClusterMetadata(), answer(topic(7, 5)), None)
+def test_an_unknown_partition_has_no_leader() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(7, 5)), None)
     assert metadata.leader(TopicPartition("nowhere", 0)) is None
     assert metadata.leader(TopicPartition("t", 1)) is None
     # Broker 7 leads, but cannot be reached.
     assert metadata.leader(T0) is None
 
 
-def test_a_broker_that_lags_does_not_bring_back_an_old_leader() -> None:
-    metadata = merge(ClusterMetadata(), answer(topic(1, 5)), None)
-    assert merge(metadata, answer(topic(0, 4)), None).leader(T0) == 1
-    assert merge(metadata, answer(topic(0, 6)), None).leader(T0) == 0
+def test_a_lagging_broker_does_not_restore_an_old_leader() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
+    assert merge(metadata, response(topic(0, 4)), None).leader(T0) == 1
+    assert merge(metadata, response(topic(0, 6)), None).leader(T0) == 0
 
 
-def test_a_broker_without_epochs_is_believed() -> None:
-    metadata = merge(ClusterMetadata(), answer(topic(1, 5)), None)
-    assert merge(metadata, answer(topic(0, -1)), None).leader(T0) == 0
+def test_a_leader_without_epoch_is_accepted() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
+    assert merge(metadata, response(topic(0, -1)), None).leader(T0) == 0
 
 
-def test_a_topic_made_anew_starts_its_epochs_anew() -> None:
-    metadata = merge(ClusterMetadata(), answer(topic(1, 5)), None)
-    assert merge(metadata, answer(topic(0, 0, topic_id=NEW_ID)), None).leader(T0) == 0
+def test_a_recreated_topic_restarts_its_epochs() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
+    assert merge(metadata, response(topic(0, 0, topic_id=NEW_ID)), None).leader(T0) == 0
 
 
-def test_a_passing_error_keeps_the_partitions_and_a_lasting_one_does_not() -> None:
-    metadata = merge(ClusterMetadata(), answer(topic(1, 5)), None)
+def test_only_a_retriable_error_keeps_the_partitions() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
     for code, leader in {
         ErrorCode.LEADER_NOT_AVAILABLE: 1,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: None,
     }.items():
         failed = MetadataResponseTopic(name="t", error_code=code)
-        merged = merge(metadata, answer(failed), None)
+        merged = merge(metadata, response(failed), None)
         assert merged.topics["t"].error is code
         assert merged.leader(T0) == leader
 
 
-def test_topics_that_nobody_wants_are_forgotten_and_others_kept() -> None:
-    metadata = merge(ClusterMetadata(), answer(topic(1, 5)), None)
-    assert merge(metadata, answer(), {"t"}).leader(T0) == 1
-    assert merge(metadata, answer(), {"other"}).topics == {}
+def test_unwanted_topics_are_forgotten_and_others_kept() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
+    assert merge(metadata, response(), {"t"}).leader(T0) == 1
+    assert merge(metadata, response(), {"other"}).topics == {}
 
 
-def test_an_answer_without_brokers_does_not_lose_them() -> None:
-    metadata = merge(ClusterMetadata(), answer(topic(1, 5)), None)
-    assert merge(metadata, answer(brokers=()), None).brokers.keys() == {0, 1}
+def test_a_response_without_brokers_keeps_the_known_ones() -> None:
+    metadata = merge(ClusterMetadata(), response(topic(1, 5)), None)
+    assert merge(metadata, response(brokers=()), None).brokers.keys() == {0, 1}
 
 
-def test_a_code_from_the_future_counts_as_an_error() -> None:
+def test_an_unknown_error_code_counts_as_an_error() -> None:
     failed = MetadataResponseTopic(name="t", error_code=12_345)
-    merged = merge(ClusterMetadata(), answer(failed), None)
+    merged = merge(ClusterMetadata(), response(failed), None)
     assert merged.topics["t"].error is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_partitions_without_leader_are_not_available() -> None:
-    metadata = merge(ClusterMetadata(), answer(topic(-1, 5)), None)
+    metadata = merge(ClusterMetadata(), response(topic(-1, 5)), None)
     assert metadata.topics["t"].available() == []
     assert metadata.leader(T0) is None
     assert BrokerId(-1) not in metadata.brokers

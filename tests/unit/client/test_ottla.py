@@ -1,4 +1,4 @@
-"""What `import ottla` gives, and what it must not drag in."""
+"""The names that `import ottla` provides, and the modules that it must not load."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ NOT_NEEDED = ("typer", "rich", "structlog", "uvloop", "msgpack")
 
 
 def imported_by(statement: str) -> set[str]:
-    """Return the top-level names that a fresh interpreter has imported after `statement`."""
+    """Return the top-level modules that a fresh interpreter has imported after `statement`."""
     code = (
         f"{statement}\nimport sys\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     )
@@ -20,13 +20,13 @@ def imported_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_can_be_imported() -> None:
     for name in ottla.__all__:
         assert getattr(ottla, name).__name__ == name
     assert set(ottla.__all__) <= set(dir(ottla))
 
 
-def test_a_name_that_is_not_public_is_missing() -> None:
+def test_a_private_name_is_missing() -> None:
     with pytest.raises(AttributeError, match="Broker"):
         ottla.Broker  # noqa: B018
 

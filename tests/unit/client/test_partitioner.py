@@ -1,4 +1,4 @@
-"""Kafka's default partitioner: keys by murmur2, the rest by sticky, adaptive choice."""
+"""Kafka's default partitioner: murmur2 for keys, a sticky adaptive choice for other records."""
 
 import random
 from collections import Counter
@@ -10,12 +10,12 @@ from ottla.client.partitioner import TopicPartitioner, murmur2
 
 
 def first(_: int) -> int:
-    """Always the first choice."""
+    """Return the first choice."""
     return 0
 
 
 def choosing(*choices: int) -> Callable[[int], int]:
-    """These choices, one after the other."""
+    """Return these choices, one after the other."""
     left = list(choices)
     return lambda _: left.pop(0)
 
@@ -38,7 +38,7 @@ def partitioner(count: int, sticky_bytes: int = 100, seed: int = 0) -> TopicPart
         (b"abc", 479470107),
     ],
 )
-def test_murmur2_gives_what_kafka_expects(key: bytes, expected: int) -> None:
+def test_murmur2_matches_kafkas_test_values(key: bytes, expected: int) -> None:
     assert murmur2(key) == expected % 2**32
 
 
@@ -47,7 +47,7 @@ def test_a_key_of_any_bytes_like_type_has_its_partition(as_type: type) -> None:
     assert partitioner(7).for_key(as_type(b"abc")) == (479470107 & 0x7FFFFFFF) % 7
 
 
-def test_a_key_keeps_its_partition_whatever_is_available() -> None:
+def test_a_key_keeps_its_partition_even_without_a_leader() -> None:
     some = partitioner(7)
     before = some.for_key(b"key")
     some.on_partitions(7, [1])
@@ -55,7 +55,7 @@ def test_a_key_keeps_its_partition_whatever_is_available() -> None:
     assert some.for_key(b"key") == before
 
 
-def test_the_sticky_partition_stays_until_it_had_its_share() -> None:
+def test_the_sticky_partition_stays_until_it_got_its_share() -> None:
     chosen = TopicPartitioner(100, choosing(3, 5))
     chosen.on_partitions(8, range(8))
     assert chosen.sticky == 3
@@ -65,7 +65,7 @@ def test_the_sticky_partition_stays_until_it_had_its_share() -> None:
     assert chosen.sticky == 5
 
 
-def test_a_record_that_finds_no_room_completes_the_share() -> None:
+def test_a_record_that_does_not_fit_completes_the_share() -> None:
     chosen = TopicPartitioner(100, choosing(3, 5))
     chosen.on_partitions(8, range(8))
     chosen.on_sticky_bytes(95, refused_bytes=10)
@@ -114,11 +114,11 @@ def test_shorter_queues_are_drawn_more_often() -> None:
 
 
 @pytest.mark.parametrize("lengths", [{}, {0: 5}, {0: 2, 1: 2, 2: 2}])
-def test_queues_that_tell_nothing_leave_the_choice_even(lengths: dict[int, int]) -> None:
-    asked = []
+def test_queues_of_equal_length_leave_the_choice_even(lengths: dict[int, int]) -> None:
+    bounds = []
 
     def random_below(below: int) -> int:
-        asked.append(below)
+        bounds.append(below)
         return 0
 
     some = TopicPartitioner(1, random_below)
@@ -126,7 +126,7 @@ def test_queues_that_tell_nothing_leave_the_choice_even(lengths: dict[int, int])
     some.on_load({0: 0, 1: 3, 2: 1})
     some.on_load(lengths)
     some.on_sticky_bytes(1)
-    assert asked == [3, 3]
+    assert bounds == [3, 3]
 
 
 def test_a_topic_that_grows_forgets_weights_and_one_that_shrinks_its_choice() -> None:

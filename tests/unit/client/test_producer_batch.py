@@ -24,7 +24,7 @@ IDENTITY = ProducerIdentity(ProducerId(7), 2)
 
 @pytest.fixture
 def new_delivery() -> Iterator[Callable[[], Delivery]]:
-    """Makes futures of a loop that never runs."""
+    """Create futures of an event loop that never runs."""
     loop = asyncio.new_event_loop()
     yield lambda: asyncio.Future(loop=loop)
     loop.close()
@@ -42,13 +42,13 @@ def filled(
     return batch
 
 
-def test_the_payload_is_made_once(new_delivery: Callable[[], Delivery]) -> None:
+def test_the_payload_is_built_once(new_delivery: Callable[[], Delivery]) -> None:
     batch = filled(new_delivery, 3, Codec.GZIP)
     assert batch.payload() is batch.payload()
     assert [record.value for record in read_records(batch.payload())] == [b"0", b"1", b"2"]
 
 
-def test_an_idempotent_producer_can_stamp_the_batch(
+def test_an_idempotent_producer_numbers_the_batch(
     new_delivery: Callable[[], Delivery],
 ) -> None:
     batch = filled(new_delivery, 1)
@@ -57,8 +57,8 @@ def test_an_idempotent_producer_can_stamp_the_batch(
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 40)
 
 
-def test_a_batch_can_be_numbered_anew(new_delivery: Callable[[], Delivery]) -> None:
-    """It was encoded already: only its header changes, and the checksum stays right."""
+def test_a_batch_can_get_new_numbers(new_delivery: Callable[[], Delivery]) -> None:
+    """Only the header of the encoded batch changes, and its checksum stays valid."""
     batch, expected = filled(new_delivery, 3, Codec.GZIP), filled(new_delivery, 3, Codec.GZIP)
     batch.identify(IDENTITY, base_sequence=40)
     batch.payload()
@@ -68,7 +68,7 @@ def test_a_batch_can_be_numbered_anew(new_delivery: Callable[[], Delivery]) -> N
     assert batch.payload() == expected.payload()
 
 
-def test_halves_share_the_numbers_of_the_whole(new_delivery: Callable[[], Delivery]) -> None:
+def test_halves_divide_the_numbers_of_the_whole(new_delivery: Callable[[], Delivery]) -> None:
     batch = filled(new_delivery, 5)
     batch.identify(IDENTITY, base_sequence=MAX_SEQUENCE - 1)
     halves = batch.split(now_s=1.0)
@@ -92,7 +92,7 @@ def test_deliveries_get_offsets_and_their_own_times(new_delivery: Callable[[], D
     assert all(type(each.result()) is RecordMetadata for each in batch.deliveries)
 
 
-def test_the_time_of_appending_wins(new_delivery: Callable[[], Delivery]) -> None:
+def test_the_append_time_of_the_broker_wins(new_delivery: Callable[[], Delivery]) -> None:
     batch = filled(new_delivery, 2)
     batch.complete(Offset(0), log_append_time_ms=99)
     assert [each.result().timestamp_ms for each in batch.deliveries] == [99, 99]
@@ -104,7 +104,7 @@ def test_an_unknown_offset_is_unknown_for_all(new_delivery: Callable[[], Deliver
     assert [each.result().offset for each in batch.deliveries] == [-1, -1]
 
 
-def test_cancelled_deliveries_are_passed_over(new_delivery: Callable[[], Delivery]) -> None:
+def test_cancelled_deliveries_are_skipped(new_delivery: Callable[[], Delivery]) -> None:
     for is_written in (True, False):
         batch = filled(new_delivery, 3)
         batch.deliveries[1].cancel()
@@ -116,7 +116,7 @@ def test_cancelled_deliveries_are_passed_over(new_delivery: Callable[[], Deliver
         assert batch.deliveries[1].cancelled()
 
 
-def test_records_may_fail_each_for_its_own_reason(new_delivery: Callable[[], Delivery]) -> None:
+def test_each_record_may_fail_with_its_own_error(new_delivery: Callable[[], Delivery]) -> None:
     batch = filled(new_delivery, 3)
     common, own = ProduceError("common"), ProduceError("own")
     by_index: dict[int, OttlaError] = {1: own}
@@ -124,7 +124,7 @@ def test_records_may_fail_each_for_its_own_reason(new_delivery: Callable[[], Del
     assert [each.exception() for each in batch.deliveries] == [common, own, common]
 
 
-def test_watchers_hear_of_the_end_once(new_delivery: Callable[[], Delivery]) -> None:
+def test_done_callbacks_are_called_once(new_delivery: Callable[[], Delivery]) -> None:
     batch = filled(new_delivery, 1)
     heard: list[bool] = []
     batch.on_done.append(lambda: heard.append(batch.is_done))
@@ -135,7 +135,7 @@ def test_watchers_hear_of_the_end_once(new_delivery: Callable[[], Delivery]) -> 
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_halves_hold_everything_in_order(
+def test_halves_contain_all_records_in_order(
     new_delivery: Callable[[], Delivery], codec: Codec
 ) -> None:
     batch = filled(new_delivery, 5, codec)

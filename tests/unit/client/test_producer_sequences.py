@@ -1,4 +1,4 @@
-"""Every batch of a partition gets an epoch and a sequence that no other has."""
+"""Every batch of a partition gets an epoch and sequence that no other batch has."""
 
 import hypothesis.strategies as st
 from hypothesis import given
@@ -21,7 +21,7 @@ def sequences(epoch: int = 0) -> ProducerSequences:
     return made
 
 
-def test_partitions_count_for_themselves() -> None:
+def test_each_partition_has_its_own_sequence() -> None:
     made = sequences()
     assert [made.take(T0, 3)[1], made.take(T1, 5)[1], made.take(T0, 1)[1]] == [0, 0, 3]
 
@@ -60,13 +60,13 @@ def test_after_the_last_epoch_a_new_id_is_needed() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([T0, T1]), st.integers(1, 4), st.booleans())))
-def test_no_number_is_given_twice(batches: list[tuple[object, int, bool]]) -> None:
+def test_no_sequence_number_is_assigned_twice(batches: list[tuple[object, int, bool]]) -> None:
     made = sequences()
-    given_out: set[tuple[object, ProducerIdentity, int]] = set()
+    assigned: set[tuple[object, ProducerIdentity, int]] = set()
     for partition, count, is_lost in batches:
         identity, base = made.take(partition, count)  # type: ignore[arg-type]
         numbers = {(partition, identity, base + number) for number in range(count)}
-        assert not numbers & given_out
-        given_out |= numbers
+        assert not numbers & assigned
+        assigned |= numbers
         if is_lost:
             made.on_gap(identity)

@@ -1,4 +1,4 @@
-"""Trying again, for as long as it makes sense."""
+"""Retries, their limits, and the errors that are not retried."""
 
 import pytest
 
@@ -10,7 +10,7 @@ QUICK = Backoff(initial_s=0.001, max_s=0.001, random=lambda: 0.5)
 
 
 class Flaky:
-    """Fails some times, then works."""
+    """Raises the given errors, then succeeds."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -23,27 +23,27 @@ class Flaky:
         return "done"
 
 
-async def test_what_passes_is_tried_again() -> None:
+async def test_a_transient_error_is_retried() -> None:
     work = Flaky(ConnectionLostError("1"), ConnectionLostError("2"))
     assert await retry(work, QUICK, timeout_s=5) == "done"
     assert work.call_count == 3
 
 
-async def test_what_does_not_pass_is_raised() -> None:
+async def test_a_permanent_error_is_raised() -> None:
     work = Flaky(ProduceError("no"))
     with pytest.raises(ProduceError):
         await retry(work, QUICK, timeout_s=5)
     assert work.call_count == 1
 
 
-async def test_the_last_error_is_raised_when_time_is_up() -> None:
+async def test_the_last_error_is_raised_after_the_timeout() -> None:
     work = Flaky(*[ConnectionLostError(str(number)) for number in range(1_000)])
     with pytest.raises(ConnectionLostError):
         await retry(work, QUICK, timeout_s=0.02)
     assert 1 < work.call_count < 1_000
 
 
-async def test_the_caller_may_know_better_what_passes() -> None:
+async def test_the_caller_may_restrict_the_retried_errors() -> None:
     work = Flaky(ConnectionLostError("no"))
     with pytest.raises(ConnectionLostError):
         await retry(work, QUICK, timeout_s=5, may_pass=lambda _: False)

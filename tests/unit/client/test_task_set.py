@@ -29,7 +29,7 @@ async def test_all_tasks_are_gone_after_cancelling() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_what_a_task_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_exception_of_a_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     tasks = TaskSet(asyncio.get_running_loop())
 
     async def fail() -> None:

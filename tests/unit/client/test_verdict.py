@@ -1,4 +1,4 @@
-"""What becomes of a batch after an error."""
+"""The verdict on a batch after an error."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def refused(code: ErrorCode) -> OttlaError:
     ("error", "records", "attempts", "retry_at_s", "verdict"),
     [
         pytest.param(ConnectionLostError("x"), 1, 1, 101, Verdict.RETRY, id="lost"),
-        pytest.param(RequestTimedOutError("x"), 1, 1, 101, Verdict.RETRY, id="late answer"),
+        pytest.param(RequestTimedOutError("x"), 1, 1, 101, Verdict.RETRY, id="late response"),
         pytest.param(ProtocolError("x"), 1, 1, 101, Verdict.RETRY, id="garbled"),
         pytest.param(
             refused(ErrorCode.NOT_LEADER_OR_FOLLOWER), 1, 1, 101, Verdict.RETRY, id="moved"
@@ -79,12 +79,12 @@ def test_judge_a_numbered_batch(
 
 
 @pytest.mark.parametrize("code", list(ErrorCode))
-def test_no_code_is_retried_against_kafkas_word(code: ErrorCode) -> None:
+def test_exactly_the_retriable_codes_of_kafka_are_retried(code: ErrorCode) -> None:
     verdict = judge(refused(code), batch_of(1), CONFIG, 101)
     assert (verdict is Verdict.RETRY) == code.retriable
 
 
-def test_a_leader_that_may_have_moved_calls_for_metadata() -> None:
+def test_a_leader_that_may_have_moved_needs_fresh_metadata() -> None:
     assert needs_metadata(ConnectionLostError("x"))
     assert needs_metadata(refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert needs_metadata(refused(ErrorCode.FENCED_LEADER_EPOCH))

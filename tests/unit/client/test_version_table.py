@@ -1,4 +1,4 @@
-"""The version in use is one that both sides know."""
+"""Both sides support every chosen version."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_the_highest_common_version_is_chosen() -> None:
 
 
 @pytest.mark.parametrize("api_key", list(CEILINGS))
-def test_versions_that_ask_more_of_a_client_are_not_chosen(api_key: ApiKey) -> None:
+def test_versions_above_the_ceiling_are_not_chosen(api_key: ApiKey) -> None:
     assert table(0, 99, api_key).choose(api_key) == CEILINGS[api_key]
 
 
@@ -31,7 +31,7 @@ def test_no_common_version_is_reported_with_both_ranges() -> None:
         table(-1, -1).choose(ApiKey.LIST_OFFSETS)
 
 
-def test_what_the_broker_does_not_offer_is_reported() -> None:
+def test_an_api_that_the_broker_lacks_is_reported() -> None:
     assert not table(0, 1).has(ApiKey.FETCH)
     with pytest.raises(UnsupportedVersionError, match="does not offer FETCH"):
         table(0, 1).choose(ApiKey.FETCH)

@@ -1,8 +1,8 @@
-"""Importing this lets the process import the compiled modules, where they were built. Edge."""
+"""Edge: an import of this module enables the compiled modules in this process, if they exist."""
 
 import os
 
 from speedups.finder import enable
 
 if not enable() and os.environ.get("OTTLA_TEST_COMPILED"):
-    raise RuntimeError("there are no compiled modules of these sources: make compile")
+    raise RuntimeError("no compiled modules match these sources: run `make compile`")

@@ -1,7 +1,7 @@
 """Shared fixtures. An edge: real broker processes, each on a free port with its own directory.
 
-`broker_process` is one running broker; `start_broker` starts as many as a test needs, also one
-again on the data of another. Every process is stopped by its own id when the test ends.
+`broker_process` is one running broker; `start_broker` starts any number of brokers, also on the
+data of an earlier one. Each process is stopped by its own id when the test ends.
 """
 
 import collections
@@ -24,16 +24,16 @@ import pytest
 from tests.programs import Program
 
 if os.environ.get("OTTLA_TEST_COMPILED"):
-    # Before anything of ours is imported: the same tests of the compiled modules.
+    # Before any import of our modules, so that the tests run against the compiled ones.
     import tests.compiled  # noqa: F401
 
-# Under nohup, programs started here would ignore it too, as they are meant to then.
+# Under nohup, programs started by tests would inherit the ignored signal.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# What these run is not counted for coverage: they draw their examples, which differ from run to
-# run, or they pass a thousand times over lines that others reach once, and counting takes as long
-# as running. So it is with brokers in processes of their own, except those that the tests of a
-# module share. An entry is the beginning of a test's name.
+# Prefixes of the names of tests that run without coverage. Some draw random examples, so their
+# coverage differs between runs. Others run lines a thousand times that other tests run once, and
+# counting would double their time. Separate broker processes are not counted either, except for
+# the brokers that all tests of a module share.
 UNCOUNTED = (
     "benchmarks/",
     "tests/analytics/test_naive",
@@ -61,10 +61,10 @@ UNCOUNTED = (
     "tests/unit/storage/test_swap_crash.py",
     "tests/unit/test_house.py",
 )
-# Tests that mostly wait for other processes: their files alternate with those of the others, so
-# that no core is idle at one time and wanted by all workers at another.
+# Tests that mostly wait for other processes. Their files alternate with other files, so that the
+# load on the cores is even.
 WAITING = ("tests/analytics/test_spark.py", "tests/integration/", "tests/interop/clients/")
-# The files that take longest begin first, or the last of them would be alone at the end.
+# The longest files start first, so that no worker runs one of them alone at the end.
 LONGEST = (
     "tests/analytics/test_spark.py",
     "tests/integration/scripts/test_demo.py",
@@ -72,7 +72,7 @@ LONGEST = (
 )
 SEED = "hypothesis_seed"
 READY_EVENT = "broker.started"
-# Far more than it takes: other tests and their processes share the machine.
+# Far more than a broker needs, because other tests and their processes share the machine.
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 LOG_LINES_SHOWN = 40
@@ -80,7 +80,7 @@ LOG_LINES_SHOWN = 40
 Event = Mapping[str, object]
 
 
-# Fresh examples in every run, also where CI is set. How long one takes is the machine's affair.
+# Fresh examples in every run, even with CI set. No deadline: times depend on the machine's load.
 hypothesis.settings.register_profile(
     "fresh",
     derandomize=False,
@@ -94,23 +94,23 @@ hypothesis.settings.load_profile("fresh")
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
-        # One number for everything that is drawn, the same in all workers.
-        told = getattr(config, "workerinput", {})
-        config.option.hypothesis_seed = told.get(SEED) or str(secrets.randbits(32))
-    # A shell starts what runs in the background with Ctrl-C ignored, which children inherit.
+        # One seed for all random examples, the same in all workers.
+        inputs = getattr(config, "workerinput", {})
+        config.option.hypothesis_seed = inputs.get(SEED) or str(secrets.randbits(32))
+    # A shell starts background jobs with SIGINT ignored, and child processes inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    # A worker gets the arguments of the command, and no options that were set later.
+    # A worker gets the command's arguments, but not the options set in `pytest_configure`.
     node.workerinput[SEED] = node.config.option.hypothesis_seed
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for marker in metafunc.definition.iter_markers("fresh_seeds"):
-        # All workers have to draw the same ones.
+        # All workers must collect the same seeds.
         seed = metafunc.config.option.hypothesis_seed
         dice = random.Random(f"{seed} {metafunc.definition.nodeid}")
         seeds = [dice.getrandbits(32) for _ in range(marker.args[0])]
@@ -132,17 +132,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _draws(item: pytest.Item) -> bool:
-    """Whether hypothesis draws the test's examples."""
+    """Whether hypothesis draws the examples of the test."""
     return isinstance(item, pytest.Function) and hypothesis.is_hypothesis_test(item.obj)
 
 
 def pytest_collection_finish() -> None:
-    # Seven thousand tests stay to the end; no search for garbage need go through them.
+    # Seven thousand test items live until the end; the garbage collector need not scan them.
     gc.freeze()
 
 
 def scheduled(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the longest files first, then those that wait, spread evenly among the others."""
+    """Return the longest files first, then the waiting files spread evenly among the others."""
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -155,10 +155,10 @@ def scheduled(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 class BrokerProcess:
-    """A broker in a process of its own; its log is read as it comes, so that it can be waited for.
+    """A broker in its own process; a thread reads its log, so that tests can wait for events.
 
-    The broker logs one JSON object per line to its standard error, because that is no terminal.
-    With an `environment` that adds to the test's it gets an interpreter of its own.
+    The broker logs one JSON object per line, because its standard error is no terminal. With an
+    `environment`, which extends that of the test, the broker runs in a new interpreter.
     """
 
     def __init__(
@@ -222,10 +222,10 @@ class BrokerProcess:
         timeout_s: float = READY_TIMEOUT_S,
         where: Callable[[Event], bool] = lambda _event: True,
     ) -> Event:
-        """Return the first event called `name` that `where` accepts, as soon as it is logged.
+        """Return the first event `name` that `where` accepts, as soon as the broker logs it.
 
         Raises:
-            AssertionError: the process ended, or the deadline passed, without such an event.
+            AssertionError: the process ended or the timeout passed without such an event.
         """
 
         def found() -> Event | None:
@@ -239,7 +239,7 @@ class BrokerProcess:
         return event
 
     def log_tail(self) -> str:
-        """Return the last lines that the process wrote, for a failure's message."""
+        """Return the last lines of output, for the message of a failure."""
         return "".join(list(self.output)[-LOG_LINES_SHOWN:])
 
     @property
@@ -258,11 +258,11 @@ class BrokerProcess:
         return self.process.pid
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Ask the process to stop (SIGTERM) and return its exit code, once it has ended."""
+        """Stop the process (SIGTERM), wait for its end, and return its exit code."""
         return self._end(signal.SIGTERM, timeout_s)
 
     def kill(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """End the process without warning (SIGKILL), as a crash would."""
+        """End the process at once (SIGKILL), as a crash would, and return its exit code."""
         return self._end(signal.SIGKILL, timeout_s)
 
     def _end(self, number: signal.Signals, timeout_s: float) -> int:
@@ -281,17 +281,17 @@ class BrokerProcess:
 
 
 class StartBroker(Protocol):
-    """Starts a broker, waits until it is ready, and returns it."""
+    """A function that starts a broker, waits until it is ready, and returns it."""
 
     def __call__(
         self, data_dir: Path | None = None, overrides: Mapping[str, str] | None = None
     ) -> BrokerProcess:
-        """Start on `data_dir` (a new directory unless given) with Kafka's keys overridden."""
+        """Start on `data_dir` (default: a new directory) with overrides of Kafka's config keys."""
 
 
 @pytest.fixture(scope="session")
 def counted(pytestconfig: pytest.Config) -> Mapping[str, str]:
-    """The environment of a process whose lines count, where lines are counted at all."""
+    """Additional environment for a process with coverage; empty if coverage is off."""
     if not pytestconfig.pluginmanager.hasplugin("_cov"):
         return {}
     return {"COVERAGE_PROCESS_START": str(pytestconfig.rootpath / "pyproject.toml")}
@@ -299,7 +299,7 @@ def counted(pytestconfig: pytest.Config) -> Mapping[str, str]:
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """A function that starts brokers; those that still run at the end of the test are stopped."""
+    """A function that starts brokers; the fixture stops them at the end of the test."""
     started: list[BrokerProcess] = []
 
     def start(
@@ -311,7 +311,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
         return broker
 
     yield start
-    # In order, not killed: a broker that does not stop when asked to is a failure of its own.
+    # Stopped, not killed: a broker that ignores SIGTERM is a failure.
     for broker in started:
         broker.stop()
 
@@ -320,10 +320,8 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 def shared_broker(
     tmp_path_factory: pytest.TempPathFactory, counted: Mapping[str, str]
 ) -> Iterator[BrokerProcess]:
-    """One running broker for all tests of a module; each of them uses topics of its own.
-
-    Its groups begin at once: waiting for more members would only take time.
-    """
+    """One running broker for all tests of a module; each test uses its own topics."""
+    # Groups need not wait for more members before their first rebalance.
     overrides = {"group.initial.rebalance.delay.ms": "0"}
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"), overrides, counted)
     try:

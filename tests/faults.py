@@ -1,10 +1,10 @@
-"""System calls on files that fail at a place of the test's choice. Deterministic, in one process.
+"""Faults of system calls on files, at a call that the test chooses. Deterministic, in one process.
 
-`injected` patches the functions of `os` and `io.open`, which all of our code goes through, and lets
-the n-th call on a file below a directory fail: with EMFILE where a descriptor is made, ENOSPC where
-space may be taken, EIO anywhere; or lets it write less than it was given. EINTR is not among them:
-Python itself repeats an interrupted call (PEP 475), so that none of our code ever sees one. Nothing
-is synced really, which would take long and change nothing here.
+`injected` patches the functions of `os` and `io.open`, through which all our code opens files. The
+n-th call on a file below a directory then fails: with EMFILE if it creates a descriptor, with
+ENOSPC if it may allocate space, or with EIO; or it writes fewer bytes than given. EINTR is not
+injected, because Python itself retries an interrupted call (PEP 475). Sync calls do nothing: they
+would take long and change nothing in these tests.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ NUMBERS: Final = {
 
 
 class Injection:
-    """Counts the calls that a fault can happen to; the one with number `at` has it."""
+    """A counter of the calls that a fault may hit; it hits the call with number `at`."""
 
     def __init__(self, fault: Fault, at: int | None, below: Path) -> None:
         self.count = 0
         self.hit: str | None = None
-        """The call that it happened to."""
+        """Name of the call that got the fault."""
         self._fault = fault
         self._at = at
         self._below = f"{below}/"
 
     def is_hit(self, name: str, target: object, directory: int | None = None) -> bool:
-        """Whether this call is the one; raises what it raises, unless it is to be short."""
+        """Count a call, and raise its error if it gets the fault; return whether to write short."""
         if name not in CALLS[self._fault] or not self._is_below(target, directory):
             return False
         number, self.count = self.count, self.count + 1
@@ -95,7 +95,7 @@ _readlink = os.readlink
 
 @contextmanager
 def injected(fault: Fault, at: int | None, below: Path) -> Iterator[Injection]:
-    """Let the `at`-th call on a file below a directory have the fault; None only counts them."""
+    """Inject the fault into the `at`-th call on a file below a directory; None only counts."""
     injection = Injection(fault, at, below)
     with pytest.MonkeyPatch.context() as patch:
         for name in sorted(CALLS[Fault.BROKEN] - {"read"}):
@@ -120,7 +120,7 @@ def _wrapped(name: str, injection: Injection) -> Callable[..., Any]:
 
 
 class _Raw(io.FileIO):
-    """A file whose reads and writes are counted, too."""
+    """A file whose reads and writes are counted too."""
 
     def __init__(self, path: Any, mode: str, injection: Injection) -> None:
         self._injection = injection

@@ -1,4 +1,4 @@
-"""Kafka's frames, as a peer in a test reads them from a stream."""
+"""Kafka's frames, read from a stream by a peer in a test."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,9 +8,9 @@ SIZE_BYTES: Final = 4
 
 
 async def frames_of(reader: asyncio.StreamReader) -> AsyncIterator[memoryview]:
-    """Return each frame without its size, up to the end of the stream; half a frame is none.
+    """Yield each complete frame without its size field, up to the end of the stream.
 
-    The sizes are believed: who writes them is a client under test.
+    Sizes are not validated, because the peer is a client under test.
     """
     try:
         while True:

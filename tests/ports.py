@@ -1,4 +1,4 @@
-"""Ports for servers that cannot be given port 0, because others must know theirs beforehand."""
+"""Ports for servers that cannot use port 0, because other processes must know the port before."""
 
 import random
 import socket
@@ -8,7 +8,7 @@ SERVER_PORTS = (15_000, 32_000)
 
 
 def free_port() -> int:
-    """Return a port of this host that is free now, below those that outgoing connections get."""
+    """Return a free port of this host, below the range of outgoing connections."""
     while True:
         port = random.randrange(*SERVER_PORTS)
         with socket.socket() as probe:
@@ -20,10 +20,10 @@ def free_port() -> int:
 
 
 def wait_until_listening(port: int, timeout_s: float) -> None:
-    """Return when something on this host accepts connections at `port`.
+    """Wait until a server on this host accepts connections at `port`.
 
     Raises:
-        TimeoutError: nothing does in time.
+        TimeoutError: no server does so within the timeout.
     """
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
@@ -33,4 +33,4 @@ def wait_until_listening(port: int, timeout_s: float) -> None:
             time.sleep(0.1)
         else:
             return
-    raise TimeoutError(f"nobody listens on port {port}")
+    raise TimeoutError(f"no server listens on port {port} after {timeout_s} s")

@@ -1,8 +1,8 @@
-"""Our daemons in processes of their own, forked from one that has imported them. Edge.
+"""Edge: our daemons in separate processes, forked from a process that has imported them.
 
-Most of a daemon's start is importing, and the tests start hundreds. Such a process runs
-`__main__` as `python -m` does, with its own arguments, environment and streams; only the start of
-the interpreter is not its own. Whoever looks at that too starts a real one.
+Imports dominate the start of a daemon, and the tests start hundreds. Such a process runs `__main__`
+as `python -m` does, with its own arguments, environment and streams, but it does not start its own
+interpreter. A test of the interpreter's start needs `subprocess` instead.
 """
 
 import multiprocessing
@@ -16,14 +16,14 @@ from multiprocessing.connection import Connection
 from typing import IO, Final
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
-# The first lets the daemons run compiled, as those that users start.
+# The first module enables the compiled modules, which users' daemons run with too.
 _CONTEXT.set_forkserver_preload(
     ["tests.compiled", "tests.programs", "broker.daemon", "coordination.__main__"]
 )
 
 
 class Program:
-    """`python -m MODULE ARGUMENT...`; what it offers is a part of `subprocess.Popen`."""
+    """`python -m MODULE ARGUMENT...`, with a part of the interface of `subprocess.Popen`."""
 
     def __init__(
         self,
@@ -57,10 +57,10 @@ class Program:
         return self._process.exitcode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code once it has ended.
+        """Wait for the end of the process and return its exit code.
 
         Raises:
-            subprocess.TimeoutExpired: it has not in time.
+            subprocess.TimeoutExpired: the process did not end within the timeout.
         """
         self._process.join(timeout)
         if self._process.exitcode is None:
@@ -68,7 +68,7 @@ class Program:
         return self._process.exitcode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -80,7 +80,7 @@ class Program:
 
 
 def _stream(chosen: int | IO[str]) -> tuple[IO[str] | None, Connection]:
-    """Return our end of a stream, if we keep one, and the program's."""
+    """Return our end of a stream, if any, and the program's end."""
     if chosen == subprocess.PIPE:
         ours, theirs = os.pipe()
         return os.fdopen(ours, encoding="utf-8"), Connection(theirs, readable=False)
@@ -96,7 +96,7 @@ def _run(
     output: Connection,
     errors: Connection,
 ) -> None:
-    """Be the program; in the forked process."""
+    """Run the program, in the forked process."""
     for number, stream in ((1, output), (2, errors)):
         os.dup2(stream.fileno(), number)
         stream.close()

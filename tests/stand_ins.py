@@ -1,4 +1,4 @@
-"""Tests that put something in the place of a class's method. Decision."""
+"""Decision: the marker of tests that replace a method of a class."""
 
 from typing import Final
 
@@ -7,5 +7,5 @@ import pytest
 from speedups.finder import is_enabled
 
 takes_stand_in: Final = pytest.mark.skipif(
-    is_enabled(), reason="a compiled class takes no stand-in for its methods"
+    is_enabled(), reason="the methods of a compiled class cannot be replaced"
 )

@@ -19,7 +19,7 @@ def functions_of(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
 
 
-def test_the_page_is_read_whole() -> None:
+def test_page_is_parsed_completely() -> None:
     assert len(ROWS) > LEAST
 
 

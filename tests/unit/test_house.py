@@ -1,4 +1,4 @@
-"""The rules of the house that no other tool checks."""
+"""The project's rules that no other tool checks."""
 
 import ast
 import re
@@ -25,20 +25,20 @@ CODE = sorted(
     for folder in (*PACKAGES, "benchmarks", "scripts")
     for path in (ROOT / folder).rglob("*.py")
 )
-# In the simulation time is virtual: a pause there costs nothing.
+# Time in the simulation is virtual, so a pause costs nothing there.
 REAL_TIME_TESTS = [
     path for path in sorted((ROOT / "tests").rglob("*.py")) if "simulation" not in path.parts
 ]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DELIBERATE_PAUSES = {
-    "tests/integration/broker/test_crash.py": "how long the load runs",
-    "tests/integration/coordination/test_sessions.py": "how long the server stands still",
-    "tests/unit/client/test_alarm.py": "how long timers are given to ring",
+    "tests/integration/broker/test_crash.py": "duration of the load",
+    "tests/integration/coordination/test_sessions.py": "duration of the server's pause",
+    "tests/unit/client/test_alarm.py": "time for timers to fire",
 }
 MANY = 50
-WORLD = {"asyncio", "socket", "os", "time", "random", "structlog", "logging"}
-# Not pure, and known: whoever mends one takes it out of here.
-KNOWN_WORLDLY_DECISIONS = {
+IMPURE_MODULES = {"asyncio", "socket", "os", "time", "random", "structlog", "logging"}
+# Known exceptions. A fix of one removes its entry.
+KNOWN_IMPURE_DECISIONS = {
     "broker/network/advertising.py": ["socket"],
     "coordination/client/hosts.py": ["random"],
     "coordination/four_letter.py": ["os"],
@@ -64,7 +64,7 @@ def canonical(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_every_module_says_what_it_is() -> None:
+def test_every_module_has_a_docstring() -> None:
     silent = [
         name_of(path)
         for path in CODE
@@ -75,10 +75,10 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def undocumented(path: Path) -> list[str]:
-    """Return what is public in a module and does not say what it guarantees.
+    """Return the public definitions in a module without a docstring.
 
-    Not asked for: the parts of messages, whose names and fields are the protocol's, and methods
-    that an interface of the same module explains.
+    Exempt are the structs of messages, whose names and fields are the protocol's, and methods that
+    a Protocol in the same module documents.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     explained = {
@@ -100,7 +100,7 @@ def undocumented(path: Path) -> list[str]:
 def public_definitions(
     parent: ast.Module | ast.ClassDef,
 ) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield classes, functions and methods without an underscore; not what functions hide."""
+    """Yield public classes, functions and methods, without definitions inside functions."""
     for node in parent.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if node.name.startswith("_"):
@@ -110,14 +110,14 @@ def public_definitions(
                 yield from public_definitions(node)
 
 
-def test_what_is_public_says_what_it_guarantees() -> None:
+def test_every_public_definition_has_a_docstring() -> None:
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    assert len(files) > MANY, "hardly any were found, so this proves nothing"
+    assert len(files) > MANY, "too few files were found for a meaningful check"
     assert [place for path in sorted(files) for place in undocumented(path)] == []
 
 
 def is_real_sleep(node: ast.AST) -> bool:
-    """Whether `node` waits for time to pass; `asyncio.sleep(0)` only lets others run."""
+    """Whether `node` waits for time to pass; `asyncio.sleep(0)` only yields to other tasks."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
     if not (isinstance(node.func.value, ast.Name) and node.func.attr == "sleep"):
@@ -127,7 +127,7 @@ def is_real_sleep(node: ast.AST) -> bool:
 
 
 def unexplained_sleeps(source: str) -> list[int]:
-    """Return the lines that sleep, neither between two looks in a loop nor under a comment."""
+    """Return the lines that sleep, unless they are in a polling loop or under a comment."""
     tree, lines = ast.parse(source), source.splitlines()
     loops = [node for node in ast.walk(tree) if isinstance(node, ast.While | ast.For)]
     looks = {id(node) for loop in loops for node in ast.walk(loop)}
@@ -150,7 +150,7 @@ def test_tests_wait_for_conditions_and_never_sleep() -> None:
     assert sleeping == []
 
 
-def test_a_note_to_do_something_names_its_issue() -> None:
+def test_every_todo_names_its_issue() -> None:
     bare = [
         f"{name_of(path)}:{number}"
         for path in CODE
@@ -161,7 +161,7 @@ def test_a_note_to_do_something_names_its_issue() -> None:
 
 
 @pytest.mark.parametrize("package", ["ottla", "kafkawire"])
-def test_importing_what_users_import_loads_nothing_of_the_server(package: str) -> None:
+def test_client_packages_import_no_server_package(package: str) -> None:
     names = "ottla.Producer, ottla.Consumer, ottla.Admin" if package == "ottla" else "kafkawire"
     unwanted = (*SERVER_PACKAGES, "typer", "rich", "structlog", "uvloop")
     program = f"import sys, {package}; {names}; print(*set({unwanted!r}) & sys.modules.keys())"
@@ -171,7 +171,7 @@ def test_importing_what_users_import_loads_nothing_of_the_server(package: str) -
     assert found.stdout.split() == []
 
 
-def test_the_help_of_a_command_loads_nothing_of_what_the_command_starts() -> None:
+def test_help_of_the_commands_imports_no_server_package() -> None:
     unwanted = (*SERVER_PACKAGES, "kafkawire", "ottla.client", "asyncio")
     program = f"import sys, ottla.cli.app; print(*set({unwanted!r}) & sys.modules.keys())"
     found = subprocess.run(
@@ -193,25 +193,27 @@ def test_every_dependency_is_pinned() -> None:
     assert all(re.fullmatch(r"[0-9][0-9a-z.]*", version) for version in PINS.values())
 
 
-def test_what_decides_does_not_import_the_world() -> None:
+def test_decision_modules_import_no_input_or_output() -> None:
     modules = all_decision_modules()
-    assert len(modules) > MANY, "hardly any were found, so this proves nothing"
+    assert len(modules) > MANY, "too few files were found for a meaningful check"
     assert set(excepted_modules()) <= set(modules)
-    worldly = {
-        module: sorted(found) for module in modules if (found := WORLD & imported_by(ROOT / module))
+    impure = {
+        module: sorted(found)
+        for module in modules
+        if (found := IMPURE_MODULES & imported_by(ROOT / module))
     }
-    assert worldly == KNOWN_WORLDLY_DECISIONS
+    assert impure == KNOWN_IMPURE_DECISIONS
 
 
 def imported_by(path: Path) -> set[str]:
-    """Return the top names that a module imports itself."""
+    """Return the top-level names that a module imports itself."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     plain = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
     parts = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     return {name.partition(".")[0] for name in plain | parts}
 
 
-def test_make_explains_every_target() -> None:
+def test_makefile_explains_every_target() -> None:
     lines = (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
     [phony] = [line for line in lines if line.startswith(".PHONY:")]
     explained = {line.split(":")[0] for line in lines if re.match(r"[a-z]+:.*## \S", line)}
@@ -219,7 +221,7 @@ def test_make_explains_every_target() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
+def test_links_between_pages_have_a_target(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text) + re.findall(r'src="([^"]+)"', text)
     local = [target for target in targets if "://" not in target]
@@ -227,7 +229,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """Return what a link may name behind the `#`: headings as they are in addresses."""
+    """Return the anchors of a page's headings, which a link may name after the `#`."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -244,7 +246,7 @@ def test_links_into_pages_lead_to_a_heading(page: Path) -> None:
     ] == []
 
 
-def test_the_generated_pages_are_current() -> None:
+def test_generated_pages_are_current() -> None:
     checked = subprocess.run(
         [sys.executable, "-m", "scripts.generate_docs", "--check"],
         cwd=ROOT,
@@ -255,13 +257,13 @@ def test_the_generated_pages_are_current() -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_the_changelog_keeps_its_form() -> None:
+def test_changelog_has_the_agreed_sections() -> None:
     lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
     assert "## [Unreleased]" in lines
     assert {line.removeprefix("### ") for line in lines if line.startswith("### ")} <= CHANGES
 
 
-def test_every_decision_record_has_its_number_once_and_all_its_sections() -> None:
+def test_every_decision_record_has_a_unique_number_and_all_sections() -> None:
     records = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
     numbers = [record.name[:4] for record in records]
     assert numbers == sorted(set(numbers))
@@ -274,7 +276,7 @@ def test_every_decision_record_has_its_number_once_and_all_its_sections() -> Non
         assert [line[3:] for line in lines if line.startswith("## ")] == ADR_SECTIONS, record.name
 
 
-def test_the_licence_is_the_one_that_the_project_names() -> None:
+def test_licence_file_matches_the_project_metadata() -> None:
     assert PROJECT["project"]["license"] == "Apache-2.0"
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert "Apache License" in text

@@ -1,4 +1,4 @@
-"""Every finding that docs/operations.md lists for a startup names a test that exists."""
+"""Every finding at startup in docs/operations.md names a test that exists."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ def functions_of(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-def test_the_table_is_read_whole() -> None:
+def test_table_is_parsed_completely() -> None:
     assert len(ROWS) > 30
     assert {len(row) for row in ROWS} == {3}
 
@@ -38,5 +38,5 @@ def test_each_row_names_a_test_that_exists(row: list[str]) -> None:
 @pytest.mark.parametrize(
     "suffix", [".deleted", ".cleaned", ".swap", "-delete", "-stray", "-future"]
 )
-def test_no_kind_of_leftover_is_missing(suffix: str) -> None:
+def test_table_lists_every_kind_of_leftover(suffix: str) -> None:
     assert any(suffix in row[0] for row in ROWS)

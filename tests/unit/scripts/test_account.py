@@ -1,4 +1,4 @@
-"""The demo's account: what was promised, what was read, and how long the pause was."""
+"""The demo's account: acknowledged records, records read, and the length of the pause."""
 
 from kafkawire.ids import TopicPartition
 from scripts.demo.account import Account, Promise
@@ -6,7 +6,7 @@ from scripts.demo.account import Account, Promise
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def test_what_was_promised_must_be_read_once_at_its_place() -> None:
+def test_acknowledged_record_must_be_read_once_at_its_offset() -> None:
     account = Account(promises=[Promise(A, 0, b"x", 0.0), Promise(A, 1, b"y", 0.0)])
     account.reads[A, 0, b"x"] = 1
     account.reads[A, 2, b"y"] = 1
@@ -16,7 +16,7 @@ def test_what_was_promised_must_be_read_once_at_its_place() -> None:
     assert account.duplicate_count() == 1
 
 
-def test_the_pause_is_the_longest_gap_that_ends_after_the_kill() -> None:
+def test_pause_is_the_longest_gap_that_ends_after_the_kill() -> None:
     times = {A: [0.0, 5.0, 5.1, 5.5, 5.6], B: [0.0, 9.0]}
     account = Account(
         promises=[Promise(where, 0, b"", at) for where, them in times.items() for at in them]

@@ -1,97 +1,97 @@
-# Every target that needs the virtual environment makes it first: any of them may be the first
-# command typed in a fresh clone.
+# Every target that needs the virtual environment creates it first, so that any target works as the
+# first command in a fresh clone.
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check checks compile compiled bench interop kazoo fuzz soak fmt lint types layers sim coverage docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# Hundreds of processes are started here: each would compile all of Ottla again.
+# The tests start hundreds of processes, each of which would compile all bytecode again.
 unexport PYTHONDONTWRITEBYTECODE
 CODE := kafkawire storage coordination controller broker ottla analytics speedups tests benchmarks scripts
-# Two more than the smallest machine has cores: many tests wait for other processes.
+# Two more than the cores of the smallest machine, because many tests wait for other processes.
 WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -q
 
 help:  ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(READY)  ## Make .venv and install everything that the other targets need.
+setup: $(READY)  ## Create .venv and install the dependencies of all targets.
 
 $(READY): pyproject.toml constraints.txt scripts/setup.sh $(wildcard setup.py kafkawire/*.pyx kafkawire/*.pxd speedups/*.py)
 	@sh scripts/setup.sh $(VENV)
 	@touch $@
 
-demo: $(READY)  ## Send a real file through a broker and back, and compare. FILE=... to choose it.
+demo: $(READY)  ## Send a file through a broker and back, and compare. FILE=... chooses the file.
 	@$(BIN)/python -m scripts.demo $(FILE)
 
-# With COUNTED=1 it notes which lines run, for `make coverage`.
-test: $(READY)  ## All quick tests: unit, property, simulation, processes, audits.
+# COUNTED=1 records coverage for `make coverage`.
+test: $(READY)  ## Run all quick tests: unit, property, simulation, integration, audits.
 	@sh scripts/test.sh $(BIN) $(WORKERS) $(COUNTED)
 
-check: built  ## Everything that a change must pass: about eight minutes.
+check: built  ## Run everything that a change must pass: about eight minutes.
 	@$(MAKE) --no-print-directory test COUNTED=1
 	@$(MAKE) --no-print-directory checks
 
-# What one core can do stands beside the rest, and what each of them says comes in one piece.
-checks: $(READY)  ## What `make check` does after the tests: no test runs again.
+# The single-core steps run in parallel, with the output of each in one piece.
+checks: $(READY)  ## Run the steps of `make check` after the tests.
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target kazoo compiled static coverage
 
 static: $(READY)
 	@for target in lint types layers; do $(MAKE) --no-print-directory $$target || exit 1; done
 
-fmt: $(READY)  ## Format, and fix what can be fixed.
+fmt: $(READY)  ## Format the code and apply automatic fixes.
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lint: $(READY)  ## Format and lint rules.
+lint: $(READY)  ## Check formatting and lint rules.
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
 
-types: $(READY)  ## Strict types, everywhere.
+types: $(READY)  ## Check types with mypy in strict mode.
 	$(BIN)/mypy $(CODE)
 
-layers: $(READY)  ## Who may import whom.
+layers: $(READY)  ## Check the import rules between packages.
 	$(BIN)/lint-imports
 
-sim: $(READY)  ## Replay the cluster from seeds.
+sim: $(READY)  ## Run the simulated cluster from seeds.
 	@test ! -d tests/simulation || $(PYTEST) -n $(WORKERS) tests/simulation
 
-coverage: $(READY)  ## How much of the code `make test COUNTED=1` ran: 90 %, and all that decides.
+coverage: $(READY)  ## Check the coverage of `make test COUNTED=1`: 90 %, and 100 % of decision modules.
 	@$(BIN)/coverage report --fail-under=90
 	@$(BIN)/coverage report --fail-under=100 --include="$$($(BIN)/python -m scripts.decision_modules)"
 
-fuzz: built  ## Hostile requests against a compiled broker and a coordinator, hostile servers: a minute.
+fuzz: built  ## Fuzz a compiled broker, a coordinator and the clients: a minute.
 	$(PYTEST) tests/fuzz
 
-interop: $(READY)  ## Programs that we did not write, against ours: kcat, clients, kazoo, Kafka. Minutes.
+interop: $(READY)  ## Test against independent programs: kcat, clients, kazoo, Kafka. Takes minutes.
 	$(BIN)/python -m tests.interop.kafka_jars
 	$(BIN)/python -m tests.interop.analytics.object_store
 	OTTLA_INTEROP_RECORDS=100000 $(PYTEST) tests/interop
 
-kazoo: $(READY)  ## The quick part of kazoo's own test suite, against our coordinator.
+kazoo: $(READY)  ## Run the quick part of kazoo's own test suite against our coordinator.
 	$(BIN)/python tests/interop/coordination/kazoo_suite.py --subset
 
-soak: $(READY)  ## Crashes, floods and long loads: many minutes.
+soak: $(READY)  ## Run crashes, floods and long loads: many minutes.
 	$(PYTEST) -m soak tests
 
-compile: $(READY)  ## Compile what is slow in plain Python again, after a change of the sources.
+compile: $(READY)  ## Compile the hot modules again, after a change of their sources.
 	@$(BIN)/python setup.py -q build_ext --inplace
 
-# Only what was compiled of the sources as they are is run.
+# Compiles again if the binaries do not match the current sources.
 built: $(READY)
 	@$(BIN)/python -c "import sys, speedups.finder; sys.exit(not speedups.finder.are_built())" \
 	    || $(MAKE) --no-print-directory compile
 
-compiled: built  ## Tests of behaviour again, of the compiled modules.
+compiled: built  ## Run tests of behaviour against the compiled modules.
 	@OTTLA_TEST_COMPILED=1 $(PYTEST) -n 2 tests/unit/storage tests/unit/broker \
 	    tests/integration/broker/test_bad_input.py
 
-bench: compile  ## Loads with a reference in the same run; writes docs/benchmarks.md.
+bench: compile  ## Run all loads beside their references, and write docs/benchmarks.md.
 	$(BIN)/python -m benchmarks
 
-docs: $(READY)  ## Write the generated pages: docs/configuration.md, docs/protocol.md.
+docs: $(READY)  ## Write the generated pages docs/configuration.md and docs/protocol.md.
 	$(BIN)/python -m scripts.generate_docs
 
-clean:  ## Remove the environment and everything that was built.
+clean:  ## Remove the environment and all build products.
 	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* .mypy_cache .ruff_cache \
 	    .pytest_cache .hypothesis .import_linter_cache
 	rm -rf speedups/binaries_*

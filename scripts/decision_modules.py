@@ -1,7 +1,7 @@
-"""Name the modules that decide: those whose docstring says so in its first paragraph. Edge.
+"""List the decision modules, which have that word in the first paragraph of their docstring. Edge.
 
-`python -m scripts.decision_modules` prints them for `coverage report --include`. Every line of them
-runs in the tests; those that are not there yet are named in pyproject.toml, [tool.ottla.coverage].
+`python -m scripts.decision_modules` prints their paths for `coverage report --include`. The tests
+must run every line of them; pyproject.toml lists the exceptions in [tool.ottla.coverage].
 """
 
 import ast
@@ -26,19 +26,19 @@ _SAYS_SO: Final = re.compile(r"\bdecision\b", re.IGNORECASE)
 
 
 def decision_modules() -> list[str]:
-    """Return the paths of the modules that call themselves decisions, exceptions left out."""
+    """Return the paths of all decision modules except the known exceptions."""
     exceptions = set(excepted_modules())
     return [path for path in all_decision_modules() if path not in exceptions]
 
 
 def all_decision_modules() -> list[str]:
-    """Return the paths of all modules that call themselves decisions."""
+    """Return the paths of all decision modules."""
     paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
     return [path.relative_to(ROOT).as_posix() for path in paths if _decides(path)]
 
 
 def excepted_modules() -> list[str]:
-    """Return the paths of those that are not covered to the last line yet."""
+    """Return the paths of the decision modules that are not fully covered yet."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return list(project["tool"]["ottla"]["coverage"]["not_covered_yet"])
 

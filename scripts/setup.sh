@@ -1,6 +1,6 @@
 #!/bin/sh
-# Make the virtual environment in $1 and install Ottla into it with everything that the other
-# make targets need. Needs nothing but a Python with its venv module, and a package index.
+# Create the virtual environment in $1 and install Ottla and the dependencies of all make targets.
+# Needs only a Python with its venv module, and a package index.
 set -eu
 
 venv=$1
@@ -10,8 +10,8 @@ is_usable() {
     "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
 
-# Built with a profile, by its configuration or as distributions do it, and able to compile for: it
-# needs a third less time for the same work.
+# A fast Python has headers for compiling and was built with profile-guided optimization, according
+# to its configuration or as part of a distribution. It needs a third less time for the same work.
 is_fast() {
     is_usable "$1" && "$1" - <<'PYTHON' >/dev/null 2>&1
 import ensurepip, pathlib, sys, sysconfig, venv
@@ -30,7 +30,7 @@ find_python() {
     names="python3.13 python3.12 python3.11 python3"
     for check in is_fast is_usable; do
         for name in $names; do
-            # The distribution's may stand behind another one of the same name.
+            # Another Python of the same name may precede the distribution's in PATH.
             for candidate in "$name" "/usr/bin/$name"; do
                 if $check "$candidate"; then
                     echo "$candidate"
@@ -51,7 +51,7 @@ require_venv_module() {
     fi
 }
 
-# Write down what pyproject.toml requires to build, to run, or for the extra $1.
+# Write the requirements of $1 in pyproject.toml to a file: "build", "run", or the name of an extra.
 list_requirements() {
     "$venv/bin/python" - "$@" >"$venv/$1-requirements.txt" <<'PYTHON'
 import pathlib
@@ -69,7 +69,7 @@ print("\n".join(lists[sys.argv[1]]))
 PYTHON
 }
 
-# Only the audits need it: without Java everything else works, and their tests are skipped.
+# Only the audits need Java. Without it their tests are skipped, and everything else works.
 install_java() {
     if command -v java >/dev/null 2>&1; then
         return
@@ -78,17 +78,17 @@ install_java() {
         echo "Installing openjdk-17-jre-headless, which the Spark audits need."
         apt-get install -y -q openjdk-17-jre-headless >/dev/null 2>&1 && return
     fi
-    echo "make: Java was not found, so audits will not run; install it (Debian: apt install openjdk-17-jre-headless)." >&2
+    echo "make: Java was not found, so the audits cannot run; install it (Debian: apt install openjdk-17-jre-headless)." >&2
 }
 
 if ! is_usable "$venv/bin/python"; then
     python=$(find_python)
     require_venv_module "$python"
-    echo "Making $venv with $("$python" --version); this takes about a minute the first time."
+    echo "Creating $venv with $("$python" --version); this takes about a minute the first time."
     "$python" -m venv --clear "$venv"
 fi
 
-# Not compiled: most of these modules are never imported, and Python compiles the others by itself.
+# Skips bytecode compilation: most modules are never imported, and Python compiles the rest itself.
 install() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
         --constraint constraints.txt "$@"
@@ -97,12 +97,13 @@ install() {
 for purpose in build run dev analytics; do
     list_requirements $purpose
 done
-# The build's own needs come from the same list of versions, hence no isolated build.
+# No isolated build, so that the build requirements obey the same constraints.
 install --requirement "$venv/build-requirements.txt"
-# Many small packages take as long as the few large ones and the compiler: side by side.
+# The many small packages take as long as the few large ones and the compiler: install in parallel.
 install --requirement "$venv/run-requirements.txt" --requirement "$venv/dev-requirements.txt" &
 small=$!
-# PySpark comes as a source archive: built by the setuptools that is there, as pip will soon demand.
+# PySpark is a source archive. The installed setuptools builds it through PEP 517, which pip is going
+# to require.
 install --use-pep517 --no-build-isolation --requirement "$venv/analytics-requirements.txt"
 install --no-build-isolation --no-deps --editable .
 wait $small

@@ -1,20 +1,19 @@
 #!/bin/sh
-# Run the quick tests, and each micro-benchmark once, with the programs in $1 and $2 workers. With a
-# third argument the lines are counted of the tests that look closely (tests/conftest.py names the
-# others), for `make coverage`.
+# Run the quick tests, and each micro-benchmark once, with the programs in $1 and $2 workers. A
+# third argument turns on coverage, except for the tests that tests/conftest.py excludes.
 set -eu
 
 bin=$1
 workers=$2
 counting=${3:+"--cov --cov-report="}
 
-# Of the programs that we did not write, those that need no Java and few seconds belong here.
+# These tests include the interoperability tests that need no Java and only a few seconds.
 set -- tests/unit tests/property tests/simulation tests/integration tests/analytics benchmarks/micro \
     tests/interop/test_kio.py tests/interop/test_kio_gaps.py tests/interop/test_record_batches.py \
     tests/interop/clients/test_matrix.py tests/interop/clients/test_same_bytes.py \
     tests/interop/duplicates
-# Each worker imports every test. They shall find them compiled, or all do the same work at once.
-# What cannot be imported is told by the run itself.
+# Each worker imports every test. Compile the bytecode of all tests once, before all workers would
+# do so at the same time. The test run itself reports a test that fails to import.
 compile_tests() {
     "$bin/python" -m pytest -qq --collect-only "$@" >/dev/null 2>&1 || true
 }
@@ -22,6 +21,6 @@ compile_tests tests/unit &
 compile_tests tests/property tests/simulation tests/integration tests/analytics tests/interop
 wait
 rm -f .coverage .coverage.*
-# A file stays together, so that what its tests share, one Spark for one, is started once.
+# Each file runs on one worker, so that fixtures shared by its tests, such as Spark, start once.
 # shellcheck disable=SC2086 # two options
 exec "$bin/python" -m pytest -q $counting -n "$workers" --dist loadfile --no-loadscope-reorder "$@"

@@ -1,1 +1,1 @@
-"""`make demo`: a real file through a broker and back, with everything compared."""
+"""`make demo`: sends a real file through a broker and back, and compares the bytes."""

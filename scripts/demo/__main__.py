@@ -1,9 +1,9 @@
-"""`python -m scripts.demo [FILE]`: the main job end to end, nothing hidden. Composition.
+"""`python -m scripts.demo [FILE]`: Ottla's main functions end to end. Composition.
 
-First a file goes through one broker and back; then three brokers lose their controller under load;
-at last they compact a topic, and Spark audits its files.
-Each step prints the command that it runs; they are the ones that a user would type. The exit code
-is 1 when anything that came back differs from what was sent, or the log is found inconsistent.
+First, a file goes through one broker and back. Then three brokers lose their controller under load.
+Finally they compact a topic, and Spark audits its files. Each step prints the commands that it
+runs, which a user could type. The exit code is 1 if received data differ from the sent data, or if
+a log is inconsistent.
 """
 
 import argparse

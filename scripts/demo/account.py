@@ -1,4 +1,4 @@
-"""What was acknowledged, and what was read. Decision: compares the two, and finds the pause."""
+"""Acknowledged and read records of a test load. Decision: compares them, and finds the pause."""
 
 import itertools
 from collections import Counter
@@ -8,8 +8,8 @@ from kafkawire.ids import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """A record that the cluster acknowledged: where, what, and when (seconds)."""
+class Acknowledged:
+    """A record that the cluster acknowledged at `at_s` (monotonic seconds)."""
 
     where: TopicPartition
     offset: int
@@ -21,31 +21,31 @@ class Promise:
 class Account:
     """A history of one producer and one consumer."""
 
-    promises: list[Promise] = field(default_factory=list)
+    acknowledged: list[Acknowledged] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     reads: Counter[tuple[TopicPartition, int, bytes]] = field(default_factory=Counter)
 
-    def missing(self) -> list[Promise]:
-        """Return what was acknowledged and not read yet at the place that was promised."""
-        return [p for p in self.promises if not self.reads[p.where, p.offset, p.value]]
+    def missing(self) -> list[Acknowledged]:
+        """Return the acknowledged records not yet read at their offset."""
+        return [a for a in self.acknowledged if not self.reads[a.where, a.offset, a.value]]
 
-    def repeated(self) -> list[Promise]:
-        """Return what was acknowledged, and read more than once at its place."""
-        return [p for p in self.promises if self.reads[p.where, p.offset, p.value] > 1]
+    def repeated(self) -> list[Acknowledged]:
+        """Return the acknowledged records read more than once at their offset."""
+        return [a for a in self.acknowledged if self.reads[a.where, a.offset, a.value] > 1]
 
     def duplicate_count(self) -> int:
-        """Return how many records are in the log once more, for their first answer was lost."""
+        """Return the number of extra copies in the log, written again after a lost response."""
         values = Counter(value for _where, _offset, value in self.reads)
         return sum(count - 1 for count in values.values())
 
     def pause_s(self, where: set[TopicPartition], since_s: float) -> float:
-        """Return the longest time without an acknowledgement of a partition in `where`.
+        """Return the longest time between two acknowledgements of a partition in `where`.
 
         Only pauses that end after `since_s` count.
         """
         longest = 0.0
         for partition in where:
-            times = [p.at_s for p in self.promises if p.where == partition]
+            times = [a.at_s for a in self.acknowledged if a.where == partition]
             gaps = [
                 later - earlier for earlier, later in itertools.pairwise(times) if later >= since_s
             ]

@@ -1,4 +1,4 @@
-"""A topic is compacted by the brokers' cleaner, and audited on all its replicas. Composition."""
+"""Compaction of a topic by the brokers, and an audit of all its replicas. Composition."""
 
 import time
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ SETTINGS: Final = (
     "min.cleanable.dirty.ratio=0.01",
 )
 CLEAN_TIMEOUT_S: Final = 30.0
-LOOK_INTERVAL_S: Final = 0.1
+POLL_INTERVAL_S: Final = 0.1
 
 
 def audit_a_compacted_topic(cluster: Cluster, work: Path) -> None:
-    """Have the cluster compact a topic, audit its files, and show that a planted fault is named.
+    """Have the cluster compact a topic, audit its files, and show that a planted fault is found.
 
     Raises:
-        DemoError: nothing was compacted, the audits found something, or missed what was planted.
+        DemoError: no compaction happened, an audit had findings, or it missed the planted fault.
     """
-    title("A topic of which the last record of each key is kept")
+    title("A compacted topic keeps the last record of each key")
     _write(cluster, work / "stock.txt")
     _wait_until_cleaned(cluster)
     title("Spark audits the files of all replicas, while the brokers run")
@@ -38,21 +38,21 @@ def audit_a_compacted_topic(cluster: Cluster, work: Path) -> None:
 
 
 def prove_from_files(log_directories: Sequence[Path], work: Path) -> None:
-    """Audit the topic's replicas; without Spark or Java say in one sentence that it is left out.
+    """Audit the topic's replicas; without Spark or Java, print that the audit is skipped.
 
     Raises:
-        DemoError: the audits could not run, found something, or missed what was planted.
+        DemoError: the audits could not run, had findings, or missed the planted fault.
     """
     try:
         is_proven = demonstrate_audits(log_directories, TOPIC, work, _say)
     except SparkMissingError as error:
-        note(f"  the audit is left out here: {error}")
+        note(f"  the audit is skipped: {error}")
         return
     except AuditError as error:
         raise DemoError(f"the audit failed: {error}") from error
     if not is_proven:
-        raise DemoError("the logs are not clean, or what was planted was not named")
-    note("  the logs are what they have to be, and what was planted was named", style="green")
+        raise DemoError("the logs are not clean, or the planted fault was not reported")
+    note("  the logs are clean, and the planted fault was reported", style="green")
 
 
 def _say(line: str) -> None:
@@ -72,12 +72,12 @@ def _wait_until_cleaned(cluster: Cluster) -> None:
     while not all(_is_cleaned(directory) for directory in cluster.log_directories):
         if time.monotonic() - started_s > CLEAN_TIMEOUT_S:
             raise DemoError(f"not every replica was compacted within {CLEAN_TIMEOUT_S:g} s")
-        time.sleep(LOOK_INTERVAL_S)
-    note(f"  each broker's cleaner was there after {time.monotonic() - started_s:.1f} s")
+        time.sleep(POLL_INTERVAL_S)
+    note(f"  every replica was compacted after {time.monotonic() - started_s:.1f} s")
 
 
 def _is_cleaned(log_directory: Path) -> bool:
-    """Whether the cleaner has a point in each partition of the topic."""
+    """Whether the broker has a cleaner checkpoint for each partition of the topic."""
     checkpoint = log_directory / "cleaner-offset-checkpoint"
     if not checkpoint.exists():
         return False

@@ -1,4 +1,4 @@
-"""The demo's cluster: `ottla up` as a process of its own. Edge: starts it, waits, stops it."""
+"""Cluster of the demo: `ottla up` as a process of its own. Edge: starts and stops it."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from scripts.demo.material import ROOT
 BROKERS: Final = 3
 STOP_TIMEOUT_S: Final = 60.0
 DIRECTORY: Final = "cluster"
-# The cleaner looks for work every 15 s otherwise; nobody wants to wait for that.
+# The default of 15 s would delay the demo.
 CLEANER_BACKOFF_MS: Final = 200
 
 
@@ -56,11 +56,11 @@ class Cluster:
 
     @property
     def log_directories(self) -> list[Path]:
-        """Each broker's, in order."""
+        """Log directory of each broker, in order."""
         return [self.directory / f"broker-{number}" for number in range(1, BROKERS + 1)]
 
     def stop(self) -> int:
-        """Stop it as Ctrl-C would, and return its exit code."""
+        """Stop the cluster as Ctrl-C would, and return the exit code."""
         self._process.send_signal(signal.SIGINT)
         try:
             self._process.communicate(timeout=STOP_TIMEOUT_S)
@@ -72,10 +72,10 @@ class Cluster:
 
 @contextmanager
 def running_cluster(directory: Path) -> Iterator[Cluster]:
-    """A cluster that is stopped at the end, and whose logs are verified then.
+    """Run a cluster; at the end stop it and verify its logs.
 
     Raises:
-        DemoError: it did not start, or did not end well.
+        DemoError: the cluster did not start, did not stop cleanly, or its logs are inconsistent.
     """
     cluster = Cluster(directory)
     try:

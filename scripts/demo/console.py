@@ -1,4 +1,4 @@
-"""What the demo shows: each step, each command, and what that writes. Edge: runs commands."""
+"""Console output of the demo: steps, commands and their output. Edge: runs commands."""
 
 import os
 import shlex
@@ -15,18 +15,18 @@ console = Console(highlight=False, markup=False, soft_wrap=True)
 
 
 class DemoError(Exception):
-    """A step did not do what it should; the message says which."""
+    """A step failed; the message states the failure."""
 
 
 class Commands:
-    """Runs commands in the demo's directory, and shows them with what they write."""
+    """Runs commands in the demo's directory, and prints them with their output."""
 
     def __init__(self, directory: Path, address: str) -> None:
         self._directory = directory
         self._at = ("--bootstrap", address)
 
     def ask_broker(self, *arguments: str, output: Path | None = None) -> None:
-        """Run an `ottla` command that talks to the broker."""
+        """Run an `ottla` command that connects to the broker."""
         self.ottla(*arguments, *self._at, output=output)
 
     def ottla(self, *arguments: str, output: Path | None = None) -> None:
@@ -34,10 +34,10 @@ class Commands:
         self.run([sys.executable, "-m", "ottla.cli", *arguments], ["ottla", *arguments], output)
 
     def run(self, command: Sequence[str], shown: Sequence[str], output: Path | None = None) -> None:
-        """Run any command; what it writes to standard output may go to a file instead.
+        """Run any command, printed as `shown`; `output` receives its standard output if given.
 
         Raises:
-            DemoError: it did not end with exit code 0.
+            DemoError: the exit code was not 0.
         """
         target = f" > {output.name}" if output else ""
         console.print(f"  $ {shlex.join(shown)}{target}", style="bold")
@@ -60,10 +60,10 @@ def _indent(written: bytes) -> None:
 
 
 def title(text: str) -> None:
-    """Print what a part of the demonstration is about."""
+    """Print the title of a part of the demo."""
     console.print(f"\n{text}", style="bold cyan")
 
 
 def note(text: str, style: str = "") -> None:
-    """Print a line below a title; `style` is one of rich's."""
+    """Print a line below a title; `style` is a style of rich."""
     console.print(f"  {text}", style=style)

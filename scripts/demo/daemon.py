@@ -1,4 +1,4 @@
-"""The demo's broker: a process of its own. Edge: starts it, waits until it is ready, stops it."""
+"""Broker of the demo: a process of its own. Edge: starts it, awaits readiness, stops it."""
 
 import json
 import signal
@@ -30,10 +30,10 @@ class Daemon:
         ]
 
     def start(self) -> tuple[str, float]:
-        """Start it and return `HOST:PORT` and the seconds until it was ready.
+        """Start the broker; return `HOST:PORT` and the seconds until it was ready.
 
         Raises:
-            BrokerFailedError: it ended, or was not ready in time.
+            BrokerFailedError: the broker exited, or was not ready within `READY_TIMEOUT_S`.
         """
         started_s = time.perf_counter()
         with self._log.open("wb") as log:
@@ -60,11 +60,11 @@ class Daemon:
 
     @property
     def pid(self) -> int:
-        """The process id, to be killed by."""
+        """Process id of the broker."""
         return self._process.pid
 
     def stop(self) -> int:
-        """Stop it as a service manager would (SIGTERM) and return its exit code."""
+        """Stop the broker as a service manager would (SIGTERM) and return its exit code."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:

@@ -1,4 +1,4 @@
-"""Three brokers lose their controller while records are written and read. Composition."""
+"""Failover of three brokers that lose their controller under load. Composition."""
 
 import asyncio
 import os
@@ -20,29 +20,29 @@ BEFORE_S: Final = 1.0
 AFTER_S: Final = 2.0
 READ_TIMEOUT_S: Final = 30.0
 RETURN_TIMEOUT_S: Final = 30.0
-LOOK_INTERVAL_S: Final = 0.1
+POLL_INTERVAL_S: Final = 0.1
 
 
 def lose_a_controller(cluster: Cluster) -> None:
-    """Kill the cluster's controller with -9 under load, and settle the account.
+    """Kill the cluster's controller with SIGKILL under load, and compare writes with reads.
 
     Raises:
-        DemoError: an acknowledged record was not read, or read twice; or a command failed.
+        DemoError: an acknowledged record was lost or read twice, or a command failed.
     """
     ask_broker = cluster.commands.ask_broker
     ask_broker("topics", "create", TOPIC, "-p", str(PARTITIONS), "-r", str(BROKERS))
     ask_broker("cluster", "describe")
-    title("A producer (acks=all) and a consumer run; the controller is killed meanwhile")
+    title("The controller is killed while a producer (acks=all) and a consumer run")
     account = asyncio.run(_run_traffic(cluster.bootstrap, cluster.directory))
     _settle(account)
-    title("It came back")
+    title("The killed broker has returned")
     asyncio.run(_wait_until_whole(cluster.bootstrap))
     ask_broker("topics", "describe", TOPIC)
 
 
 async def _run_traffic(bootstrap: str, directory: Path) -> Account:
     async with ottla.Admin(bootstrap) as admin, Traffic(bootstrap, TOPIC) as traffic:
-        # The load runs for a while before and after; there is nothing to wait for.
+        # The load runs for fixed times before and after the kill.
         await asyncio.sleep(BEFORE_S)
         victim = (await admin.describe_cluster()).controller_id
         led = await _led_by(admin, victim)
@@ -50,7 +50,7 @@ async def _run_traffic(bootstrap: str, directory: Path) -> Account:
         os.kill(pid, signal.SIGKILL)
         killed_s = time.monotonic()
         note(f"$ kill -9 {pid}", style="bold")
-        note(f"  that was broker {victim}, the controller; it led {len(led)} of {PARTITIONS}")
+        note(f"  broker {victim}, the controller, led {len(led)} of {PARTITIONS} partitions")
         await asyncio.sleep(AFTER_S)
         await traffic.finish(READ_TIMEOUT_S)
         successor = (await admin.describe_cluster()).controller_id
@@ -71,11 +71,12 @@ async def _led_by(admin: ottla.Admin, broker_id: BrokerId) -> set[TopicPartition
 
 def _settle(account: Account) -> None:
     note(
-        f"  {len(account.promises):,} records acknowledged, {sum(account.reads.values()):,} read, "
-        f"{account.duplicate_count()} of them written twice, {len(account.failures)} given up"
+        f"  {len(account.acknowledged):,} records acknowledged, "
+        f"{sum(account.reads.values()):,} read, "
+        f"{account.duplicate_count()} of them written twice, {len(account.failures)} failed"
     )
     if account.failures:
-        raise DemoError(f"the producer gave up: {account.failures[0]}")
+        raise DemoError(f"the producer failed: {account.failures[0]}")
     if missing := account.missing():
         raise DemoError(f"{len(missing)} acknowledged records were not read: {missing[0]}")
     if repeated := account.repeated():
@@ -90,5 +91,5 @@ async def _wait_until_whole(bootstrap: str) -> None:
             topic = (await admin.describe_topics([TOPIC]))[TOPIC]
             if all(len(part.isr) == BROKERS for part in topic.partitions):
                 return
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
     raise DemoError(f"not all replicas are in sync again after {RETURN_TIMEOUT_S:g} s")

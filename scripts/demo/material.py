@@ -1,7 +1,7 @@
-"""What the demo sends. Edge: asks git, or reads the documentation.
+"""Input data of the demo. Edge: runs git, or reads the documentation.
 
-By default the repository's own history, one JSON line per line that a commit added or removed. In a
-tree without history (an unpacked release) the lines of the documentation.
+The default is the history of the repository, as one JSON line per line that a commit added or
+removed. In a tree without history, such as an unpacked release, it is the documentation.
 """
 
 import json
@@ -17,7 +17,10 @@ _FORMAT: Final = f"{_COMMIT}%h%x00%aI%x00%s"
 
 
 def write_material(target: Path, root: Path = ROOT) -> str:
-    """Write the lines to `target`; return what they are. `root` is a repository or a plain tree."""
+    """Write the lines to `target` and return their description.
+
+    `root` is a repository or a plain tree.
+    """
     lines = list(_history(root))
     title = "the history of this repository, a JSON line per changed line"
     if not lines:
@@ -37,7 +40,8 @@ def _history(root: Path) -> Iterator[str]:
     except (OSError, subprocess.CalledProcessError):
         return
     text = log.stdout.decode("utf-8", errors="replace")
-    # At the beginning of a line, where a patch has only '+', '-', ' ' and words of its own.
+    # The mark of a commit is unambiguous at the start of a line: lines of a patch begin with '+',
+    # '-', ' ' or a word of the format.
     for commit in ("\n" + text).split("\n" + _COMMIT)[1:]:
         head, _, patch = commit.partition("\n")
         number, date, subject = head.split("\0")
@@ -47,7 +51,7 @@ def _history(root: Path) -> Iterator[str]:
 
 
 def _changes(patch: str) -> Iterator[tuple[str, str]]:
-    """Yield (path, line) of each line added or removed; a very long one is cut."""
+    """Yield (path, line) of each added or removed line, cut to `MAX_LINE_CHARACTERS`."""
     path, is_header = "", True
     for line in patch.split("\n"):
         if line.startswith("diff --git "):

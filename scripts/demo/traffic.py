@@ -1,4 +1,4 @@
-"""A producer and a consumer that go on while the cluster is in trouble. Edge: two clients."""
+"""A producer and a consumer that run throughout a failover. Edge: two clients."""
 
 import asyncio
 import time
@@ -7,10 +7,10 @@ from typing import Final
 
 import ottla
 from kafkawire.ids import TopicPartition
-from scripts.demo.account import Account, Promise
+from scripts.demo.account import Account, Acknowledged
 
-TURN_S: Final = 0.01
-"""Each partition gets a record per turn."""
+INTERVAL_S: Final = 0.01
+"""Time between two records of a partition."""
 RETRY_BACKOFF_MS: Final = 20
 
 
@@ -48,14 +48,14 @@ class Traffic:
         await self._consumer.close()
 
     async def finish(self, timeout_s: float) -> None:
-        """Stop writing, and return when all that was acknowledged was read, or at the deadline."""
+        """Stop writing; return once all acknowledged records were read, or after the timeout."""
         self._is_stopping = True
         await self._tasks[0]
         await self._producer.flush()
-        for _ in range(round(timeout_s / TURN_S)):
+        for _ in range(round(timeout_s / INTERVAL_S)):
             if not self.account.missing():
                 return
-            await asyncio.sleep(TURN_S)
+            await asyncio.sleep(INTERVAL_S)
 
     async def _write(self) -> None:
         number = 0
@@ -63,11 +63,11 @@ class Traffic:
             for where in self._partitions:
                 value = b"record %d of %d" % (number, where.partition)
                 delivery = await self._producer.send(where.topic, value, partition=where.partition)
-                delivery.add_done_callback(partial(self._note, where, value))
+                delivery.add_done_callback(partial(self._on_delivered, where, value))
             number += 1
-            await asyncio.sleep(TURN_S)
+            await asyncio.sleep(INTERVAL_S)
 
-    def _note(
+    def _on_delivered(
         self, where: TopicPartition, value: bytes, delivery: "asyncio.Future[ottla.RecordMetadata]"
     ) -> None:
         if delivery.cancelled():
@@ -75,8 +75,8 @@ class Traffic:
         if error := delivery.exception():
             self.account.failures.append(str(error))
             return
-        promise = Promise(where, delivery.result().offset, value, time.monotonic())
-        self.account.promises.append(promise)
+        record = Acknowledged(where, delivery.result().offset, value, time.monotonic())
+        self.account.acknowledged.append(record)
 
     async def _read(self) -> None:
         async for record in self._consumer:

@@ -1,4 +1,4 @@
-"""A file goes through one broker and back. Composition of commands that a user would type."""
+"""Transfer of a file through one broker and back. Composition of `ottla` commands."""
 
 import hashlib
 import shutil
@@ -15,7 +15,11 @@ SEGMENT_SUFFIXES: Final = (".log", ".index", ".timeindex")
 
 
 def transfer_a_file(directory: Path, chosen: Path | None) -> None:
-    """Send lines through a broker and back, with our clients and kcat, and look at the files."""
+    """Send lines through a broker, read them with our client and kcat, and check the files.
+
+    Raises:
+        DemoError: received lines differ from the sent lines, or a command failed.
+    """
     material = _material(directory, chosen)
     daemon = Daemon(directory)
     title("A broker, as a daemon")
@@ -26,7 +30,7 @@ def transfer_a_file(directory: Path, chosen: Path | None) -> None:
         _transfer(directory, material, address, commands)
     finally:
         exit_code = daemon.stop()
-    title("What is on the disk, now that the broker has stopped")
+    title("The files on disk after the broker has stopped")
     if exit_code != 0:
         raise DemoError(f"the broker ended with exit code {exit_code}")
     files = [
@@ -40,7 +44,7 @@ def transfer_a_file(directory: Path, chosen: Path | None) -> None:
 
 def _transfer(directory: Path, material: Path, address: str, commands: Commands) -> None:
     sent = _checksum(material)
-    title("Our producer writes it, compressed")
+    title("Our producer sends it, compressed")
     commands.ask_broker("topics", "create", TOPIC, "--partitions", "1")
     commands.ask_broker("produce", TOPIC, _shown(material, directory), "--compression", CODEC)
     commands.ask_broker("topics", "describe", TOPIC)
@@ -48,9 +52,9 @@ def _transfer(directory: Path, material: Path, address: str, commands: Commands)
     received = directory / "ottla.out"
     commands.ask_broker("consume", TOPIC, "--no-follow", output=received)
     _compare("our consumer", sent, _checksum(received))
-    title("A client that we did not write reads it back")
+    title("An independent client, kcat, reads it back")
     if shutil.which("kcat") is None:
-        note("kcat is not installed here, so this step is left out (apt install kcat)")
+        note("kcat is not installed, so this step is skipped (apt install kcat)")
         return
     received = directory / "kcat.out"
     command = ["kcat", "-C", "-q", "-e", "-o", "beginning", "-t", TOPIC, "-b", address]
@@ -59,32 +63,32 @@ def _transfer(directory: Path, material: Path, address: str, commands: Commands)
 
 
 def _material(directory: Path, chosen: Path | None) -> Path:
-    title("What we send")
+    title("The data to send")
     if chosen is None:
         path = directory / "material.jsonl"
-        what = write_material(path)
+        description = write_material(path)
     elif chosen.is_file():
-        path, what = chosen.resolve(), str(chosen)
+        path, description = chosen.resolve(), str(chosen)
     else:
-        raise DemoError(f"{chosen} is no file; name one with FILE=...")
+        raise DemoError(f"{chosen} is not a file; name one with FILE=...")
     data = path.read_bytes()
     if not data.strip():
-        raise DemoError(f"{what} has no lines to send")
-    note(f"{what}: {len(data.splitlines()):,} lines, {len(data):,} bytes")
+        raise DemoError(f"{description} has no lines to send")
+    note(f"{description}: {len(data.splitlines()):,} lines, {len(data):,} bytes")
     return path
 
 
 def _checksum(path: Path) -> str:
-    """Return the SHA-256 of the lines; a line feed at the very end makes no difference."""
+    """Return the SHA-256 of the lines, without the line feed at the end."""
     return hashlib.sha256(path.read_bytes().removesuffix(b"\n")).hexdigest()
 
 
-def _compare(who: str, sent: str, received: str) -> None:
+def _compare(client: str, sent: str, received: str) -> None:
     if sent != received:
-        raise DemoError(f"{who} received {received[:16]}..., sent was {sent[:16]}...")
-    note(f"sha256 {received[:16]}... as sent", style="green")
+        raise DemoError(f"{client} received {received[:16]}..., but {sent[:16]}... was sent")
+    note(f"sha256 {received[:16]}... equals that of the sent data", style="green")
 
 
 def _shown(path: Path, directory: Path) -> str:
-    """Return the shortest name of `path` for a command that runs in `directory`."""
+    """Return the shortest form of `path` for a command that runs in `directory`."""
     return path.name if path.parent == directory else str(path)

@@ -1,4 +1,4 @@
-"""`make demo` as a user runs it, on a small file."""
+"""`make demo` on a small file."""
 
 import json
 import os
@@ -31,10 +31,10 @@ def run_demo(file: Path, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("has_java", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_a_file_goes_through_a_broker_and_back(tmp_path: Path, has_java: bool) -> None:
+def test_demo_sends_a_file_through_a_broker_and_back(tmp_path: Path, has_java: bool) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes(b"first\n\nzw\xc3\xb6lf\n\xff\x00 no text\nlast, without a line feed")
-    # Spark's start takes longer than all the rest.
+    # The quick variant hides Java, because the start of Spark dominates the running time.
     ended = run_demo(file, **({} if has_java else {"JAVA_HOME": str(tmp_path / "nowhere")}))
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
     assert "Everything that was sent came back, byte for byte." in ended.stdout
@@ -42,16 +42,16 @@ def test_a_file_goes_through_a_broker_and_back(tmp_path: Path, has_java: bool) -
     assert ", 0 inconsistencies" in ended.stdout
     assert "every acknowledged record was read exactly once" in ended.stdout
     assert "no acknowledged record was lost or read twice." in ended.stdout
-    assert "each broker's cleaner was there" in ended.stdout
+    assert "every replica was compacted" in ended.stdout
     if not has_java or shutil.which("java") is None:
-        assert "the audit is left out here: Spark needs Java" in ended.stdout
+        assert "the audit is skipped: Spark needs Java" in ended.stdout
     else:
         assert ended.stdout.count(": clean; 2 partitions, 6 replicas") == len(AUDITS)
         assert "lost_key at offset" in ended.stdout
-        assert "what was planted was named" in ended.stdout
+        assert "the planted fault was reported" in ended.stdout
 
 
-def test_without_java_the_audit_is_left_out_with_a_word(
+def test_demo_skips_the_audit_without_java(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
@@ -59,18 +59,18 @@ def test_without_java_the_audit_is_left_out_with_a_word(
     log.topic = TOPIC
     log.write(tmp_path / "broker-1")
     prove_from_files([tmp_path / "broker-1"], tmp_path / "audit")
-    told = capsys.readouterr().out
-    assert told.count("\n") == 1
-    assert "the audit is left out here: Spark needs Java and none was found" in told
+    output = capsys.readouterr().out
+    assert output.count("\n") == 1
+    assert "the audit is skipped: Spark needs Java and none was found" in output
 
 
-def test_a_file_that_is_not_there_ends_the_demo_with_a_word(tmp_path: Path) -> None:
+def test_demo_rejects_a_missing_file(tmp_path: Path) -> None:
     ended = run_demo(tmp_path / "nowhere")
     assert ended.returncode == 1
-    assert "is no file; name one with FILE=..." in ended.stdout
+    assert "is not a file; name one with FILE=..." in ended.stdout
 
 
-def test_the_material_is_every_line_that_a_commit_changed(tmp_path: Path) -> None:
+def test_material_has_every_line_that_a_commit_changed(tmp_path: Path) -> None:
     root = tmp_path / "repository"
     root.mkdir()
     page = root / "two words.md"
@@ -82,22 +82,22 @@ def test_the_material_is_every_line_that_a_commit_changed(tmp_path: Path) -> Non
 
     git(root, "init", "--quiet")
     commit("first\nzw\u00f6lf\n", "begin")
-    commit("first\n-- so\n++ \u2028\n", "go on")
+    commit("first\n-- so\n++ \u2028\n", "continue")
     title = write_material(tmp_path / "material", root)
     assert title == "the history of this repository, a JSON line per changed line"
     found = read_lines(tmp_path / "material")
     assert [(line["subject"], line["path"], line["change"]) for line in found] == [
         ("begin", "two words.md", "+first"),
         ("begin", "two words.md", "+zw\u00f6lf"),
-        ("go on", "two words.md", "-zw\u00f6lf"),
-        ("go on", "two words.md", "+-- so"),
-        ("go on", "two words.md", "+++ \u2028"),
+        ("continue", "two words.md", "-zw\u00f6lf"),
+        ("continue", "two words.md", "+-- so"),
+        ("continue", "two words.md", "+++ \u2028"),
     ]
     assert all(re.fullmatch("[0-9a-f]{7,}", line["commit"]) for line in found)
     assert all(re.match(r"\d{4}-\d\d-\d\dT", line["date"]) for line in found)
 
 
-def test_without_history_the_material_is_the_documentation(tmp_path: Path) -> None:
+def test_material_without_history_is_the_documentation(tmp_path: Path) -> None:
     root = tmp_path / "tree"
     (root / "docs").mkdir(parents=True)
     (root / "README.md").write_text("# Title\n\nzw\u00f6lf", encoding="utf-8")
@@ -112,7 +112,7 @@ def test_without_history_the_material_is_the_documentation(tmp_path: Path) -> No
 
 
 def git(root: Path, *arguments: str) -> None:
-    """Run git in `root`, as somebody, whatever this machine's settings say."""
+    """Run git in `root` with a fixed identity, independent of the machine's settings."""
     identity = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
     subprocess.run(["git", *identity, *arguments], cwd=root, check=True)
 

@@ -1,4 +1,4 @@
-"""An editable install, as `make setup` makes it, used by a script that lies beside the clone."""
+"""An editable install like that of `make setup`, imported by a script beside the clone."""
 
 import shutil
 import subprocess
@@ -7,14 +7,14 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# Nothing is compiled: that takes minutes, and changes nothing about what is found where.
+# Skips the compilation, which takes minutes and does not affect the import path.
 BUILD = """
 import sys
 sys.modules["Cython"] = sys.modules["mypyc"] = None
 import setuptools.build_meta
 setuptools.build_meta.build_editable(sys.argv[1])
 """
-# Without the environment's own packages, where another install of this project may be.
+# Leaves out the environment's own packages, which may contain another install of this project.
 SCRIPT = """
 import site
 site.addsitedir({installed!r})
@@ -24,7 +24,7 @@ print(kafkawire.__file__)
 """
 
 
-def test_the_package_is_found_and_not_the_clone_beside_the_script(tmp_path: Path) -> None:
+def test_script_beside_the_clone_imports_the_package_and_not_the_clone(tmp_path: Path) -> None:
     clone, wheels, installed = (tmp_path / name for name in ("ottla", "wheels", "installed"))
     clone.mkdir()
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):

@@ -21,7 +21,7 @@ from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 
 LOOK_COUNT: Final = 5
-"""Reads of the nodes for a claim that is newer than they are."""
+"""Number of reads of the nodes for a claim that is newer than they are."""
 LOOK_PAUSE_S: Final = 0.1
 """Pause between these reads."""
 

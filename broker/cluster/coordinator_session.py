@@ -39,7 +39,7 @@ RECONNECT_BACKOFF_S: Final = 1.0
 REGISTRATION_WAIT_S: Final = 1.0
 """Longest wait of a start for a registration with its id to vanish.
 
-Our coordinator ends the session of a process that was killed within a quarter of this.
+Ottla's coordinator ends the session of a killed process within a quarter of this time.
 """
 REGISTRATION_RETRY_S: Final = 0.05
 

@@ -1,6 +1,6 @@
 """A coordinator inside the process of a single broker (composition).
 
-Its data are in a directory of their own in the first log dir. It listens on a port of this machine
+Its data is in a directory of its own in the first log dir. It listens on a port of this machine
 that the operating system chooses. It is durable: every acknowledged write is on disk.
 """
 

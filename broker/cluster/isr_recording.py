@@ -1,4 +1,4 @@
-"""Selects the recorder of in-sync sets (composition): the controller, or each leader below 2.7."""
+"""Selects the recorder of in-sync sets (composition): AlterPartition, or nodes below 2.7."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ RollDice = Callable[[int], Dice]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicWish:
-    """A client's request; `assignments` maps partitions to brokers, if the client chose them."""
+class TopicSpec:
+    """Settings of a topic that a client requests, with brokers by partition if it chose them."""
 
     name: str
     partition_count: int = DEFAULT
@@ -69,24 +69,24 @@ def topic_defaults_of(config: BrokerConfig) -> TopicDefaults:
 
 
 def plan_topic(
-    wish: TopicWish, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
+    spec: TopicSpec, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
 ) -> TopicPlan:
-    """Return the topic that `wish` would create.
+    """Return the topic that `spec` would create.
 
     Raises:
         ApiError: the topic must not be created.
     """
-    if wish.name == FORBIDDEN_TOPIC:
+    if spec.name == FORBIDDEN_TOPIC:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {FORBIDDEN_TOPIC} must not be created")
-    if wish.name in image.topics:
-        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {wish.name} exists already")
-    configs = _given_configs(wish.configs)
-    assignments = _assign(wish, image, defaults, roll)
-    _check_name(wish.name, image)
+    if spec.name in image.topics:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {spec.name} exists already")
+    configs = _given_configs(spec.configs)
+    assignments = _assign(spec, image, defaults, roll)
+    _check_name(spec.name, image)
     _check_assignments(assignments, image)
     check_configs(configs, defaults.log_config)
     ordered = tuple(tuple(BrokerId(b) for b in assignments[i]) for i in range(len(assignments)))
-    return TopicPlan(name=wish.name, assignments=ordered, configs=configs)
+    return TopicPlan(name=spec.name, assignments=ordered, configs=configs)
 
 
 def plan_growth(
@@ -133,14 +133,14 @@ def _given_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _assign(
-    wish: TopicWish, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
+    spec: TopicSpec, image: ClusterImage, defaults: TopicDefaults, roll: RollDice
 ) -> Mapping[int, Sequence[int]]:
-    if wish.assignments:
-        if (wish.partition_count, wish.replication_factor) != (DEFAULT, DEFAULT):
+    if spec.assignments:
+        if (spec.partition_count, spec.replication_factor) != (DEFAULT, DEFAULT):
             text = "with assignments, the numbers of partitions and replicas must be -1"
             raise ApiError(ErrorCode.INVALID_REQUEST, text)
-        return wish.assignments
-    partition_count, replication_factor = wish.partition_count, wish.replication_factor
+        return spec.assignments
+    partition_count, replication_factor = spec.partition_count, spec.replication_factor
     if partition_count == DEFAULT:
         partition_count = defaults.partition_count
     if replication_factor == DEFAULT:

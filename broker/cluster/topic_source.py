@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.cluster.topic_plan import TopicPlan, TopicWish
+from broker.cluster.topic_plan import TopicPlan, TopicSpec
 from kafkawire.ids import TopicId
 
 
@@ -19,8 +19,8 @@ class TopicSource(Protocol):
     Every method raises an ApiError on failure. REQUEST_TIMED_OUT means that the result is unknown.
     """
 
-    def plan(self, wish: TopicWish) -> TopicPlan:
-        """Return the topic that `wish` would create; requests nothing."""
+    def plan(self, spec: TopicSpec) -> TopicPlan:
+        """Return the topic that `spec` would create; requests nothing."""
 
     async def create(self, plan: TopicPlan) -> TopicId:
         """Create a topic and return its id."""

@@ -20,7 +20,7 @@ from broker.cluster.topic_plan import (
     RollDice,
     TopicDefaults,
     TopicPlan,
-    TopicWish,
+    TopicSpec,
     plan_growth,
     plan_topic,
 )
@@ -66,9 +66,9 @@ class ClusterTopics:
         self._new_topic_id = new_topic_id
         self._roll = roll
 
-    def plan(self, wish: TopicWish) -> TopicPlan:
-        """Return the topic that `wish` would create; see `TopicSource`."""
-        return plan_topic(wish, self._metadata.image, self._defaults(), self._roll)
+    def plan(self, spec: TopicSpec) -> TopicPlan:
+        """Return the topic that `spec` would create; see `TopicSource`."""
+        return plan_topic(spec, self._metadata.image, self._defaults(), self._roll)
 
     async def create(self, plan: TopicPlan) -> TopicId:
         """Create a topic; see `TopicSource`."""
@@ -126,7 +126,7 @@ class ClusterTopics:
 
 
 def roll(broker_count: int) -> Dice:
-    """Return the brokers at which the placement of a new topic starts."""
+    """Return random starting points for the placement of a new topic."""
     # The first broker is no secret, so the generator need not be secure.
     return Dice(
         random.randrange(max(broker_count, 1)),

@@ -15,7 +15,7 @@ import structlog
 from broker.cluster.controller_role import ControllerRole
 from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_watch import MetadataWatch, has_leaders
-from broker.cluster.topic_plan import TopicWish
+from broker.cluster.topic_plan import TopicSpec
 from broker.cluster.topic_source import TopicSource
 from broker.config_entry import topic_entries
 from broker.dynamic_config import DynamicConfig
@@ -82,7 +82,7 @@ class CreateTopicsHandler:
                 raise ApiError(ErrorCode.NOT_CONTROLLER)
             if times > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"topic {wanted.name} is named twice")
-            plan = self._topics.plan(_wish(wanted))
+            plan = self._topics.plan(_spec(wanted))
             topic_id = ZERO_TOPIC_ID if validate_only else await self._topics.create(plan)
         except ApiError as error:
             return _failed(wanted.name, error.code, error.message)
@@ -138,8 +138,8 @@ def _failed(name: str, code: ErrorCode, text: str | None) -> CreatableTopicResul
     return CreatableTopicResult(name=name, error_code=code, error_message=text or code.text)
 
 
-def _wish(wanted: CreatableTopic) -> TopicWish:
-    return TopicWish(
+def _spec(wanted: CreatableTopic) -> TopicSpec:
+    return TopicSpec(
         name=wanted.name,
         partition_count=wanted.num_partitions,
         replication_factor=wanted.replication_factor,

@@ -186,7 +186,7 @@ class FollowerFetch:
         self._found = self._read_active(now_ms)
         for key, data, is_complete in self._found:
             marks = (data.high_watermark, data.log_start_offset)
-            if is_complete and not session.is_news(key, marks):
+            if is_complete and not session.must_send(key, marks):
                 session.on_sent(key, marks, is_complete=True)
         return self._must_answer or self._size_bytes >= self._min_bytes
 
@@ -227,7 +227,7 @@ class FollowerFetch:
         if not self._session.session_id:
             self._handler.sessions.drop(self._session)
 
-    def on_news(self, key: Key) -> None:
+    def on_partition_changed(self, key: Key) -> None:
         """Schedule one check for all partitions that change in this turn of the loop."""
         if not self._changed:
             self._handler.loop.call_soon(self._check_changed)
@@ -266,11 +266,11 @@ class FollowerFetch:
             marks = (data.high_watermark, data.log_start_offset)
             if size_bytes := self._sizes.get(key):
                 self._replicas.followers.on_sent(key, size_bytes, self._handler.now_ms())
-            if not self._is_empty(key) or session.is_news(key, marks):
+            if not self._is_empty(key) or session.must_send(key, marks):
                 topics.setdefault(key[0], []).append(data)
                 sent.append(key)
             session.on_sent(key, marks, is_complete=is_complete)
-        session.on_answer(sent)
+        session.on_response(sent)
         responses = [
             FetchableTopicResponse(
                 topic=name, topic_id=session.topic_ids.get(name, ZERO_TOPIC_ID), partitions=each

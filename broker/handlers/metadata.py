@@ -19,7 +19,7 @@ from broker.cluster.metadata_cache import (
     PartitionState,
     TopicState,
 )
-from broker.cluster.topic_plan import TopicWish
+from broker.cluster.topic_plan import TopicSpec
 from broker.cluster.topic_source import TopicSource
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
@@ -91,7 +91,7 @@ class MetadataHandler:
             # No controller has sent metadata yet, so there are no candidates for leaders.
             return ErrorCode.LEADER_NOT_AVAILABLE
         try:
-            await self._topics.create(self._topics.plan(TopicWish(name=name)))
+            await self._topics.create(self._topics.plan(TopicSpec(name=name)))
         except ApiError as error:
             if error.code not in _CREATED:
                 return error.code

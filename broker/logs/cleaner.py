@@ -88,7 +88,7 @@ class LogCleaner:
         start_process: Callable[[CleaningJob], Awaitable[Process]],
         delete_expired: Callable[[], Awaitable[None]],
     ) -> None:
-        """Apply retention to compacted logs by `delete_expired`, which is the cleaner's task."""
+        """Apply retention to compacted logs with `delete_expired`, a task of the cleaner."""
         self.metrics = CleanerMetrics(now_ms)
         self._logs = logs
         self._manager = manager

@@ -20,7 +20,7 @@ from storage.expiry import delete_expired
 from storage.log import Log
 
 SEGMENTS_PER_TURN: Final = 16
-"""Limit per turn of the event loop, for less than a millisecond: 3 renames of 30 us each."""
+"""Limit per turn of the event loop: 3 renames each, 30 us together, stay below a millisecond."""
 
 log = structlog.get_logger(__name__)
 

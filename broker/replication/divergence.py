@@ -28,7 +28,7 @@ class EpochHistory(Protocol):
 
 
 class Divergence(NamedTuple):
-    """Largest epoch that both logs may share, and its end offset in the leader's log."""
+    """The leader's log holds `epoch` up to `end_offset` only."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -77,7 +77,7 @@ def truncation(
 def out_of_range(
     follower_end: Offset, leader_start: Offset, leader_end: Offset
 ) -> tuple[Offset, bool]:
-    """Return where a follower continues if the leader does not have its offset.
+    """Return the offset where a follower continues whose own is out of range at the leader.
 
     The second value says whether the follower's log must be emptied and start there. That is so if
     the log ends before the leader's log start. Otherwise it ends after the leader's log end, after

@@ -1,7 +1,7 @@
 """Selects the partitions that a follower requests from one leader next (decision).
 
-A partition that failed backs off, at first very shortly: just after an election, a follower may
-learn of the new leader before the leader itself does. The other partitions continue meanwhile.
+A partition that failed backs off, at first for a very short time: just after an election, a
+follower may learn of the new leader before the leader itself does. The other partitions continue meanwhile.
 Within a fetch session (KIP-227) a request names only changed partitions; a leader without sessions
 gets all of them each time. Invariant: for each followed partition that is not backing off, the
 leader's session matches this broker's last request, or the next request corrects it.
@@ -79,7 +79,7 @@ class FollowedPartition:
         self._backoff_ms = FIRST_BACKOFF_MS
 
     def back_off(self, now_ms: int, max_backoff_ms: int) -> None:
-        """Back off, each time in a row twice as long."""
+        """Back off, twice as long after each further failure."""
         self.ready_at_ms = now_ms + min(self._backoff_ms, max_backoff_ms)
         self._backoff_ms = min(self._backoff_ms * 2, max(max_backoff_ms, FIRST_BACKOFF_MS))
 

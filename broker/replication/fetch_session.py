@@ -55,7 +55,7 @@ def follower_of(message: FetchRequest) -> Follower | None:
 class WaitingFetch(Protocol):
     """A request of a session that has no response yet."""
 
-    def on_news(self, key: Key) -> None:
+    def on_partition_changed(self, key: Key) -> None:
         """Check whether to respond now, after a change of partition `key`."""
 
     def give_way(self) -> None:
@@ -126,7 +126,7 @@ class FollowerSession:
                 if self.sent.pop(key, None) is not None:
                     self.active[key] = None
 
-    def on_answer(self, sent: Iterable[Key]) -> None:
+    def on_response(self, sent: Iterable[Key]) -> None:
         """Note the partitions in a response."""
         self._last_sent = tuple(sent)
         self.is_full = False
@@ -135,9 +135,9 @@ class FollowerSession:
         """Activate a partition that has changed."""
         self.active[key] = None
         if self.waiting is not None:
-            self.waiting.on_news(key)
+            self.waiting.on_partition_changed(key)
 
-    def is_news(self, key: Key, marks: Marks) -> bool:
+    def must_send(self, key: Key, marks: Marks) -> bool:
         """Whether a response must carry `marks` even without records."""
         return self.is_full or self.sent.get(key) != marks
 

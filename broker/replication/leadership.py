@@ -93,7 +93,7 @@ class Leadership:
 
     @property
     def effective_min_isr(self) -> int:
-        """Number of in-sync replicas that a commit needs, at most the number of replicas."""
+        """`min.insync.replicas`, or the number of replicas if that is smaller."""
         return min(self.limits.min_insync_replicas, len(self.replicas))
 
     @property

@@ -61,7 +61,7 @@ class Replica:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = LeaderEpoch(NO_EPOCH)
-        """Epoch of a controller's newest request; NO_EPOCH before the first one."""
+        """Leader epoch in the controllers' newest request; NO_EPOCH before the first one."""
         self.leader = NO_LEADER
         self.leadership: Leadership | None = None
         # Valid while the replica does not lead.
@@ -169,7 +169,7 @@ class Replica:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(leadership.state.isr)} replicas are in sync, "
-                f"min.insync.replicas is {leadership.effective_min_isr}",
+                f"{leadership.effective_min_isr} are required",
             )
         return leadership
 
@@ -289,6 +289,6 @@ class Replica:
             text = f"epoch {epoch} is not in this log"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if offset < log.log_start_offset:
-            text = f"offset {offset} is not in this log any more"
+            text = f"offset {offset} is below the log start offset {log.log_start_offset}"
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         return found

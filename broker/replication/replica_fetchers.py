@@ -90,7 +90,7 @@ class ReplicaFetchers:
                 self._end(fetcher_id)
 
     def on_metadata_changed(self) -> None:
-        """Start waiting replicas whose leader has an address now, and follow leaders that moved."""
+        """Start replicas that waited for an address, and reconnect to leaders that have moved."""
         for fetcher_id, fetcher in list(self._fetchers.items()):
             endpoint = self._endpoint_of(fetcher_id[0])
             if endpoint is not None and endpoint != fetcher.peer.endpoint:

@@ -44,7 +44,7 @@ __all__ = ["Key", "LeadershipListener", "ReplicaManager"]
 log = structlog.get_logger(__name__)
 
 ALREADY_REPORTED: Final = (LogDirFullError, LogDirOfflineError)
-"""Logged once, when that state began, and not with each request that fails because of it."""
+"""Errors that are logged once, when the state begins, and not for each failed request."""
 OPENING_RETRY_S: Final = 1.0
 """Interval between checks whether log dirs have space again."""
 
@@ -130,7 +130,7 @@ class ReplicaManager:
 
     @property
     def isr_change_counts(self) -> tuple[int, int]:
-        """Numbers of in-sync sets led here that have shrunk and grown."""
+        """Number of times that in-sync sets led here have shrunk, and grown."""
         return self._isr_changes.shrink_count, self._isr_changes.expand_count
 
     @property
@@ -413,7 +413,7 @@ class ReplicaManager:
 
     def _reconsider_high_watermarks(self) -> None:
         """Stop waiting for brokers that are dead."""
-        # Here, as no append may follow: a producer that waits for a response sends nothing more.
+        # No append may follow that would do this: a producer that waits for a response sends none.
         now_ms = self._now_ms()
         for replica in self.table:
             if replica.leadership is not None and replica.leadership.reconsider(now_ms):

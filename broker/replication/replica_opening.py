@@ -118,7 +118,7 @@ class ReplicaOpening:
     def _give_up(self, change: RoleChange, error: Exception) -> ErrorCode:
         """Return the error code of a failed role change, or keep it if the error is temporary."""
         partition = change.topic_partition
-        # Not an error code: a controller that gets KAFKA_STORAGE_ERROR takes the log dir for lost
+        # Not an error code: a controller that gets KAFKA_STORAGE_ERROR considers the log dir lost,
         # and never sends the partition again.
         if isinstance(error, LogDirFullError | OutOfFilesError):
             log.warning("log.opening_delayed", partition=str(partition), error=str(error))

@@ -57,10 +57,10 @@ class LeadershipListener(Protocol):
     """A coordinator of groups or transactions, notified of the partitions led here."""
 
     def on_become_leader(self, topic_partition: TopicPartition, leader_epoch: LeaderEpoch) -> None:
-        """Handle the begin of a leadership of this broker, in another epoch than before."""
+        """Handle the start of a leadership here, in another epoch than before."""
 
     def on_resign(self, topic_partition: TopicPartition) -> None:
-        """Handle that this broker does not lead a partition, whether it did before or not."""
+        """Handle the end of a leadership; also called for partitions that were not led here."""
 
 
 class ReplicaRoles:
@@ -284,7 +284,7 @@ class ReplicaRoles:
         return ErrorCode.NONE
 
     def _set_strays_aside(self) -> None:
-        """Set aside unclaimed partitions that are not assigned to this broker, by the metadata.
+        """Set aside unclaimed partitions that, by the metadata, no longer belong to this broker.
 
         A partition that is missing in the metadata stays: its nodes may be unreadable for a while,
         or its deletion may have waited for this broker and be requested next. If a topic of that

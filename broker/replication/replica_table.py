@@ -34,7 +34,7 @@ class TopicNames:
         self._names[topic_id] = name
 
     def discard(self, topic_id: TopicId) -> None:
-        """Note one partition less; remove the topic with the last one."""
+        """Note one partition fewer; remove the topic with the last one."""
         self._counts[topic_id] -= 1
         if not self._counts[topic_id]:
             del self._counts[topic_id], self._names[topic_id]
@@ -51,7 +51,7 @@ class ReplicaTable:
         self._offline: set[Key] = set()
 
     def __iter__(self) -> Iterator[Replica]:
-        """Any thread may do this."""
+        """Iterate over a copy; any thread may do this."""
         return iter(list(self.by_key.values()))
 
     def __len__(self) -> int:

@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 
-class Trouble(enum.Enum):
+class Fault(enum.Enum):
     """Kinds of faults; the second word of a name is the target."""
 
     KILL_BROKER = "kill -9 of a broker"
@@ -21,10 +21,10 @@ class Trouble(enum.Enum):
 
 
 QUICK: Final = (
-    Trouble.KILL_CONTROLLER,
-    Trouble.PAUSE_BROKER,
-    Trouble.KILL_COORDINATOR,
-    Trouble.STOP_BROKER,
+    Fault.KILL_CONTROLLER,
+    Fault.PAUSE_BROKER,
+    Fault.KILL_COORDINATOR,
+    Fault.STOP_BROKER,
 )
 MIN_PAUSE_MS: Final = 100
 MAX_PAUSE_MS: Final = 3_000
@@ -37,7 +37,7 @@ HEALED_PART: Final = 0.5
 class Round:
     """One fault: it begins, lasts, and is repaired."""
 
-    trouble: Trouble
+    fault: Fault
     dice: int
     """Selects the target among the candidates."""
     duration_ms: int
@@ -45,18 +45,18 @@ class Round:
     """Whether the cluster recovers before the next round begins."""
 
 
-def rounds(seed: int, count: int, troubles: Sequence[Trouble] = tuple(Trouble)) -> list[Round]:
+def rounds(seed: int, count: int, faults: Sequence[Fault] = tuple(Fault)) -> list[Round]:
     """Return the rounds of `seed`; each kind of fault occurs before any of them repeats."""
     random = Random(seed)
-    order: list[Trouble] = []
+    order: list[Fault] = []
     while len(order) < count:
-        order += random.sample(troubles, len(troubles))
+        order += random.sample(faults, len(faults))
     return [
         Round(
-            trouble,
+            fault,
             random.getrandbits(16),
             random.randint(MIN_PAUSE_MS, MAX_PAUSE_MS),
             random.random() < HEALED_PART,
         )
-        for trouble in order[:count]
+        for fault in order[:count]
     ]

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tests.harness.cluster import ClusterProcesses
-from tests.harness.nemesis import Round, Trouble
+from tests.harness.nemesis import Fault, Round
 from tests.harness.observer import Observer
 from tests.harness.proof import HEAL_TIMEOUT_S, Scenario
 
@@ -38,18 +38,18 @@ class _Player:
         duration_s = this.duration_ms / 1000
         controller = await self._observer.wait_for_controller()
         victims = self._victims(this, controller)
-        match this.trouble:
-            case Trouble.KILL_BROKER | Trouble.KILL_CONTROLLER | Trouble.KILL_TWO:
+        match this.fault:
+            case Fault.KILL_BROKER | Fault.KILL_CONTROLLER | Fault.KILL_TWO:
                 for victim in victims:
                     self._cluster.kill(victim)
-            case Trouble.PAUSE_BROKER | Trouble.PAUSE_CONTROLLER:
+            case Fault.PAUSE_BROKER | Fault.PAUSE_CONTROLLER:
                 for victim in victims:
                     self._cluster.pause(victim)
-            case Trouble.STOP_BROKER | Trouble.STOP_CONTROLLER:
+            case Fault.STOP_BROKER | Fault.STOP_CONTROLLER:
                 for victim in victims:
                     code = await asyncio.to_thread(self._cluster.stop, victim)
                     assert code == 0, f"broker {victim} stopped with exit code {code}"
-            case Trouble.KILL_COORDINATOR:
+            case Fault.KILL_COORDINATOR:
                 await asyncio.to_thread(self._kill_coordinator)
         # The seed determines the duration; there is no condition to wait for.
         await asyncio.sleep(duration_s)
@@ -66,12 +66,12 @@ class _Player:
 
     def _victims(self, this: Round, controller: int) -> list[int]:
         running = self._cluster.running
-        if this.trouble in (
-            Trouble.KILL_CONTROLLER,
-            Trouble.PAUSE_CONTROLLER,
-            Trouble.STOP_CONTROLLER,
+        if this.fault in (
+            Fault.KILL_CONTROLLER,
+            Fault.PAUSE_CONTROLLER,
+            Fault.STOP_CONTROLLER,
         ):
             return [controller] if controller in running else running[:1]
         first = this.dice % len(running)
-        count = 2 if this.trouble is Trouble.KILL_TWO else 1
+        count = 2 if this.fault is Fault.KILL_TWO else 1
         return [running[(first + step) % len(running)] for step in range(count)]

@@ -10,7 +10,7 @@ from broker.cluster.topic_plan import (
     MAX_PARTITIONS,
     TopicDefaults,
     TopicPlan,
-    TopicWish,
+    TopicSpec,
     plan_growth,
     plan_topic,
     topic_defaults_of,
@@ -49,9 +49,9 @@ def image(*brokers: BrokerId, topics: Mapping[str, int] | None = None) -> Cluste
     return ClusterImage(brokers=live, topics=states)
 
 
-def plan(wish: TopicWish, cluster: ClusterImage) -> TopicPlan:
+def plan(spec: TopicSpec, cluster: ClusterImage) -> TopicPlan:
     """Plan with starting points of zero."""
-    return plan_topic(wish, cluster, DEFAULTS, lambda _count: Dice(0, 0))
+    return plan_topic(spec, cluster, DEFAULTS, lambda _count: Dice(0, 0))
 
 
 def holding(*replicas: tuple[int, ...]) -> dict[int, ReplicaAssignment]:
@@ -63,59 +63,59 @@ def holding(*replicas: tuple[int, ...]) -> dict[int, ReplicaAssignment]:
 
 
 def test_open_settings_take_the_brokers_defaults() -> None:
-    assert plan(TopicWish(name="t"), image(B1)).assignments == ((B1,), (B1,), (B1,))
+    assert plan(TopicSpec(name="t"), image(B1)).assignments == ((B1,), (B1,), (B1,))
 
 
 def test_replicas_are_spread_round_robin() -> None:
-    wish = TopicWish(name="t", partition_count=2, replication_factor=2)
-    assert plan(wish, image(B1, B2)).assignments == ((B1, B2), (B2, B1))
+    spec = TopicSpec(name="t", partition_count=2, replication_factor=2)
+    assert plan(spec, image(B1, B2)).assignments == ((B1, B2), (B2, B1))
 
 
 def test_client_may_choose_the_brokers() -> None:
-    wish = TopicWish(name="t", assignments={1: [2], 0: [1]})
-    assert plan(wish, image(B1, B2)).assignments == ((B1,), (B2,))
+    spec = TopicSpec(name="t", assignments={1: [2], 0: [1]})
+    assert plan(spec, image(B1, B2)).assignments == ((B1,), (B2,))
 
 
 def test_configs_are_copied_to_the_plan() -> None:
-    wish = TopicWish(name="t", configs={"retention.ms": "5"})
-    assert plan(wish, image(B1)).configs == {"retention.ms": "5"}
+    spec = TopicSpec(name="t", configs={"retention.ms": "5"})
+    assert plan(spec, image(B1)).configs == {"retention.ms": "5"}
 
 
 @pytest.mark.parametrize(
-    ("wish", "code"),
+    ("spec", "code"),
     [
-        (TopicWish(name="__cluster_metadata"), ErrorCode.INVALID_REQUEST),
-        (TopicWish(name="old.topic"), ErrorCode.TOPIC_ALREADY_EXISTS),
-        (TopicWish(name="old_topic"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (TopicWish(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (TopicWish(name=""), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (TopicWish(name="t", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
-        (TopicWish(name="t", configs={"retention.ms": "-2"}), ErrorCode.INVALID_CONFIG),
-        (TopicWish(name="t", configs={"retention": "1"}), ErrorCode.INVALID_CONFIG),
-        (TopicWish(name="t", partition_count=0), ErrorCode.INVALID_PARTITIONS),
-        (TopicWish(name="t", partition_count=-2), ErrorCode.INVALID_PARTITIONS),
-        (TopicWish(name="t", partition_count=MAX_PARTITIONS + 1), ErrorCode.POLICY_VIOLATION),
-        (TopicWish(name="t", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (TopicWish(name="t", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (TopicWish(name="t", partition_count=1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
+        (TopicSpec(name="__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (TopicSpec(name="old.topic"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (TopicSpec(name="old_topic"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec(name=""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TopicSpec(name="t", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+        (TopicSpec(name="t", configs={"retention.ms": "-2"}), ErrorCode.INVALID_CONFIG),
+        (TopicSpec(name="t", configs={"retention": "1"}), ErrorCode.INVALID_CONFIG),
+        (TopicSpec(name="t", partition_count=0), ErrorCode.INVALID_PARTITIONS),
+        (TopicSpec(name="t", partition_count=-2), ErrorCode.INVALID_PARTITIONS),
+        (TopicSpec(name="t", partition_count=MAX_PARTITIONS + 1), ErrorCode.POLICY_VIOLATION),
+        (TopicSpec(name="t", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicSpec(name="t", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (TopicSpec(name="t", partition_count=1, assignments={0: [1]}), ErrorCode.INVALID_REQUEST),
         (
-            TopicWish(name="t", replication_factor=1, assignments={0: [1]}),
+            TopicSpec(name="t", replication_factor=1, assignments={0: [1]}),
             ErrorCode.INVALID_REQUEST,
         ),
-        (TopicWish(name="t", assignments={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec(name="t", assignments={1: [1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (
-            TopicWish(name="t", assignments={0: [1], 1: [1, 2]}),
+            TopicSpec(name="t", assignments={0: [1], 1: [1, 2]}),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ),
-        (TopicWish(name="t", assignments={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (TopicWish(name="t", assignments={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (TopicWish(name="t", assignments={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec(name="t", assignments={0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec(name="t", assignments={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (TopicSpec(name="t", assignments={0: [9]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
     ids=repr,
 )
-def test_forbidden_topic_is_refused_with_kafkas_code(wish: TopicWish, code: ErrorCode) -> None:
+def test_forbidden_topic_is_refused_with_kafkas_code(spec: TopicSpec, code: ErrorCode) -> None:
     with pytest.raises(ApiError) as caught:
-        plan(wish, image(B1, B2, topics={"old.topic": 1}))
+        plan(spec, image(B1, B2, topics={"old.topic": 1}))
     assert caught.value.code is code
 
 
@@ -124,8 +124,8 @@ def test_replicas_are_spread_over_racks() -> None:
         broker: LiveBroker(broker_id=broker, endpoints={}, rack=rack)
         for broker, rack in zip(map(BrokerId, (1, 2, 3, 4)), "aabb", strict=True)
     }
-    wish = TopicWish(name="t", partition_count=8, replication_factor=2)
-    for replicas in plan(wish, ClusterImage(brokers=brokers)).assignments:
+    spec = TopicSpec(name="t", partition_count=8, replication_factor=2)
+    for replicas in plan(spec, ClusterImage(brokers=brokers)).assignments:
         assert {brokers[replica].rack for replica in replicas} == {"a", "b"}
 
 

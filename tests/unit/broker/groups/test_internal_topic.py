@@ -3,15 +3,15 @@ from broker.groups.internal_topic import offsets_topic
 
 
 def test_offsets_topic_follows_the_broker_config() -> None:
-    wish = offsets_topic(
+    spec = offsets_topic(
         BrokerConfig.from_properties(
             {"offsets.topic.num.partitions": "7", "offsets.topic.segment.bytes": "9999"}
         )
     )
-    assert (wish.name, wish.partition_count) == ("__consumer_offsets", 7)
-    assert wish.configs["cleanup.policy"] == "compact"
-    assert wish.configs["segment.bytes"] == "9999"
-    assert wish.configs["compression.type"] == "producer"
+    assert (spec.name, spec.partition_count) == ("__consumer_offsets", 7)
+    assert spec.configs["cleanup.policy"] == "compact"
+    assert spec.configs["segment.bytes"] == "9999"
+    assert spec.configs["compression.type"] == "producer"
 
 
 def test_offsets_topic_of_a_standalone_broker_has_one_replica() -> None:

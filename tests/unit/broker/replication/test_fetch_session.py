@@ -39,7 +39,7 @@ class Waiting:
         self.notified: list[Key] = []
         self.has_given_way = False
 
-    def on_news(self, key: Key) -> None:
+    def on_partition_changed(self, key: Key) -> None:
         self.notified.append(key)
 
     def give_way(self) -> None:
@@ -49,7 +49,7 @@ class Waiting:
 def respond_with_all(session: FollowerSession) -> None:
     for key in list(session.active):
         session.on_sent(key, (0, 0), is_complete=True)
-    session.on_answer([T0])
+    session.on_response([T0])
 
 
 def test_follower_is_distinguished_from_a_consumer_in_every_version() -> None:
@@ -112,10 +112,10 @@ def test_only_changed_partitions_are_active() -> None:
 
 def test_marks_are_sent_when_they_have_changed() -> None:
     session = begin(FetchSessions(1))
-    assert session.is_news(T0, (0, 0)), "the first response names every partition"
+    assert session.must_send(T0, (0, 0)), "the first response names every partition"
     respond_with_all(session)
-    assert not session.is_news(T0, (0, 0))
-    assert session.is_news(T0, (5, 0))
+    assert not session.must_send(T0, (0, 0))
+    assert session.must_send(T0, (5, 0))
 
 
 def test_incomplete_partition_stays_active_behind_the_others() -> None:
@@ -140,8 +140,8 @@ def test_marks_of_a_possibly_lost_response_are_sent_again() -> None:
     assert not session.active
     session.on_request(8)
     assert list(session.active) == [T0], "the last response named it"
-    assert session.is_news(T0, (0, 0))
-    assert not session.is_news(T1, (0, 0))
+    assert session.must_send(T0, (0, 0))
+    assert not session.must_send(T1, (0, 0))
 
 
 def test_marks_of_a_forgotten_partition_are_not_sent_again() -> None:

@@ -1,10 +1,11 @@
 """Selects the partitions that a follower requests from one leader next (decision).
 
 A partition that failed backs off, at first for a very short time: just after an election, a
-follower may learn of the new leader before the leader itself does. The other partitions continue meanwhile.
-Within a fetch session (KIP-227) a request names only changed partitions; a leader without sessions
-gets all of them each time. Invariant: for each followed partition that is not backing off, the
-leader's session matches this broker's last request, or the next request corrects it.
+follower may learn of the new leader before the leader itself does. The other partitions continue
+meanwhile. Within a fetch session (KIP-227) a request names only changed partitions; a leader
+without sessions gets all of them each time. Invariant: for each followed partition that is not
+backing off, the leader's session matches this broker's last request, or the next request corrects
+it.
 """
 
 from __future__ import annotations

@@ -43,29 +43,29 @@ LOADS: Final = {
 }
 INTRODUCTION: Final = """# Benchmarks
 
-Written by `make bench`; `python -m benchmarks NAME ...` runs some loads anew. Every figure is a
-median of alternating runs; the reference beside it ran in the same minute on the same machine, so
-read the ratios: absolute figures differ from machine to machine. Where one broker is measured, it
-is one process kept on one core, the generator on another.
+Written by `make bench`; `python -m benchmarks NAME ...` repeats some of the loads. Every figure is
+a median of alternating runs, and its reference ran in the same minute on the same machine. Read the
+ratios: absolute figures differ from machine to machine. A load on one broker pins its process to
+one core and the generator to another.
 
-Each load names the interpreter that it ran on: one that was built with a profile (configured with
-`--enable-optimizations`, or by a distribution's own rules) needs less CPU per request than one that
-was not, and so does a broker whose compiled modules could be built.
+Each load states its interpreter: an interpreter built with a profile (`--enable-optimizations`, or
+a distribution's own build) needs less CPU per request than others, and so does a broker with
+compiled modules.
 
-Where the machine is a virtual one, its host may grant less of the processors than was wanted: a run
-that says more than a few hundredths tells little about latencies.
+On a virtual machine the host may grant less processor time than requested: if a run reports more
+than a few percent, its latencies mean little.
 
-The plain loopback stream is the least steady reference: on one machine of two virtual cores it gave
-1.6 GB/s in some minutes and 4 GB/s in others, while the broker's own rate hardly moved. What any
-server could reach stands beside it: one that only receives, checks, writes and answers the same
-batches, and for librdkafka one that answers and keeps nothing. Where that is below the goal, the
-machine or the client is the limit, and no broker's figure can meet it.
+The plain loopback stream is the least steady reference: on one machine with two virtual cores it
+varied from 1.6 GB/s to 4 GB/s within minutes, while the broker's own rate hardly changed. Some
+loads therefore have a second reference, the maximum of any server: one that only receives, checks,
+writes and answers the same batches, or, for librdkafka, one that answers and stores nothing. If
+that reference is below the goal, the machine or the client is the limit: no broker can reach it.
 
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Run the loads that are named (all by default); return 0 when every goal was met."""
+    """Run the named loads (all by default); return 0 if every goal was met."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(LOADS))
     names = parser.parse_args(arguments).names or list(LOADS)
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
         found = _run(name, console)
         stolen = stolen_share(before, processor_time())
         console.print(_table(found))
-        console.print(f"{stolen:.0%} of the processor time that was wanted went to the host.")
+        console.print(f"The host took {stolen:.0%} of the requested processor time.")
         _write(name, found, stolen)
         figures += found
     return 0 if all(figure.is_met is not False for figure in figures) else 1
@@ -99,7 +99,7 @@ def _table(figures: list[Figure]) -> Table:
 
 
 def _write(name: str, figures: list[Figure], stolen: float) -> None:
-    """Keep what a load has measured, and write the page of what all have measured last."""
+    """Store the figures of a load, and write the page of the latest figures of all loads."""
     measured_at = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
     RESULTS.mkdir(parents=True, exist_ok=True)
     text = to_json(figures, _commit(), measured_at, stolen)
@@ -117,13 +117,13 @@ def _sections() -> Iterator[str]:
 
 
 def _origin(run: Mapping[str, Any]) -> str:
-    """Say what was measured, when, and with which interpreter."""
+    """Return the commit, time and interpreter of a run, as one sentence."""
     machine = run["machine"]
     loops = {True: ", compiled loops", False: ", no compiled loops", None: ""}
     hot = {True: " and hot modules", False: ", no compiled hot modules", None: ""}
     build = loops[machine.get("compiled_modules")] + hot[machine.get("compiled_hot_modules")]
     stolen = machine.get("stolen_share")
-    host = "" if stolen is None else f"; {stolen:.0%} of the processor time went to the host"
+    host = "" if stolen is None else f"; the host took {stolen:.0%} of the processor time"
     return (
         f"Commit {run['commit']}, {run['measured_at']}; CPython {machine['python']}{build}{host}."
     )

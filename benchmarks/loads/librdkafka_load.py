@@ -59,10 +59,10 @@ def measure(directory: Path) -> Iterator[Figure]:
         note="acks=1, linger 5 ms, 6 partitions",
     )
     yield Figure(
-        name="librdkafka produces 1 KiB records, beside the most that it can",
+        name="librdkafka produces 1 KiB records, compared with its maximum",
         unit="MB/s",
         value=paired.ours,
-        reference_name="the same to a server that answers and keeps nothing",
+        reference_name="the same to a server that answers and stores nothing",
         reference=percentile(bare_mb_s, 0.5),
         better="higher",
     )

@@ -168,7 +168,7 @@ def _large(
         goal=35.0,
     )
     yield Figure(
-        name="produce 16 KiB batches, broker CPU per request, beside the least that it could be",
+        name="produce 16 KiB batches, broker CPU per request, compared with the minimum",
         unit="us",
         value=percentile(cpu_us, 0.5),
         reference_name="bare receive, CRC, write and answer",

@@ -24,7 +24,7 @@ from kafkawire.records import (
     read_header,
 )
 
-# Search range behind damage. Kafka's own readers would not find a sound batch beyond it either.
+# Search range after damage. Kafka's own readers would not find a sound batch beyond it either.
 RESYNC_BYTES: Final = 4 * 1024 * 1024
 _PREFIX: Final = Struct(">qiib")
 _MAGIC_POSITION: Final = 16
@@ -194,7 +194,7 @@ class Walk:
                 return False
             expected = f"a batch of {size} bytes from offset {offset}"
         else:
-            expected = "a whole batch"
+            expected = "a complete batch"
         self._find("torn_tail", position, None, expected, f"{left} bytes", severity)
         return True
 
@@ -206,7 +206,7 @@ class Walk:
             return
         prefix = window.at(position, BATCH_HEADER_BYTES)
         if len(prefix) < BATCH_HEADER_BYTES:
-            self._find("bad_header", position, None, "a whole header", f"{len(prefix)} bytes")
+            self._find("bad_header", position, None, "a complete header", f"{len(prefix)} bytes")
             return
         offset, length, _, magic = _PREFIX.unpack_from(prefix)
         if magic != MAGIC:

@@ -1,13 +1,13 @@
 """Errors of an audit itself. A finding in the files is not an error.
 
 Exception
-`- AuditError             the audit cannot run; the message says in one sentence what to do
-   `- SparkMissingError   this machine lacks Spark or Java; the message says what to install
+`- AuditError             the audit cannot run; the message is one sentence with the remedy
+   `- SparkMissingError   this machine lacks Spark or Java; the message names the packages
 """
 
 
 class AuditError(Exception):
-    """The audit cannot run; the message says in one sentence what to do."""
+    """The audit cannot run; the message is one sentence with the remedy."""
 
 
 class SparkMissingError(AuditError):

@@ -29,10 +29,10 @@ def parse_rules(pairs: Sequence[str], *, is_strict: bool = False) -> Rules:
     for pair in pairs:
         key, _, text = pair.partition("=")
         if key not in _FIELDS:
-            raise ValueError(f"{key!r} is no rule; the rules are {', '.join(_FIELDS)}")
+            raise ValueError(f"unknown rule {key!r}; the rules are {', '.join(_FIELDS)}")
         try:
             number = int(text)
         except ValueError:
-            raise ValueError(f"{pair!r}: {text!r} is no whole number") from None
+            raise ValueError(f"{pair!r}: {text!r} is not a whole number") from None
         values[_FIELDS[key]] = None if number < 0 else number
     return Rules(is_strict=is_strict, **values)  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
             scan.run([ReferenceTable(table, MAX_OFFSET, aborted)])
             errors = [each for each in findings if each.severity == "error"]
             if errors:
-                raise AuditError(f"no snapshot of a damaged log; first: {errors[0]}")
+                raise AuditError(f"a damaged log gives no snapshot; first error: {errors[0]}")
             row = {
                 "topic": replica.topic,
                 "partition": replica.partition,
@@ -83,30 +83,30 @@ def take_snapshot(replicas: Sequence[ReplicaFiles], file: Path, key_limit: int) 
 
 
 def check_snapshot(file: str) -> None:
-    """Reject a file that is no snapshot before any worker reads it.
+    """Reject a file that is not a snapshot before any worker reads it.
 
     Raises:
-        AuditError: the file is no snapshot.
+        AuditError: the file is not a snapshot.
     """
     try:
         is_ours = parquet.read_schema(file).equals(SCHEMA)
     except (OSError, pa.ArrowException) as error:
-        raise AuditError(f"{file} is no snapshot of `ottla audit snapshot`: {error}") from error
+        raise AuditError(f"{file} is not from `ottla audit snapshot`: {error}") from error
     if not is_ours:
-        raise AuditError(f"{file} is no snapshot of `ottla audit snapshot`: other columns")
+        raise AuditError(f"{file} is not from `ottla audit snapshot`: its columns differ")
 
 
 def read_snapshot(file: str, topic: str, partition: int) -> Snapshot | None:
     """Return the snapshot of one partition in `file`, or None.
 
     Raises:
-        AuditError: the file is no snapshot.
+        AuditError: the file is not a snapshot.
     """
     wanted = [("topic", "==", topic), ("partition", "==", partition)]
     try:
         rows = parquet.read_table(file, schema=SCHEMA, filters=wanted).to_pylist()
     except (OSError, pa.ArrowException) as error:
-        raise AuditError(f"{file} is no snapshot of `ottla audit snapshot`: {error}") from error
+        raise AuditError(f"{file} is not from `ottla audit snapshot`: {error}") from error
     return Snapshot(**rows[0]) if rows else None
 
 

@@ -63,7 +63,7 @@ def find_java() -> str:
     )
     version = re.search(r'version "(\d+)', answer.stderr)
     if version is None or int(version[1]) < MIN_JAVA:
-        found = version[1] if version else "of no known version"
+        found = version[1] if version else "of unknown version"
         raise SparkMissingError(f"Spark needs Java {MIN_JAVA} and {java} is {found}: {remedy}")
     return java
 

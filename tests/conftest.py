@@ -52,7 +52,7 @@ UNCOUNTED = (
     "tests/simulation/cluster/test_seeds.py",
     "tests/simulation/cluster/test_zombie.py",
     "tests/simulation/coordination/",
-    "tests/unit/broker/test_purgatory.py::test_a_hundred_thousand_waiters",
+    "tests/unit/broker/test_purgatory.py::test_a_hundred_thousand_cancelled_operations",
     "tests/unit/cli/test_documented_commands.py",
     "tests/unit/coordination/test_golden_frames.py",
     "tests/unit/storage/test_disk_full.py::test_wherever_space_runs_out",

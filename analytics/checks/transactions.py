@@ -86,7 +86,7 @@ def read_txnindex(data: bytes, file: str, report: Report) -> list[tuple[int, Abo
     find = Finder(Check.TRANSACTIONS, report).find
     if len(data) % ENTRY.size:
         cut = len(data) - len(data) % ENTRY.size
-        find("txnindex_cut", file, cut, None, "whole entries", "a partial entry")
+        find("txnindex_cut", file, cut, None, "complete entries", "a partial entry")
     entries = []
     whole = data[: len(data) - len(data) % ENTRY.size]
     for slot, (version, producer_id, first, last, _) in enumerate(ENTRY.iter_unpack(whole)):

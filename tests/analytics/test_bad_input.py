@@ -31,8 +31,8 @@ def test_missing_directory_fails_with_one_sentence(tmp_path: Path) -> None:
     ("arguments", "code", "message"),
     [
         (["beauty", "."], 2, "'beauty' is not an audit; choose from integrity, compaction"),
-        (["integrity", ".", "--rule", "colour=1"], 2, "'colour' is no rule"),
-        (["integrity", ".", "--rule", "retention.ms=soon"], 2, "'soon' is no whole number"),
+        (["integrity", ".", "--rule", "colour=1"], 2, "unknown rule 'colour'"),
+        (["integrity", ".", "--rule", "retention.ms=soon"], 2, "'soon' is not a whole number"),
         (["integrity", "/no/such/place"], 1, "cannot be listed"),
         (["snapshot", "."], 2, "a snapshot needs --out FILE"),
     ],

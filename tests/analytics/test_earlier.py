@@ -76,7 +76,7 @@ def test_newer_records_excuse_missing_older_ones(tmp_path: Path) -> None:
 def test_snapshot_of_a_damaged_log_is_refused(tmp_path: Path) -> None:
     log_of(tmp_path, make_log())
     Segment(tmp_path / "orders-0" / "00000000000000000100.log").flip(3, 90)
-    with pytest.raises(AuditError, match="no snapshot of a damaged log"):
+    with pytest.raises(AuditError, match="a damaged log gives no snapshot"):
         snapshot_logs([str(tmp_path)], tmp_path / "keys.parquet", LIMIT)
 
 
@@ -115,12 +115,12 @@ def test_malformed_ledger_line_is_reported(tmp_path: Path, text: str) -> None:
 
 def test_file_that_is_no_snapshot_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("no parquet")
-    with pytest.raises(AuditError, match="no snapshot"):
+    with pytest.raises(AuditError, match="is not from `ottla audit snapshot`"):
         read_snapshot(str(tmp_path / "x"), "orders", 0)
-    with pytest.raises(AuditError, match="no snapshot"):
+    with pytest.raises(AuditError, match="is not from `ottla audit snapshot`"):
         check_snapshot(str(tmp_path / "x"))
     parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "z")
-    with pytest.raises(AuditError, match="other columns"):
+    with pytest.raises(AuditError, match="its columns differ"):
         check_snapshot(str(tmp_path / "z"))
     with pytest.raises(AuditError, match="No such file"):
         convert_ledger(str(tmp_path / "none.jsonl"), tmp_path / "y", LIMIT)

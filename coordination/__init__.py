@@ -1,6 +1,7 @@
-"""The coordinator, and the client that brokers reach it with: ZooKeeper's wire protocol, both ways.
+"""The coordinator and its client: both sides of ZooKeeper's wire protocol.
 
-The server, top down: `daemon` > `coordinator` (puts it together on its data directory) > `server`
-(sockets, deadlines, the log) > `service` (what a request means) > `state`, `tree`, `sessions` and
-`watches`; `wal`, `snapshot` and `recovery` for what is on disk. The client: `coordination.client`.
+The server, from top to bottom: `daemon` > `coordinator` (assembles it on its data directory) >
+`server` (sockets, deadlines, the log) > `service` (semantics of requests) > `state`, `tree`,
+`sessions` and `watches`. `wal`, `snapshot` and `recovery` own the files on disk. The client that
+brokers use is in `coordination.client`.
 """

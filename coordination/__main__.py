@@ -32,7 +32,7 @@ DEFAULT_DATA_DIR: Final = Path("coordinator-data")
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line that `main` reads."""
+    """Return the parser of the command line."""
     parsed = argparse.ArgumentParser(prog="ottla coordinator", description=__doc__)
     parsed.add_argument("--listen", default=f"127.0.0.1:{DEFAULT_PORT}", metavar="HOST:PORT")
     parsed.add_argument("--data-dir", type=Path, default=DEFAULT_DATA_DIR)
@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def config_from(options: argparse.Namespace) -> CoordinatorConfig:
-    """Return the configuration that the options describe.
+    """Return the configuration given by the options.
 
     Raises:
         ValueError: an option is out of its range.

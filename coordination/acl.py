@@ -1,7 +1,7 @@
-"""Who may do what (decision): schemes, identities, and the check of an access control list.
+"""Access control (decision): schemes, identities, and the check of an access control list.
 
-Schemes: world, auth, digest, ip; `super` passes every check. An ACL inside the tree is a
-tuple that is shared by all nodes that have it.
+The schemes are world, auth, digest and ip; the identity `super` passes every check. An ACL in the
+tree is a tuple shared by all nodes that have it.
 """
 
 import base64
@@ -17,7 +17,7 @@ from coordination.messages import OPEN_ACL, Acl
 
 
 class Permission(IntFlag):
-    """The bits of `Acl.perms`."""
+    """Bits of `Acl.perms`."""
 
     READ = 1
     WRITE = 2
@@ -28,7 +28,7 @@ class Permission(IntFlag):
 
 
 class Identity(NamedTuple):
-    """One thing that a connection has proven to be."""
+    """One authenticated identity of a connection."""
 
     scheme: str
     id: str
@@ -36,16 +36,16 @@ class Identity(NamedTuple):
 
 SUPER: Final = Identity("super", "")
 MAX_IDENTITIES: Final = 16
-"""Of one connection, its address included: each access looks at all of them."""
+"""Limit per connection, including its address, because each access checks all of them."""
 MAX_CREDENTIALS_BYTES: Final = 4096
 MAX_ENTRIES: Final = 100
-"""Of one ACL that is set: each access to its node looks at all of them."""
+"""Limit per ACL, because each access to its node checks all of them."""
 _UNPROVABLE: Final = frozenset({"ip", "world", "super"})
-"""Schemes that `auth` does not stand for: nobody has shown anything to have them."""
+"""Schemes that `auth` does not expand to, because they need no credentials of the client."""
 
 
 def digest_identity(credentials: bytes) -> Identity:
-    """Return the identity behind `user:password`."""
+    """Return the identity of `user:password`."""
     user = credentials.decode(errors="replace").partition(":")[0]
     digest = base64.b64encode(hashlib.sha1(credentials, usedforsecurity=False).digest())
     return Identity("digest", f"{user}:{digest.decode()}")
@@ -54,7 +54,7 @@ def digest_identity(credentials: bytes) -> Identity:
 def proven(
     scheme: str | None, credentials: bytes, known: Sequence[Identity], super_digest: str | None
 ) -> tuple[Identity, ...] | None:
-    """Return all identities after `credentials` were shown, None when they are not accepted."""
+    """Return all identities including that of `credentials`; None if these are refused."""
     if scheme == "ip":
         return tuple(known)
     if scheme != "digest" or len(credentials) > MAX_CREDENTIALS_BYTES:
@@ -66,14 +66,14 @@ def proven(
 
 
 def user_of(identity: Identity) -> str:
-    """Return the name to show for an identity, without its password digest."""
+    """Return the display name of an identity, without its password digest."""
     return identity.id.partition(":")[0] if identity.scheme == "digest" else identity.id
 
 
 def require(
     acl: Sequence[Acl], permission: Permission, identities: Iterable[Identity], path: str
 ) -> None:
-    """Check that somebody in `identities` has one of the bits of `permission`.
+    """Check that one of `identities` has a bit of `permission`.
 
     Raises:
         OperationError: NO_AUTH.
@@ -83,11 +83,11 @@ def require(
 
 
 def allows(acl: Sequence[Acl], permission: Permission, identities: Iterable[Identity]) -> bool:
-    """Whether somebody in `identities` has one of the bits of `permission`."""
+    """Whether one of `identities` has a bit of `permission`."""
     return acl is OPEN_ACL or _allows(tuple(acl), permission, tuple(identities))
 
 
-# A multi asks it thousands of times of one node.
+# Cached, because a multi may check the same node thousands of times.
 @lru_cache(maxsize=1024)
 def _allows(acl: tuple[Acl, ...], permission: Permission, known: tuple[Identity, ...]) -> bool:
     if any(identity.scheme == SUPER.scheme for identity in known):
@@ -114,8 +114,8 @@ def resolve(acl: Sequence[Acl], identities: Iterable[Identity], path: str) -> tu
     """Return the ACL to store: without duplicates, with `auth` expanded to the caller's ids.
 
     Raises:
-        OperationError: INVALID_ACL: empty or too long, unknown scheme, malformed id, or `auth`
-            from somebody who has not authenticated.
+        OperationError: INVALID_ACL if it is empty or too long, has an unknown scheme or a malformed
+            id, or has `auth` but the caller has not authenticated.
     """
     if tuple(acl) == OPEN_ACL:
         return OPEN_ACL
@@ -151,7 +151,7 @@ def _expand(entry: Acl, identities: Iterable[Identity]) -> list[Acl]:
 
 
 def masked(acl: Sequence[Acl]) -> tuple[Acl, ...]:
-    """Return the ACL with password digests hidden, for readers who may not administer it."""
+    """Return the ACL with password digests hidden, for clients without ADMIN permission."""
     return tuple(
         Acl(entry.perms, "digest", (entry.id or "").partition(":")[0] + ":x")
         if entry.scheme == "digest"

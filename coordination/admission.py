@@ -1,6 +1,6 @@
-"""Which connections a server takes (decision): so many in all, so many from one address.
+"""Limits on connections (decision): in total, and per address.
 
-A connection counts from the moment it is accepted, also while it negotiates TLS.
+A connection counts from the moment it is accepted, including its TLS handshake.
 """
 
 from collections import Counter
@@ -10,17 +10,17 @@ UNLIMITED: Final = 0
 
 
 class Admission:
-    """Counts the connections that were admitted, until each has left."""
+    """Counts admitted connections until they leave."""
 
     def __init__(self, max_connections: int, max_per_address: int) -> None:
-        """Limit both numbers; `max_per_address` may be `UNLIMITED`."""
+        """Set both limits; `max_per_address` may be `UNLIMITED`."""
         self._max_connections = max_connections
         self._max_per_address = max_per_address
         self._count = 0
         self._counts: Counter[str] = Counter()
 
     def admit(self, address: str) -> str | None:
-        """Count a connection and return None, or return why there is no room for it."""
+        """Admit a connection and return None, or return the reason to reject it."""
         if self._count >= self._max_connections:
             return f"more than {self._max_connections} connections"
         if self._max_per_address != UNLIMITED and self._counts[address] >= self._max_per_address:
@@ -30,7 +30,7 @@ class Admission:
         return None
 
     def leave(self, address: str) -> None:
-        """Forget a connection that was admitted."""
+        """Stop counting an admitted connection."""
         self._count -= 1
         self._counts[address] -= 1
         if not self._counts[address]:

@@ -1,4 +1,4 @@
-"""What an operator can set (decision)."""
+"""Configuration of the coordinator (decision)."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,15 +11,15 @@ from coordination.frames import MAX_REQUEST_BYTES
 DEFAULT_PORT: Final = 2181
 DEFAULT_TICK_MS: Final = 100
 DEFAULT_CONNECTIONS_PER_ADDRESS: Final = 60
-"""ZooKeeper's maxClientCnxns; 0 is no limit."""
+"""Default of ZooKeeper's maxClientCnxns; 0 means no limit."""
 DEFAULT_COMMANDS: Final = frozenset({"srvr", "ruok"})
-"""Four-letter words that anybody may ask. The others tell sessions and paths, or change things."""
+"""Four-letter words enabled by default; the others reveal sessions and paths, or change state."""
 ALL_COMMANDS: Final = "*"
 _ADDRESS = re.compile(r"\A(?P<host>\[[^\]]*\]|[^:]*):(?P<port>\d+)\Z")
 
 
 class PasswordKind(Enum):
-    """How session passwords are made, see `sessions.Passwords`."""
+    """Kind of session passwords, see `sessions.Passwords`."""
 
     KEYED = "keyed"
     ZOOKEEPER = "zookeeper"
@@ -27,27 +27,27 @@ class PasswordKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen; port 0 means any free one."""
+    """Address to listen on; port 0 means any free one."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> "Address":
-        """Read HOST:PORT.
+        """Parse HOST:PORT.
 
         Raises:
-            ValueError: it is not that.
+            ValueError: the text has another form.
         """
         found = _ADDRESS.match(text)
         if found is None or int(found["port"]) > 65535:
-            raise ValueError(f"an address is HOST:PORT, got {text!r}")
+            raise ValueError(f"address must be HOST:PORT, got {text!r}")
         return cls(found["host"].strip("[]"), int(found["port"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """A second, encrypted listener. With `ca_file` clients must show a certificate."""
+    """Additional TLS listener; with `ca_file` clients must present a certificate."""
 
     listen: Address
     certificate_file: Path
@@ -57,10 +57,10 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorConfig:
-    """How one coordinator runs.
+    """Configuration of one coordinator.
 
-    `tick_ms` bounds how far behind its time the loop may be before the delay counts as a stall,
-    which no session pays for. `commands` are the four-letter words that are answered, `*` for all.
+    A loop that is later than `tick_ms` counts as stalled, and stalls extend all session deadlines.
+    `commands` are the enabled four-letter words, `*` for all.
     """
 
     listen: Address = field(default_factory=lambda: Address("127.0.0.1", DEFAULT_PORT))
@@ -93,18 +93,18 @@ class CoordinatorConfig:
         if not 1 <= self.server_id <= 127:
             raise ValueError(f"server_id must be within 1..127, got {self.server_id}")
         if self.super_digest is not None and ":" not in self.super_digest:
-            raise ValueError("super_digest must be USER:BASE64-SHA1, as ZooKeeper's superDigest")
+            raise ValueError("super_digest must be USER:BASE64-SHA1, like ZooKeeper's superDigest")
         if self.max_connections_per_address < 0:
             raise ValueError(
-                "max_connections_per_address must be 0, for no limit, or more, "
+                "max_connections_per_address must be positive, or 0 for no limit, "
                 f"got {self.max_connections_per_address}"
             )
 
     def allows_command(self, command: str) -> bool:
-        """Whether a four-letter word is answered."""
+        """Whether a four-letter word is enabled."""
         return command in self.commands or ALL_COMMANDS in self.commands
 
 
 def parse_commands(text: str) -> frozenset[str]:
-    """Read four-letter words, separated by commas, as ZooKeeper's 4lw.commands.whitelist."""
+    """Parse comma-separated four-letter words, like ZooKeeper's 4lw.commands.whitelist."""
     return frozenset(word.strip() for word in text.split(",") if word.strip())

@@ -1,7 +1,7 @@
-"""One client's connection (edge): bytes to requests, and outputs in order to bytes.
+"""Server side of one connection (edge): parses requests and sends outputs in order.
 
-Outputs leave in the order in which they were made, and none before its transaction is on disk:
-the queue `_held` is empty, or its head waits for a sync.
+Outputs are sent in the order in which they were queued, and none before its transaction is on disk.
+Invariant: `_held` is empty, or its head waits for a sync.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ _HEADER = struct.Struct(">ii")
 _COMMAND_BYTES: Final = 4
 WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
 WRITE_LOW_WATER_BYTES: Final = 256 * 1024
-# What one connection may do before the others get their turn. A request of 30 bytes may take a
-# megabyte of answer, or a walk over all nodes, so all three count.
+# Limits of one turn of a connection. A request of 30 bytes may produce a megabyte of output or walk
+# over all nodes, so requests, bytes and time all count.
 TURN_REQUESTS: Final = 256
 TURN_OUTPUT_BYTES: Final = 1024 * 1024
 TURN_S: Final = 0.005
 
 
 class Connection(asyncio.Protocol):
-    """The server's side of one connection. Satisfies `service.Peer`."""
+    """Server side of one connection; satisfies `service.Peer`."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -62,14 +62,14 @@ class Connection(asyncio.Protocol):
         self.sent_count = 0
         self.last_op = "NA"
         self.address: str | None = None
-        """The peer's address, once the connection is admitted."""
+        """Address of the peer, set once the connection is admitted."""
         self.peer_name = "?"
         self.is_made = False
 
-    # -- asyncio's side
+    # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Learn who the peer is, and tell the server (asyncio calls this)."""
+        """Admit the peer and notify the server (asyncio calls this)."""
         self.is_made = True
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(
@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Forget what was asked and not answered, and tell the server (asyncio calls this)."""
+        """Drop pending requests and outputs, and notify the server (asyncio calls this)."""
         was_closed_here = self._is_closed
         self._is_closed = True
         self._inbox.clear()
@@ -94,22 +94,22 @@ class Connection(asyncio.Protocol):
         self._server.on_disconnected(self, by_peer=not was_closed_here)
 
     def eof_received(self) -> bool:
-        """Close the other half, too (asyncio calls this)."""
-        # A half-closed client cannot ping: treat it as gone.
+        """Close the connection (asyncio calls this)."""
+        # A half-closed client cannot send pings: treat it as gone.
         return False
 
     def pause_writing(self) -> None:
-        """Read nothing more while the peer does not read answers (asyncio calls this)."""
+        """Stop reading while the peer does not read its replies (asyncio calls this)."""
         self._is_writable = False
         self._update_reading()
 
     def resume_writing(self) -> None:
-        """Go on with what was held back (asyncio calls this)."""
+        """Continue with the pending requests (asyncio calls this)."""
         self._is_writable = True
         self._continue_work()
 
     def data_received(self, data: bytes) -> None:
-        """Take in bytes; whole frames become requests (asyncio calls this)."""
+        """Split bytes into requests and run them (asyncio calls this)."""
         if self._is_closed:
             return
         if self._is_fresh:
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._server.after_input()
 
     def _first_bytes(self, data: bytes) -> bytes:
-        # On a fresh connection four letters are a command; as a length they would be too big.
+        # Four letters at the start are a command; as a frame length they would exceed the limit.
         self._head += data
         if len(self._head) < _COMMAND_BYTES:
             return b""
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         self._work()
 
     def _work(self) -> None:
-        """Run requests until the inbox is empty, the turn is over, or the outputs pile up."""
+        """Run requests until the inbox is empty, the turn is over, or outputs pile up."""
         inbox, left, time = self._inbox, TURN_REQUESTS, self._server.loop.time
         ends_s = time() + TURN_S
         while inbox and left and self._has_room():
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
     def _continue_work(self) -> None:
         self._is_work_scheduled = False
         if self.session is not None and self._inbox:
-            # We have not read its pings, but we have read this.
+            # Its pings may be unread, but this request shows that the client is alive.
             self._server.touch(self.session)
         try:
             self._work()
@@ -190,7 +190,9 @@ class Connection(asyncio.Protocol):
             server.shake_hands(self, payload)
             return
         if len(payload) < frames.REQUEST_HEADER_BYTES:
-            raise JuteError(f"a request of {len(payload)} bytes has no header")
+            raise JuteError(
+                f"a request has at least {frames.REQUEST_HEADER_BYTES} bytes, got {len(payload)}"
+            )
         xid, op = _HEADER.unpack_from(payload)
         server.run_request(self, xid, op, payload)
 
@@ -198,7 +200,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_count(self) -> int:
-        """Outputs that wait for a sync."""
+        """Number of outputs that wait for a sync."""
         return len(self._held)
 
     def deliver(self, event: bytes, tag: int) -> None:
@@ -207,17 +209,17 @@ class Connection(asyncio.Protocol):
 
     def reply(self, xid: int, err: int, body: bytes, tag: int) -> None:
         """Queue the reply to a request."""
-        # Never a number that is not on disk: a client that has seen it would be
-        # refused after a crash. Never a smaller one than before.
+        # Never a zxid that is not on disk: after a crash, a client that has seen it would be
+        # refused. Never a smaller one than before.
         self._last_zxid = zxid = max(self._last_zxid, tag, self._server.synced_zxid)
         self._send(frames.encode_reply(xid, zxid, err, body), tag)
 
     def send_handshake(self, packet: bytes, tag: int) -> None:
-        """Queue the answer to the handshake."""
+        """Queue the response to the handshake."""
         self._send(packet, tag)
 
     def close_after_outputs(self, tag: int) -> None:
-        """Close once everything queued so far is out; run nothing that came behind it."""
+        """Close once all queued outputs are sent; run no further requests."""
         self._is_finished = True
         self._inbox.clear()
         if self._held or tag > self._server.synced_zxid:
@@ -244,7 +246,7 @@ class Connection(asyncio.Protocol):
         self._held_bytes += len(packet or b"")
 
     def release(self, synced_zxid: int) -> None:
-        """Send what waited for a transaction up to `synced_zxid`."""
+        """Send the outputs of transactions up to `synced_zxid`."""
         held, out = self._held, self._out
         while held and held[0][0] <= synced_zxid:
             packet = held.popleft()[1]
@@ -261,14 +263,14 @@ class Connection(asyncio.Protocol):
             self._continue_work()
 
     def flush(self) -> None:
-        """Hand everything that may leave to the transport, in one write."""
+        """Write all sendable outputs to the transport at once."""
         out = self._out
         if not out or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > self._server.config.max_unsent_bytes:
-            # A client that does not read would fill our memory; its session lives on. Only earlier
-            # output counts: a single answer may be larger than the limit for unread bytes.
-            self._server.on_garbage(self, "the client does not read what it asked for")
+            # A client that does not read would fill our memory; its session stays alive. Only
+            # earlier output counts, because a single reply may exceed the limit.
+            self._server.on_garbage(self, "the client does not read its replies")
             self.abort()
             return
         self.sent_count += len(out)
@@ -290,7 +292,7 @@ class Connection(asyncio.Protocol):
     # -- the end
 
     def close(self) -> None:
-        """Send what may leave, then close."""
+        """Send the sendable outputs, then close."""
         if self._is_closed:
             return
         self.flush()

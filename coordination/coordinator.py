@@ -1,6 +1,7 @@
-"""Puts a coordinator together on its data directory (composition): a daemon's, or a broker's own.
+"""Assembles a coordinator on its data directory (composition), for a daemon or inside a broker.
 
-Start: lock the directory, recover, begin a new segment, listen. Stop, the other way round.
+The start locks the directory, recovers the state, creates a new segment, and listens. The stop does
+the reverse.
 """
 
 import asyncio
@@ -24,14 +25,14 @@ from coordination.snapshotter import Snapshotter
 from coordination.wal_writer import WalWriter, finish_segment
 
 EXIT_DISK_FAILED: Final = 1
-# Restarts leave short segments; so many of them are worth a snapshot at the next start.
+# Every restart leaves a short segment. With more than this, a start takes a snapshot.
 SNAPSHOT_AFTER_SEGMENTS: Final = 8
 
 log = structlog.get_logger()
 
 
 class Coordinator:
-    """One coordinator in the running loop. `start` once, then `stop` once."""
+    """Coordinator in the running loop; call `start` once, then `stop` once."""
 
     def __init__(self, config: CoordinatorConfig, directory: Path) -> None:
         self._config = config
@@ -42,12 +43,12 @@ class Coordinator:
 
     @property
     def bound_port(self) -> int:
-        """The port of the plain listener; after `start` only."""
+        """Port of the plain listener, available after `start`."""
         assert self._server is not None, "start first"
         return self._server.bound_port
 
     async def start(self) -> None:
-        """Serve when this returns.
+        """Recover and listen; the coordinator serves when this returns.
 
         Raises:
             DataError: the directory cannot be used; the message says what to do.
@@ -64,7 +65,7 @@ class Coordinator:
             self._snapshotter.start()
 
     async def stop(self, *, takes_snapshot: bool) -> None:
-        """Stop in order. A snapshot makes the next start faster, and this stop slower."""
+        """Stop in order; a snapshot makes the next start faster, and this stop slower."""
         if self._server is None or self._data_dir is None:
             return
         await self._server.stop()
@@ -99,12 +100,12 @@ class Coordinator:
 
 
 def wall_clock_ms() -> int:
-    """Return the time that nodes are stamped with."""
+    """Return the time for the timestamps of nodes."""
     return time.time_ns() // 1_000_000
 
 
 def open_state(data_dir: DataDir) -> tuple[Recovered, WalWriter]:
-    """Recover, then begin a new segment; the old one is closed for good."""
+    """Recover the state and create a new segment; the old one is finished."""
     began_s = time.perf_counter()
     recovered = recover(data_dir.path, data_dir.identity)
     zxid, store_id = recovered.state.zxid, data_dir.identity.store_id
@@ -132,7 +133,7 @@ def open_state(data_dir: DataDir) -> tuple[Recovered, WalWriter]:
 
 
 def tls_context(config: TlsConfig) -> ssl.SSLContext:
-    """Return the server side's TLS settings."""
+    """Return the TLS context of the server."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(config.certificate_file, config.key_file)
     if config.ca_file is not None:
@@ -146,7 +147,7 @@ def _name(first_zxid: int) -> str:
 
 
 def _exit_at_once(error: OSError) -> None:
-    # What the disk holds is unknown after a failed sync; whoever answers now may lie.
+    # After a failed sync the contents of the disk are unknown: any further reply could be wrong.
     log.critical("wal.failed", error=str(error))
     sys.stderr.flush()
     os._exit(EXIT_DISK_FAILED)

@@ -12,7 +12,7 @@ from coordination.config import CoordinatorConfig
 from coordination.coordinator import Coordinator
 
 GC_THRESHOLDS: Final = (100_000, 20, 1000)
-# A thread that comes back from fdatasync waits at most this long for the interpreter.
+# Limits the wait of the sync thread for the interpreter lock after fdatasync.
 SWITCH_INTERVAL_S: Final = 0.0005
 
 
@@ -34,7 +34,7 @@ async def serve(
     try:
         await coordinator.start()
     finally:
-        # Nodes hold no cycles: looking for some among a million of them would stall everybody.
+        # Nodes hold no cycles: a search among a million of them would only stall the loop.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
@@ -46,7 +46,7 @@ async def serve(
 async def run_until_signal(
     config: CoordinatorConfig, directory: Path, on_ready: Callable[[int], None]
 ) -> None:
-    """Run until SIGTERM, SIGINT or SIGHUP; the last one not under nohup."""
+    """Run until SIGTERM, SIGINT or, unless ignored as under nohup, SIGHUP."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

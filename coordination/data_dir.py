@@ -1,4 +1,4 @@
-"""The data directory (edge): its lock, its identity, and the names of its files.
+"""Data directory of a coordinator (edge): its lock, its identity, and the names of its files.
 
 lock                    held (flock) while a coordinator or a repair runs
 store                   msgpack [store id, secret], 0600; the secret keys session passwords
@@ -22,21 +22,21 @@ KEPT_SNAPSHOTS: Final = 2
 
 
 class Identity(NamedTuple):
-    """Who this store is."""
+    """Identity of this store."""
 
     store_id: bytes
     secret: bytes
 
 
 class DataDir:
-    """An open, locked data directory."""
+    """Open and locked data directory."""
 
     def __init__(self, path: Path) -> None:
-        """Create the directory if need be, and lock it.
+        """Create the directory if needed, and lock it.
 
         Raises:
-            DirectoryLockedError: somebody else has it.
-            DataError: it cannot be used.
+            DirectoryLockedError: another process holds the lock.
+            DataError: the directory cannot be used.
         """
         self.path = path
         try:
@@ -49,7 +49,7 @@ class DataDir:
         except OSError:
             os.close(self._lock)
             raise DirectoryLockedError(
-                f"another coordinator runs on {path}: stop it, or choose another directory"
+                f"another coordinator uses {path}: stop it, or choose another directory"
             ) from None
         try:
             for unfinished in path.glob("*.tmp"):
@@ -60,14 +60,14 @@ class DataDir:
             raise
 
     def close(self) -> None:
-        """Give the directory back."""
+        """Release the lock."""
         os.close(self._lock)
 
     def _load_identity(self) -> Identity:
         path = self.path / "store"
         if not path.exists():
             if segments_of(self.path) or snapshots_of(self.path):
-                raise DataError(f"{path} is missing but there is data: restore it from a backup")
+                raise DataError(f"{path} is missing, but data exists: restore it from a backup")
             _write_private(path, pack([os.urandom(STORE_ID_BYTES), os.urandom(SECRET_BYTES)]))
         try:
             store_id, secret = unpack(path.read_bytes())
@@ -88,12 +88,12 @@ def _write_private(path: Path, data: bytes) -> None:
 
 
 def segment_path(directory: Path, first_zxid: int) -> Path:
-    """Return the name of the segment that begins with `first_zxid`."""
+    """Return the path of the segment that begins with `first_zxid`."""
     return directory / f"wal-{first_zxid:016x}.log"
 
 
 def snapshot_path(directory: Path, zxid: int) -> Path:
-    """Return the name of the snapshot after `zxid`."""
+    """Return the path of the snapshot after `zxid`."""
     return directory / f"snap-{zxid:016x}.msgpack"
 
 
@@ -113,7 +113,7 @@ def _number(path: Path) -> int:
 
 
 def spent_files(directory: Path) -> list[Path]:
-    """Return what may be deleted: old snapshots, and segments that the oldest kept one covers."""
+    """Return the files to delete: old snapshots, and segments covered by the oldest kept one."""
     snapshots = snapshots_of(directory)
     if len(snapshots) < KEPT_SNAPSHOTS:
         return []

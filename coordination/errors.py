@@ -1,16 +1,16 @@
-"""Everything that coordination can say went wrong (decision).
+"""Exceptions of the coordinator and its client (decision).
 
 The tree:
 
     CoordinationError
-    ├── OperationError          expected: an operation answered with an `ErrorCode`
+    ├── OperationError          expected: an operation failed with an `ErrorCode`
     │   ├── NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, NoAuthError,
     │   │   BadArgumentsError, InvalidAclError, NoChildrenForEphemeralsError
     │   ├── MultiError          one operation of a multi failed, so none was applied
-    │   ├── ConnectionLossError the answer was lost; the operation may or may not have been applied
+    │   ├── ConnectionLossError the reply was lost; the operation may or may not have been applied
     │   ├── SessionExpiredError the session is gone, and its ephemeral nodes with it
     │   └── AuthFailedError     the server refused the credentials
-    ├── JuteError               bytes that are not what the protocol says
+    ├── JuteError               bytes that violate the protocol
     └── DataError               environment: the data directory cannot be used as it is
         ├── CorruptDataError    acknowledged data is damaged: names file and offset
         └── DirectoryLockedError
@@ -22,7 +22,7 @@ from typing import ClassVar
 
 
 class ErrorCode(IntEnum):
-    """The `err` field of a ZooKeeper reply."""
+    """Value of the `err` field of a ZooKeeper reply."""
 
     OK = 0
     SYSTEM_ERROR = -1
@@ -63,11 +63,11 @@ class CoordinationError(Exception):
 
 
 class JuteError(CoordinationError):
-    """Bytes that do not follow the protocol: the sender is broken or hostile."""
+    """The bytes violate the protocol: the sender is broken or hostile."""
 
 
 class OperationError(CoordinationError):
-    """An operation was refused; `code` says why, `path` where.
+    """An operation on `path` was refused with `code`.
 
     `of` picks the subclass for a code, so that callers can catch the one they expect.
     """
@@ -87,19 +87,19 @@ class OperationError(CoordinationError):
 
 
 class NoNodeError(OperationError):
-    """The node, or its parent, is not there."""
+    """The node or its parent does not exist."""
 
     CODE = ErrorCode.NO_NODE
 
 
 class NodeExistsError(OperationError):
-    """Somebody created the node before."""
+    """The node exists already."""
 
     CODE = ErrorCode.NODE_EXISTS
 
 
 class BadVersionError(OperationError):
-    """The node changed since its version was read: read it again."""
+    """The node has changed since its version was read; read it again."""
 
     CODE = ErrorCode.BAD_VERSION
 
@@ -111,25 +111,25 @@ class NotEmptyError(OperationError):
 
 
 class NoAuthError(OperationError):
-    """The node's ACL does not allow this to anybody this connection is."""
+    """The node's ACL does not permit this to any identity of the connection."""
 
     CODE = ErrorCode.NO_AUTH
 
 
 class BadArgumentsError(OperationError):
-    """The path or a flag is illegal."""
+    """The path or a flag is invalid."""
 
     CODE = ErrorCode.BAD_ARGUMENTS
 
 
 class InvalidAclError(OperationError):
-    """The ACL is empty, or names a scheme or id that nobody can have."""
+    """The ACL is empty, or has an invalid scheme or id."""
 
     CODE = ErrorCode.INVALID_ACL
 
 
 class NoChildrenForEphemeralsError(OperationError):
-    """An ephemeral node has no children."""
+    """An ephemeral node cannot have children."""
 
     CODE = ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
 
@@ -141,13 +141,13 @@ class AuthFailedError(OperationError):
 
 
 class SessionExpiredError(OperationError):
-    """The session is gone. Start a new one, and create the ephemeral nodes again."""
+    """The session is gone; start a new one and create the ephemeral nodes again."""
 
     CODE = ErrorCode.SESSION_EXPIRED
 
 
 class RequestTooLargeError(OperationError):
-    """The request is larger than any server takes: it was not sent, and never can be."""
+    """The request exceeds the limit of every server; it was not sent, and a retry is useless."""
 
     CODE = ErrorCode.BAD_ARGUMENTS
 
@@ -158,14 +158,14 @@ class RequestTooLargeError(OperationError):
 
     def __str__(self) -> str:
         place = f" for {self.path}" if self.path else ""
-        return f"a request of {self.size_bytes} bytes{place} exceeds {self.limit_bytes}"
+        return f"request of {self.size_bytes} bytes{place} exceeds the limit of {self.limit_bytes}"
 
 
 class ConnectionLossError(OperationError):
-    """No answer came.
+    """The connection was lost before the reply.
 
-    `maybe_applied` is False when the request never left this process. When it is True and
-    the operation was a write, re-read and compare before doing anything else.
+    `maybe_applied` is False if the request was never sent. If it is True and the operation was a
+    write, read the node again and compare before doing anything else.
     """
 
     CODE = ErrorCode.CONNECTION_LOSS
@@ -182,9 +182,9 @@ class ConnectionLossError(OperationError):
 
 
 class MultiError(OperationError):
-    """A multi was refused as a whole; `codes` holds the code of every operation in it.
+    """A multi was refused as a whole; `codes` holds the code of each operation.
 
-    Operations before the failing one have OK, those after it RUNTIME_INCONSISTENCY.
+    Operations before the refused one have OK, and later ones RUNTIME_INCONSISTENCY.
     """
 
     def __init__(self, codes: Sequence[int]) -> None:
@@ -198,11 +198,11 @@ class DataError(CoordinationError):
 
 
 class DirectoryLockedError(DataError):
-    """Another coordinator runs on this data directory."""
+    """Another coordinator uses this data directory."""
 
 
 class CorruptDataError(DataError):
-    """Data that was acknowledged is damaged; nothing was changed on disk."""
+    """Acknowledged data is damaged; nothing was changed on disk."""
 
     def __init__(self, file: str, offset: int, reason: str, repair: str) -> None:
         super().__init__(f"{file} is damaged at byte {offset}: {reason}. {repair}")

@@ -1,7 +1,8 @@
-"""Leaving for an ensemble (edge): the state as a native ZooKeeper snapshot.
+"""Export of the state as a native ZooKeeper snapshot (edge), to migrate to an ensemble.
 
-Source: ZooKeeper `FileSnap`, `DataTree.serialize`, `ReferenceCountedACLCache`. The file goes to
-`version-2/` of every member's data directory before its first start.
+Copy the file to `version-2/` in the data directory of every member before its first start.
+
+Source: ZooKeeper `FileSnap`, `DataTree.serialize`, `ReferenceCountedACLCache`.
 """
 
 import os
@@ -31,7 +32,7 @@ def export_zookeeper(state: State, directory: Path) -> Path:
     """Write `version-2/snapshot.<zxid>` below `directory` and return its path.
 
     Raises:
-        DataError: there is one already: an old snapshot must not decide what ZooKeeper loads.
+        DataError: the target is not empty; ZooKeeper must not load an old snapshot instead.
     """
     target = directory / "version-2"
     target.mkdir(parents=True, exist_ok=True)
@@ -48,13 +49,13 @@ def export_zookeeper(state: State, directory: Path) -> Path:
 
 
 def _sealed(state: State) -> Iterator[bytes]:
-    """Yield the sections, each followed by a checksum of everything before it and a "/"."""
+    """Yield the sections, each followed by a checksum of all bytes before it and a "/"."""
     checksum = zlib.adler32(b"")
     for chunk in _chunks(state):
         checksum = zlib.adler32(chunk, checksum)
         yield chunk
     seal = _LONG.pack(checksum) + _string("/")
-    # We keep no digest of the tree: transaction 0 says that there is none to compare.
+    # There is no digest of the tree: zxid 0 means that there is none to compare.
     tail = seal + _NO_DIGEST
     yield tail + _LONG.pack(zlib.adler32(tail, checksum)) + _string("/")
 

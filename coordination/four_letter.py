@@ -1,4 +1,4 @@
-"""The four-letter words (decision): operators' questions, answered as text."""
+"""Four-letter words (decision): commands of operators, with text as response."""
 
 import os
 import platform
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from coordination.connection import Connection
     from coordination.server import Server
 
-# Clients parse the leading three numbers to learn what the server can do.
+# Clients parse the leading three numbers to detect the features of the server.
 FEATURE_LEVEL: Final = "3.8.0"
 
 
 class Report(NamedTuple):
-    """What the answers are made from."""
+    """Data for the responses."""
 
     server: "Server"
     wal: Mapping[str, object]
 
 
 def answer(command: str, report: Report, asker: "Connection") -> str:
-    """Return the text for `command`."""
+    """Return the response to `command`."""
     return COMMANDS[command.encode()](report, asker)
 
 
 def refusal(command: str) -> str:
-    """Return the text for a command that operators have not allowed, as ZooKeeper says it."""
+    """Return the response to a disabled command, in ZooKeeper's words."""
     return f"{command} is not executed because it is not in the whitelist.\n"
 
 
@@ -129,7 +129,7 @@ def _mntr(report: Report, _asker: "Connection") -> str:
 
 
 def _resident_bytes() -> int:
-    """Return the memory in use now: the maximum that the system keeps begins with the parent's."""
+    """Return the memory in use now; the kernel's maximum would include that of the parent."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     except OSError:

@@ -1,7 +1,7 @@
-"""Packets (decision): `int length` and a payload, and the handshake that opens a connection.
+"""Packets (decision): an `int` length and a payload, and the handshake of a connection.
 
-Server and client share this file. Lengths are bounded by the caller's `max_frame_bytes`;
-ZooKeeper's limit for requests is `MAX_REQUEST_BYTES`.
+Shared by server and client. The caller's `max_frame_bytes` bounds lengths; ZooKeeper's limit for
+requests is `MAX_REQUEST_BYTES`.
 """
 
 import struct
@@ -19,7 +19,7 @@ from coordination.messages import (
 
 MAX_REQUEST_BYTES: Final = 0xFFFFF
 MAX_HANDSHAKE_BYTES: Final = 1024
-"""A handshake has 45 bytes. Before it, a client may not fill memory."""
+"""Limit of the first frame, as a client may not fill memory before its handshake of 45 bytes."""
 _LENGTH = struct.Struct(">i")
 _REPLY = struct.Struct(">iiqi")
 _REQUEST = struct.Struct(">iii")
@@ -29,36 +29,37 @@ REPLY_HEADER_BYTES: Final = 16
 
 
 class Handshake(NamedTuple):
-    """A ConnectRequest or ConnectResponse; `read_only` is None when the packet ends before it."""
+    """A ConnectRequest or ConnectResponse; `read_only` is None if the packet lacks it."""
 
     record: ConnectRequest | ConnectResponse
     read_only: bool | None
 
 
 class FrameSplitter:
-    """Cuts a byte stream into payloads; holds at most one unfinished frame.
+    """Splits a byte stream into payloads; buffers at most one incomplete frame.
 
-    Takes memory for bytes that arrived, never for those that are announced, and time in proportion
-    to them, however small the pieces are. `max_first_bytes` limits the first frame.
+    It allocates memory for received bytes only, never for an announced length. Its time is
+    proportional to the received bytes, even for tiny pieces. `max_first_bytes` limits the first
+    frame.
     """
 
     def __init__(self, max_frame_bytes: int, *, max_first_bytes: int | None = None) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._limit = max_frame_bytes if max_first_bytes is None else max_first_bytes
         self._rest = bytearray()
-        # How many bytes `_rest` must hold before looking at it again makes sense.
+        # Size of `_rest` at which the frame, or its length, is complete.
         self._wanted = 0
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of the unfinished frame that have arrived."""
+        """Number of received bytes of the incomplete frame."""
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the payloads that are complete now.
+        """Return the payloads completed by `data`.
 
         Raises:
-            JuteError: a length that is negative or above the limit; close the connection.
+            JuteError: a length is negative or above the limit; close the connection.
         """
         if self._rest:
             self._rest += data
@@ -84,22 +85,22 @@ class FrameSplitter:
 
 
 def frame(payload: bytes) -> bytes:
-    """Return `payload` with its length in front."""
+    """Return `payload` prefixed with its length."""
     return _LENGTH.pack(len(payload)) + payload
 
 
 def encode_request(xid: int, op: int, body: bytes = b"") -> bytes:
-    """Return a whole request packet."""
+    """Return a complete request packet."""
     return _REQUEST.pack(REQUEST_HEADER_BYTES + len(body), xid, op) + body
 
 
 def encode_reply(xid: int, zxid: int, err: int, body: bytes = b"") -> bytes:
-    """Return a whole reply packet."""
+    """Return a complete reply packet."""
     return _REPLY.pack(REPLY_HEADER_BYTES + len(body), xid, zxid, err) + body
 
 
 def encode_event(event: EventType, path: str) -> bytes:
-    """Return a whole notification packet, as 3.8 sends it (zxid -1)."""
+    """Return a complete notification packet, with zxid -1 as in ZooKeeper 3.8."""
     name = path.encode()
     return (
         _EVENT.pack(
@@ -116,12 +117,12 @@ def encode_event(event: EventType, path: str) -> bytes:
 
 
 def decode_handshake(kind: type[Any], payload: bytes) -> Handshake:
-    """Read a ConnectRequest or ConnectResponse with or without its trailing flag.
+    """Decode a ConnectRequest or ConnectResponse, with or without its trailing flag.
 
-    Whatever stands behind the flag is ignored, as ZooKeeper does.
+    Bytes after the flag are ignored, as in ZooKeeper.
 
     Raises:
-        JuteError: malformed.
+        JuteError: it is malformed.
     """
     record, position = jute.decode(kind, payload)
     flag = bool(payload[position]) if position < len(payload) else None
@@ -129,6 +130,6 @@ def decode_handshake(kind: type[Any], payload: bytes) -> Handshake:
 
 
 def encode_handshake(handshake: Handshake) -> bytes:
-    """Return the whole packet of a ConnectRequest or ConnectResponse."""
+    """Return the complete packet of a ConnectRequest or ConnectResponse."""
     flag = b"" if handshake.read_only is None else bytes([handshake.read_only])
     return frame(jute.encode(handshake.record) + flag)

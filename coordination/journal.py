@@ -1,8 +1,8 @@
-"""Group commit (edge): entries in, a call back when they are on disk.
+"""Group commit (edge): appends entries and reports when they are on disk.
 
-While one sync runs, the next batch fills; there is no artificial delay. The
-caller keeps its outputs back until `synced_zxid` has passed them. A write or sync
-that fails is never retried: what the disk holds is unknown then, so the process must end.
+While one sync runs, the next batch fills; there is no artificial delay. The caller holds its
+outputs back until `synced_zxid` reaches their transactions. A failed write or sync is never
+retried: the contents of the disk are then unknown, so the process must end.
 """
 
 import asyncio
@@ -16,23 +16,23 @@ from coordination.wal_writer import WalWriter
 
 
 class Log(Protocol):
-    """Where batches go."""
+    """Destination of batches."""
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Take one batch."""
+        """Write one batch."""
 
     def sync(self, done: Callable[[OSError | None], None]) -> None:
-        """Make it durable, then call `done` in the loop."""
+        """Make the batch durable, then call `done` in the loop."""
 
     def idle(self) -> None:
-        """Nothing waits behind the last synced batch."""
+        """Handle that no entry is waiting after the last synced batch."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the log, after the last batch."""
 
 
 class GroupCommit:
-    """Feeds a log with batches, one at a time."""
+    """Writes batches to a log, one at a time."""
 
     def __init__(
         self,
@@ -52,11 +52,14 @@ class GroupCommit:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a sync is under way."""
+        """Whether a sync is in progress."""
         return self._in_flight_zxid is not None
 
     def kick(self, entries: list[Entry]) -> None:
-        """Take the waiting `entries`, unless a sync is under way; it will take them later."""
+        """Write the waiting `entries` and clear the list, unless a sync is in progress.
+
+        The end of that sync then calls `on_synced`, after which the caller kicks again.
+        """
         if self._in_flight_zxid is not None or not entries or self._has_failed:
             return
         batch = entries.copy()
@@ -73,15 +76,15 @@ class GroupCommit:
         if error is not None:
             self._fail(error)
             return
-        assert self._in_flight_zxid is not None, "a sync that nobody asked for"
+        assert self._in_flight_zxid is not None, "a sync was requested"
         self.synced_zxid = self._in_flight_zxid
         self.sync_count += 1
         self._in_flight_zxid = None
         self._on_synced(self.synced_zxid)
         if self._in_flight_zxid is None:
-            self._note_idle()
+            self._on_idle()
 
-    def _note_idle(self) -> None:
+    def _on_idle(self) -> None:
         try:
             self._log.idle()
         except OSError as error:
@@ -93,7 +96,7 @@ class GroupCommit:
 
 
 class FileLog:
-    """The log on disk, synced by one thread so that a slow disk never stalls the loop."""
+    """Log on disk, synced in a thread so that a slow disk never stalls the loop."""
 
     def __init__(
         self,
@@ -114,26 +117,26 @@ class FileLog:
             self._thread.start()
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write one batch, in a new segment when the old one is full."""
+        """Write one batch, to a new segment if the current one is full."""
         if self.writer.is_full:
             self.writer.roll()
             self._on_rolled()
         self.writer.append(entries)
 
     def sync(self, done: Callable[[OSError | None], None]) -> None:
-        """Sync in the thread, or, without sync, call back in the next loop turn."""
+        """Sync in the thread; if sync is off, call `done` in the next loop iteration."""
         if self._does_sync:
             self._wanted.put(done)
         else:
             self._loop.call_soon(done, None)
 
     def idle(self) -> None:
-        """Prove on disk that the last batch was synced."""
+        """Write a seal, which proves that the last batch was synced."""
         if self._does_sync:
             self.writer.seal()
 
     def close(self) -> None:
-        """Close the segment; no sync may be under way."""
+        """Close the segment; no sync may be in progress."""
         if self._does_sync:
             self._wanted.put(None)
             self._thread.join()

@@ -1,4 +1,4 @@
-"""How the daemon and its child log (edge): one JSON object per line, or text on a terminal."""
+"""Log setup of the daemon and its child (edge): JSON lines, or text on a terminal."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ from structlog.typing import EventDict, Processor
 
 
 def set_up_logging() -> None:
-    """Send events to standard error; standard output is for programs that wait for `ready`."""
+    """Log to standard error; standard output is for programs that wait for `ready`."""
     renderers: list[Processor] = [structlog.processors.JSONRenderer()]
     if sys.stderr.isatty():
         renderers = [_escape_controls, structlog.dev.ConsoleRenderer()]
@@ -25,7 +25,7 @@ def set_up_logging() -> None:
 
 
 def _escape_controls(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Escape what a terminal would obey: paths and texts in events are chosen by clients."""
+    """Escape control characters, because clients choose the paths and texts in events."""
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[key] = "\n".join(repr(line)[1:-1] for line in value.split("\n"))

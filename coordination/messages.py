@@ -1,7 +1,9 @@
-"""Every record of ZooKeeper's protocol that we speak, declared once (decision).
+"""The supported records of ZooKeeper's protocol, each declared once (decision).
 
-Owns the operation codes and which record belongs to which operation. Field names are the
-protocol's, in snake case. Source: ZooKeeper 3.8 `zookeeper.jute`.
+Owns the operation codes and the records of each operation. Field names are the protocol's, in snake
+case.
+
+Source: ZooKeeper 3.8 `zookeeper.jute`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +25,7 @@ from coordination.jute import (
 
 
 class OpCode(IntEnum):
-    """What a request asks for."""
+    """Operation of a request."""
 
     NOTIFICATION = 0
     CREATE = 1
@@ -60,7 +62,7 @@ class OpCode(IntEnum):
 
 
 class EventType(IntEnum):
-    """What a watch event says happened."""
+    """Kind of change in a watch event."""
 
     NODE_CREATED = 1
     NODE_DELETED = 2
@@ -69,14 +71,14 @@ class EventType(IntEnum):
 
 
 class AddWatchMode(IntEnum):
-    """How a watch of `addWatch` behaves."""
+    """Mode of a watch set by `addWatch`."""
 
     PERSISTENT = 0
     PERSISTENT_RECURSIVE = 1
 
 
 class WatcherType(IntEnum):
-    """Which watches `checkWatches` and `removeWatches` mean."""
+    """Kind of watches for `checkWatches` and `removeWatches`."""
 
     CHILDREN = 1
     DATA = 2
@@ -84,7 +86,7 @@ class WatcherType(IntEnum):
 
 
 class CreateFlag(IntEnum):
-    """The `flags` of a create request."""
+    """Value of the `flags` of a create request."""
 
     PERSISTENT = 0
     EPHEMERAL = 1
@@ -101,14 +103,14 @@ XID_AUTH: Final = -4
 XID_SET_WATCHES: Final = -8
 STATE_SYNC_CONNECTED: Final = 3
 MAX_WATCHED_PATHS: Final = 10_000
-"""Of one setWatches. Clients send 128 KiB of paths in one, which are fewer unless each is tiny."""
+"""Limit per setWatches. Clients send at most 128 KiB of paths in one, usually far fewer paths."""
 PASSWORD_BYTES: Final = 16
 NO_PASSWORD: Final = bytes(PASSWORD_BYTES)
 
 
 @record
 class Acl(NamedTuple):
-    """Who (`scheme`, `id`) may do what (`perms`, a set of bits)."""
+    """Permissions (`perms`, a set of bits) of one identity (`scheme`, `id`)."""
 
     perms: Int
     scheme: NullableUString
@@ -117,7 +119,7 @@ class Acl(NamedTuple):
 
 @record
 class Stat(NamedTuple):
-    """A node's bookkeeping, as clients see it."""
+    """Metadata of a node, as clients see it."""
 
     czxid: Long
     mzxid: Long
@@ -139,7 +141,7 @@ WatchedPaths = Annotated[Sequence[str], vector(STRING, max_count=MAX_WATCHED_PAT
 
 @record
 class ConnectRequest(NamedTuple):
-    """The first packet of a connection; old clients leave `read_only` out (see `handshake`)."""
+    """First packet of a connection, without its optional flag, see `frames.Handshake`."""
 
     protocol_version: Int
     last_zxid_seen: Long
@@ -150,7 +152,7 @@ class ConnectRequest(NamedTuple):
 
 @record
 class ConnectResponse(NamedTuple):
-    """The answer to it; `session_id` 0 means that the session is refused."""
+    """Response to a ConnectRequest; `session_id` 0 means that the session is refused."""
 
     protocol_version: Int
     time_out: Int
@@ -160,7 +162,7 @@ class ConnectResponse(NamedTuple):
 
 @record
 class RequestHeader(NamedTuple):
-    """Stands before every request body."""
+    """Header before every request body."""
 
     xid: Int
     type: Int
@@ -168,7 +170,7 @@ class RequestHeader(NamedTuple):
 
 @record
 class ReplyHeader(NamedTuple):
-    """Stands before every reply body; there is a body only when `err` is 0."""
+    """Header before every reply body; there is a body only if `err` is 0."""
 
     xid: Int
     zxid: Long
@@ -177,7 +179,7 @@ class ReplyHeader(NamedTuple):
 
 @record
 class WatcherEvent(NamedTuple):
-    """A notification."""
+    """Body of a notification."""
 
     type: Int
     state: Int
@@ -248,7 +250,7 @@ class SetAclRequest(NamedTuple):
 
 @record
 class CheckRequest(NamedTuple):
-    """check, legal inside a multi only."""
+    """check, valid in a multi only."""
 
     path: UString
     version: Int
@@ -281,7 +283,7 @@ class AuthRequest(NamedTuple):
 
 @record
 class SetWatchesRequest(NamedTuple):
-    """setWatches: what this client watched before it lost its connection."""
+    """setWatches: the watches that a client had on its lost connection."""
 
     relative_zxid: Long
     data_watches: WatchedPaths
@@ -303,7 +305,7 @@ class SetWatches2Request(NamedTuple):
 
 @record
 class GetEphemeralsRequest(NamedTuple):
-    """getEphemerals of the own session."""
+    """getEphemerals, for the client's own session."""
 
     prefix_path: NullableUString
 
@@ -394,7 +396,7 @@ class WhoAmIResponse(NamedTuple):
 
 @record
 class ReconfigRequest(NamedTuple):
-    """reconfig: known so that it can be refused."""
+    """reconfig, supported only to refuse it."""
 
     joining_servers: NullableUString
     leaving_servers: NullableUString
@@ -403,13 +405,13 @@ class ReconfigRequest(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The records of an operation; None where there is no body."""
+    """Records of an operation; None if it has no body."""
 
     request: type[tuple[Any, ...]] | None
     response: type[tuple[Any, ...]] | None
 
 
-# multi and multiRead are not here: their bodies are sequences, see `coordination.multi`.
+# Without multi and multiRead, whose bodies are sequences, see `coordination.multi`.
 SHAPES: Final[dict[int, Shape]] = {
     OpCode.CREATE: Shape(CreateRequest, PathResponse),
     OpCode.CREATE2: Shape(CreateRequest, Create2Response),

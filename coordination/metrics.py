@@ -2,14 +2,14 @@
 
 
 class Metrics:
-    """What happened since the start, or since the last `srst`."""
+    """Counters since the start, or since the last `srst`."""
 
     def __init__(self) -> None:
         self.stall_count = 0
         self.reset()
 
     def reset(self) -> None:
-        """Begin again, as `srst` asks."""
+        """Reset the counters, for `srst`."""
         self.received_count = 0
         self.sent_count = 0
         self.expired_count = 0
@@ -25,7 +25,7 @@ class Metrics:
         return self.latency_sum_ms / self.latency_count if self.latency_count else 0.0
 
     def on_latency(self, elapsed_ms: float) -> None:
-        """Note how long replies took, one sample per batch of them."""
+        """Record the latency of a batch of replies."""
         if not self.latency_count or elapsed_ms < self.latency_min_ms:
             self.latency_min_ms = elapsed_ms
         if elapsed_ms > self.latency_max_ms:

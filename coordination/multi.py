@@ -1,7 +1,7 @@
-"""The bodies of multi and multiRead (decision): a sequence of headed operations or results.
+"""Bodies of multi and multiRead (decision): sequences of operations or results, with headers.
 
-A request is `{MultiHeader, body}*` and an end header; a response is the same with results.
-A failed multi answers every operation with an error result, and only then.
+A request is `{MultiHeader, body}*` and an end header; a response is the same with results. A failed
+multi has an error result for every operation; a successful one has none.
 """
 
 import struct
@@ -13,7 +13,7 @@ from coordination.errors import JuteError
 from coordination.messages import SHAPES, ErrorResponse, OpCode, PathResponse
 
 MAX_OPS: Final = 2_000
-"""Of one multi or multiRead: all of them run before anybody else's request."""
+"""Limit per multi or multiRead, because all of them run before the next request."""
 _HEADER = struct.Struct(">i?i")
 _END: Final = _HEADER.pack(-1, True, -1)
 _WRITES: Final = frozenset(
@@ -38,7 +38,7 @@ class Op(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One result; `type` is ERROR and `err` its code when the operation failed."""
+    """Result of one operation; if it failed, `type` is ERROR and `err` its code."""
 
     type: OpCode
     response: tuple[Any, ...] | None
@@ -46,11 +46,11 @@ class Result(NamedTuple):
 
 
 def decode_ops(data: bytes, position: int = 0) -> list[Op]:
-    """Read the operations of a request.
+    """Decode the operations of a request.
 
     Raises:
-        JuteError: malformed, an operation that may not stand in a multi, reads and writes
-            mixed, or more than `MAX_OPS`.
+        JuteError: the data is malformed, has an operation that is invalid in a multi, mixes reads
+            and writes, or has more than `MAX_OPS` operations.
     """
     ops: list[Op] = []
     while True:
@@ -64,7 +64,7 @@ def decode_ops(data: bytes, position: int = 0) -> list[Op]:
         ops.append(Op(op, request))
     kinds = {op.type for op in ops}
     if not (kinds <= _WRITES or kinds <= _READS):
-        raise JuteError("a multi holds either reads or writes")
+        raise JuteError("a multi must not mix reads and writes")
     return ops
 
 
@@ -78,10 +78,10 @@ def encode_ops(ops: Sequence[Op]) -> bytes:
 
 
 def decode_results(data: bytes, position: int = 0, *, max_count: int = MAX_OPS) -> list[Result]:
-    """Read the results of a response to at most `max_count` operations.
+    """Decode the results of a response to at most `max_count` operations.
 
     Raises:
-        JuteError: malformed, or more of them.
+        JuteError: the data is malformed, or has more results.
     """
     results: list[Result] = []
     while True:
@@ -123,19 +123,19 @@ def _header(data: bytes, position: int) -> tuple[int, bool, int]:
 
 
 def _refuse(kind: int) -> NoReturn:
-    raise JuteError(f"operation {kind} cannot stand in a multi")
+    raise JuteError(f"operation {kind} is invalid in a multi")
 
 
 def _requests() -> dict[int, tuple[OpCode, type[tuple[Any, ...]]]]:
     found = {}
     for op in _WRITES | _READS:
         request = SHAPES[op].request
-        assert request is not None, "whatever stands in a multi has a body"
+        assert request is not None, "every operation of a multi has a body"
         found[int(op)] = (op, request)
     return found
 
 
-# By number: looking up an enum member costs more than reading the record.
+# Keyed by number: looking up an enum member costs more than decoding the record.
 _REQUESTS: Final = _requests()
 _RESPONSES: Final[dict[int, tuple[OpCode, type[tuple[Any, ...]] | None]]] = {
     **{int(op): (op, SHAPES[op].response) for op in _WRITES | _READS},

@@ -1,4 +1,4 @@
-"""The one place that knows msgpack (decision): typed entry points to an untyped package."""
+"""Typed wrapper of msgpack (decision), which has no type hints."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,16 +13,16 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """Return the value in `data`; arrays come back as tuples.
+    """Return the value in `data`; arrays become tuples.
 
     Raises:
-        ValueError: not exactly one msgpack value.
+        ValueError: `data` is not exactly one msgpack value.
     """
     return msgpack.unpackb(data, use_list=False, strict_map_key=False)
 
 
 def unpack_stream(data: memoryview) -> Iterator[Any]:
-    """Yield the values that stand one behind the other in `data`."""
+    """Yield the consecutive values in `data`."""
     unpacker = msgpack.Unpacker(use_list=False, strict_map_key=False, max_buffer_size=len(data))
     unpacker.feed(data)
     yield from unpacker

@@ -1,4 +1,4 @@
-"""Which node paths are legal (decision). Source: ZooKeeper `PathUtils.validatePath`."""
+"""Validation of node paths (decision). Source: ZooKeeper `PathUtils.validatePath`."""
 
 import re
 from typing import Final
@@ -10,12 +10,12 @@ _ILLEGAL = re.compile(
 )
 
 MAX_CREATED_CHARS: Final = 4_096
-"""A longer path names no new node: each watch and each copy of a path costs its length."""
+"""Limit for the path of a new node, because each watch holds a copy of its path."""
 ROOT: Final = "/"
 SYSTEM: Final = "/zookeeper"
 QUOTA: Final = "/zookeeper/quota"
 CONFIG: Final = "/zookeeper/config"
-# They hold the tree together, so nobody may delete them.
+# The tree depends on these nodes.
 UNDELETABLE: Final = frozenset({"", ROOT, SYSTEM, QUOTA, CONFIG})
 
 

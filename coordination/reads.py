@@ -1,8 +1,7 @@
-"""Answers to read requests (decision): the body of the reply, and how fresh it is.
+"""Read requests (decision): the body of the reply, and the transaction that it reflects.
 
-`tag` is the number of the last transaction that the answer reflects; the reply must not leave
-before that transaction is on disk. An error says something about the whole tree, so
-its tag is the last transaction of all.
+`tag` is the zxid of the last transaction that the reply reflects; the reply must not be sent before
+that transaction is on disk. An error may reflect the whole tree, so its tag is the last zxid.
 """
 
 from collections.abc import Callable
@@ -39,22 +38,22 @@ from coordination.watches import Mode, W, Watches
 from coordination.writes import Caller
 
 MAX_MULTI_READ_BYTES: Final = 2 * 1024 * 1024
-"""A multiRead with more bytes than this leaves the rest of its reads for another request."""
+"""Limit of one multiRead; reads beyond it are refused with THROTTLED_OP."""
 
 
 NAME_BYTES: Final = 16
-"""Added to the length of each child's name: many short names take the time of large data."""
+"""Overhead counted per child's name, as many short names take as long as large data."""
 
 
 class Answer(NamedTuple):
-    """A reply record (None: no body) and its tag."""
+    """Reply record (None: no body) and its tag."""
 
     response: tuple[Any, ...] | None
     tag: int
 
 
 class Reads(Generic[W]):
-    """Read operations over the state, and the watches that they leave behind."""
+    """Read operations on the state, and the watches that they set."""
 
     def __init__(self, state: State, watches: Watches[W]) -> None:
         self._state = state
@@ -69,7 +68,7 @@ class Reads(Generic[W]):
             OpCode.PING: self._nothing,
             OpCode.GET_EPHEMERALS: self._get_ephemerals,
             OpCode.GET_ALL_CHILDREN_NUMBER: self._count,
-            OpCode.WHO_AM_I: self._who_am_i,
+            OpCode.WHO_AM_I: self._identify,
             OpCode.ADD_WATCH: self._add_watch,
             OpCode.CHECK_WATCHES: self._check_watches,
             OpCode.REMOVE_WATCHES: self._remove_watches,
@@ -80,18 +79,18 @@ class Reads(Generic[W]):
         return op in self._handlers
 
     def answer(self, caller: Caller, watcher: W, op: int, request: Any) -> Answer:
-        """Answer a read.
+        """Return the reply to a read.
 
         Raises:
-            OperationError: refused.
-            JuteError: an argument that the protocol does not know.
+            OperationError: the read is refused.
+            JuteError: an argument is invalid.
         """
         return self._handlers[op](caller, watcher, request)
 
     def answer_many(self, caller: Caller, watcher: W, ops: list[Op]) -> tuple[list[Result], int]:
-        """Answer a multiRead; one failing read does not fail the others.
+        """Return the results of a multiRead and its tag; a failed read does not fail the others.
 
-        Reads that come after `MAX_MULTI_READ_BYTES` of answers are not run: THROTTLED_OP.
+        After `MAX_MULTI_READ_BYTES` of results, further reads are refused with THROTTLED_OP.
         """
         results, tag, size_bytes = [], 0, 0
         for op in ops:
@@ -115,7 +114,7 @@ class Reads(Generic[W]):
         return Answer(GetDataResponse(node.data, node.stat()), node.changed_zxid)
 
     def _exists(self, _caller: Caller, watcher: W, request: ReadRequest) -> Answer:
-        # Before the look: a watch on a missing node is the point of it.
+        # Set before the lookup, because the watch may be for a missing node.
         if request.watch:
             self._watches.data.add(request.path, watcher, Mode.ONE_SHOT)
         node = self._must_find(request.path)
@@ -137,10 +136,10 @@ class Reads(Generic[W]):
 
     def _get_acl(self, caller: Caller, _watcher: W, request: PathRequest) -> Answer:
         node = self._must_find(request.path)
-        who = caller.identities
-        access.require(node.acl, Permission.READ | Permission.ADMIN, who, request.path)
+        identities = caller.identities
+        access.require(node.acl, Permission.READ | Permission.ADMIN, identities, request.path)
         try:
-            access.require(node.acl, Permission.ADMIN, who, request.path)
+            access.require(node.acl, Permission.ADMIN, identities, request.path)
             shown = node.acl
         except OperationError:
             shown = access.masked(node.acl)
@@ -163,13 +162,13 @@ class Reads(Generic[W]):
         self._readable(caller, request.path)
         return Answer(CountResponse(self._state.tree.count_below(request.path)), self._state.zxid)
 
-    def _who_am_i(self, caller: Caller, _watcher: W, _request: None) -> Answer:
-        known = tuple(ClientInfo(who.scheme, access.user_of(who)) for who in caller.identities)
+    def _identify(self, caller: Caller, _watcher: W, _request: None) -> Answer:
+        known = tuple(ClientInfo(one.scheme, access.user_of(one)) for one in caller.identities)
         return Answer(WhoAmIResponse(known), 0)
 
     def _add_watch(self, _caller: Caller, watcher: W, request: AddWatchRequest) -> Answer:
         if request.mode not in (AddWatchMode.PERSISTENT, AddWatchMode.PERSISTENT_RECURSIVE):
-            raise JuteError(f"no watch mode {request.mode}")
+            raise JuteError(f"unknown watch mode {request.mode}")
         self._watches.add(request.path, watcher, AddWatchMode(request.mode))
         return Answer(ErrorResponse(0), self._state.zxid)
 
@@ -196,10 +195,10 @@ class Reads(Generic[W]):
 
 
 def _content_bytes(response: tuple[Any, ...] | None) -> int:
-    """Return how much the data or the names in an answer count."""
+    """Return the counted size of the data or names in a response."""
     if isinstance(response, GetDataResponse):
         return len(response.data or b"")
-    assert isinstance(response, ChildrenResponse), "nothing else stands in a multiRead"
+    assert isinstance(response, ChildrenResponse), "a multiRead has no other responses"
     return sum(map(len, response.children)) + NAME_BYTES * len(response.children)
 
 
@@ -207,4 +206,4 @@ def _watcher_type(number: int) -> WatcherType:
     try:
         return WatcherType(number)
     except ValueError:
-        raise JuteError(f"no watcher type {number}") from None
+        raise JuteError(f"unknown watcher type {number}") from None

@@ -1,7 +1,7 @@
-"""From files to state (edge): newest valid snapshot, replay, and the verdict on the log's end.
+"""Recovery of the state from files (edge): newest valid snapshot, then replay of the log.
 
-Never repairs silently: a torn tail, which nobody was told about, is reported and left out;
-anything else stops the start with file, offset and what to do.
+Nothing is repaired silently. A torn tail, which was never acknowledged, is reported and left out.
+Any other damage stops the start, with the file, the offset and the remedy.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from coordination.wal import Ending, Scan
 
 
 class Recovered(NamedTuple):
-    """The state, and where the log goes on."""
+    """Recovered state, and the position at which the log continues."""
 
     state: State
     last_crc: int
@@ -29,8 +29,8 @@ class Recovered(NamedTuple):
 def recover(directory: Path, identity: Identity, *, closed_only: bool = False) -> Recovered:
     """Rebuild the state after the last acknowledged transaction.
 
-    With `closed_only`, the last segment is left alone unless it is closed: somebody
-    is writing it.
+    With `closed_only`, the last segment is skipped unless it is closed, because a coordinator is
+    writing it.
 
     Raises:
         CorruptDataError: acknowledged data is damaged or missing.
@@ -47,7 +47,7 @@ def _newest_snapshot(directory: Path, identity: Identity) -> tuple[State, int | 
         except snapshot.InvalidSnapshotError:
             continue
         if loaded.store_id != identity.store_id:
-            raise DataError(f"{path} belongs to another store: move it away")
+            raise DataError(f"{path} belongs to another store: move it elsewhere")
         return loaded.state, loaded.wal_crc
     if found:
         raise CorruptDataError(
@@ -80,7 +80,7 @@ class _Replay:
     def _needed_segments(self) -> list[tuple[int, Path]]:
         segments = segments_of(self._directory)
         wanted = self._state.zxid + 1
-        # The last one that begins at or before the wanted transaction, and all after it.
+        # The last segment that begins at or before the wanted transaction, and all later ones.
         begins = [index for index, (first, _) in enumerate(segments) if first <= wanted]
         needed = segments[begins[-1] :] if begins else segments
         if needed and needed[0][0] > wanted:
@@ -95,10 +95,10 @@ class _Replay:
     def _scan(self, path: Path, first_zxid: int, data: bytes, is_last: bool) -> Scan:
         header = wal.decode_header(data)
         if header is None:
-            # A segment gets its name when its header is on disk, so this is never a torn write.
+            # A segment gets its name only once its header is on disk: this is not a torn write.
             raise _damage(path, 0, "its header is damaged")
         if header.store_id != self._identity.store_id:
-            raise DataError(f"{path} belongs to another store: move it away")
+            raise DataError(f"{path} belongs to another store: move it elsewhere")
         if header.first_zxid != first_zxid:
             raise _damage(path, 0, f"its header says that it begins with {header.first_zxid}")
         starts_here = self._replayed_count == 0 and first_zxid <= self._state.zxid
@@ -146,7 +146,7 @@ def _is_closed(data: bytes) -> bool:
 
 def _damage(path: Path, offset: int, reason: str) -> CorruptDataError:
     repair = (
-        "Restore the data directory from a backup, or give up everything from there on: "
+        "Restore the data directory from a backup, or discard everything after that byte: "
         f"ottla coordinator --data-dir {path.parent} --truncate-at {path.name}:{offset}"
     )
     return CorruptDataError(str(path), offset, reason, repair)

@@ -1,6 +1,7 @@
-"""Giving up damaged data on purpose (edge): `--truncate-at FILE:OFFSET`.
+"""Deliberate truncation of a damaged log (edge): `--truncate-at FILE:OFFSET`.
 
-Never runs by itself. What is cut off stays beside the log under `*.discarded`.
+It runs only on an operator's request. Copies of the discarded data stay beside the log, as
+`*.discarded`.
 """
 
 import shutil
@@ -13,15 +14,15 @@ from coordination.wal import ALLOCATION_STEP_BYTES
 
 
 def truncate_at(data_dir: DataDir, place: str) -> list[Path]:
-    """Cut the log at FILE:OFFSET, which a refused start has named; return what was set aside.
+    """Truncate the log at FILE:OFFSET, as printed by a failed start; return the files set aside.
 
     Raises:
-        DataError: not such a place.
+        DataError: `place` is not a position in the log.
     """
     name, _, number = place.rpartition(":")
     path = data_dir.path / name
     if not number.isdigit() or path not in [found for _, found in segments_of(data_dir.path)]:
-        raise DataError(f"{place!r} is no FILE:OFFSET of a log segment in {data_dir.path}")
+        raise DataError(f"{place!r} is not FILE:OFFSET of a log segment in {data_dir.path}")
     offset = max(int(number), wal.HEADER_BYTES)
     later = [found for _, found in segments_of(data_dir.path) if found > path]
     aside = [_set_aside(found) for found in later]
@@ -31,7 +32,7 @@ def truncate_at(data_dir: DataDir, place: str) -> list[Path]:
         if header is None:
             path.unlink()
         else:
-            # Zeros up to a whole step: exactly how an open segment looks.
+            # Filled with zeros up to an allocation step, like an open segment.
             file.truncate(offset)
             file.truncate(-(-offset // ALLOCATION_STEP_BYTES) * ALLOCATION_STEP_BYTES)
     return [path.with_suffix(".log.discarded"), *aside]

@@ -1,7 +1,7 @@
-"""The coordinator on a loop (edge): connections, session deadlines, the log.
+"""The coordinator's server (edge): connections, session deadlines, the log.
 
-Uses only asyncio's own API, and takes the wall clock and the log from outside, so a whole
-cluster can run inside one simulated loop.
+It uses only asyncio's own API, and the wall clock and the log are parameters. A whole cluster can
+therefore run in one simulated loop.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ log = structlog.get_logger()
 
 
 class Server:
-    """One coordinator. `start`, then `stop`; nothing else is for users."""
+    """Server of one coordinator; users only call `start` and then `stop`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Server:
         self.admission = Admission(config.max_connections, config.max_connections_per_address)
         self.connections: dict[Connection, None] = {}
         self._newcomers: dict[Connection, None] = {}
-        # Connections with outputs that may leave now, and with outputs that wait for a sync.
+        # Connections with outputs that can be sent now, and with outputs that wait for a sync.
         self.ready: list[Connection] = []
         self.holding: dict[Connection, None] = {}
         self.service = service
@@ -82,10 +82,10 @@ class Server:
         self._housekeeping_at_s = 0.0
         self.started_at_s = self.loop.time()
 
-    # -- life
+    # -- lifecycle
 
     async def start(self) -> None:
-        """Listen. Every session gets a full timeout from now on."""
+        """Listen; every recovered session gets a full timeout from now on."""
         self.service.adopt_sessions(self._now_ms())
         self._housekeeping_at_s = self.loop.time() + self.config.container_check_interval_ms / 1000
         self._schedule_tick()
@@ -115,14 +115,14 @@ class Server:
 
     @property
     def bound_port(self) -> int:
-        """The port of the plain listener."""
+        """Port of the plain listener."""
         port: int = self._listener.sockets[0].getsockname()[1]
         return port
 
     async def stop(self) -> None:
-        """Stop listening, sync what was accepted, answer it, and close.
+        """Stop listening, sync and answer the accepted requests, and close all connections.
 
-        Sessions stay: their clients come back to the next start.
+        Sessions are kept: their clients reconnect after the next start.
         """
         self.is_stopping = True
         self._listener.close()
@@ -155,7 +155,7 @@ class Server:
     def _tick(self) -> None:
         late_ms = int((self.loop.time() - self._expected_tick_s) * 1000)
         if late_ms > self.config.tick_ms:
-            # We were not running: nobody could be heard, so nobody may be blamed.
+            # The process was not running, so packets of live clients may be waiting unread.
             self.metrics.stall_count += 1
             self.service.sessions.extend_all(late_ms)
             log.warning("coordinator.stalled", duration_ms=late_ms)
@@ -181,21 +181,22 @@ class Server:
 
     def _close_silent_newcomers(self) -> None:
         oldest_s = self.loop.time() - self.config.handshake_timeout_ms / 1000
-        # In the order of arrival, so the first young one ends the search.
+        # In order of arrival, so the first one within the timeout ends the search.
         for connection in list(self._newcomers):
             if connection.opened_at_s >= oldest_s:
                 return
-            self.on_garbage(connection, "no handshake in time")
+            timeout_ms = self.config.handshake_timeout_ms
+            self.on_garbage(connection, f"no handshake within {timeout_ms} ms")
             connection.close()
             self._newcomers.pop(connection, None)
 
     # -- connections
 
     def admit(self, connection: Connection, peer: object) -> bool:
-        """Let a client in, whose socket address is `peer`, unless there is no room for it."""
+        """Admit a client with socket address `peer`, unless a limit is reached."""
         host, port = (peer[0], peer[1]) if isinstance(peer, tuple) else ("127.0.0.1", 0)
         connection.peer_name = f"{host}:{port}"
-        refused = "the server stops" if self.is_stopping else self.admission.admit(host)
+        refused = "the server is stopping" if self.is_stopping else self.admission.admit(host)
         if refused is not None:
             self.on_garbage(connection, refused)
             return False
@@ -204,11 +205,11 @@ class Server:
         return True
 
     def on_connected(self, connection: Connection) -> None:
-        """A client is there that was admitted."""
+        """Record the connection of an admitted client."""
         self.connections[connection] = self._newcomers[connection] = None
 
     def on_disconnected(self, connection: Connection, *, by_peer: bool) -> None:
-        """A client is gone; its session is not."""
+        """Forget a lost connection; its session is kept."""
         if connection.address is not None:
             self.admission.leave(connection.address)
         self.connections.pop(connection, None)
@@ -223,29 +224,32 @@ class Server:
             self.service.sessions.shorten(session, self._now_ms() + self.config.linger_ms)
 
     def on_garbage(self, connection: Connection, reason: str) -> None:
-        """A client broke the protocol or a limit."""
+        """Record that a client violated the protocol or a limit."""
         self.metrics.rejected_count += 1
         log.warning("connection.rejected", peer=connection.peer_name, error=reason)
 
     def touch(self, session: Session) -> None:
-        """A packet of this session arrived."""
+        """Record the arrival of a packet of a session."""
         self.service.sessions.touch(session, self._now_ms())
 
     # -- requests
 
     def shake_hands(self, connection: Connection, payload: bytes) -> None:
-        """Begin or continue a session."""
+        """Start or resume a session."""
         handshake = frames.decode_handshake(ConnectRequest, payload)
         request = handshake.record
         assert isinstance(request, ConnectRequest), "decoded as one"
         if request.last_zxid_seen > self.service.state.zxid:
-            # It has seen the future, so it must go to another server. No answer, as ZooKeeper.
-            self.on_garbage(connection, f"has seen transaction {request.last_zxid_seen}")
+            # The client has seen a newer state, so it must use another server. As in ZooKeeper,
+            # there is no response.
+            zxid = self.service.state.zxid
+            reason = f"client has seen zxid {request.last_zxid_seen}, the server is at {zxid}"
+            self.on_garbage(connection, reason)
             connection.close()
             return
         self._newcomers.pop(connection, None)
         session = self._session_for(connection, request)
-        self._answer_handshake(connection, handshake, session)
+        self._send_handshake(connection, handshake, session)
 
     def _session_for(self, connection: Connection, request: ConnectRequest) -> Session | None:
         limits = self.config
@@ -268,7 +272,7 @@ class Server:
         connection.session, connection.session_id = session, session.session_id
         return session
 
-    def _answer_handshake(
+    def _send_handshake(
         self, connection: Connection, handshake: Handshake, session: Session | None
     ) -> None:
         if session is None:
@@ -309,7 +313,7 @@ class Server:
         connection.reply(xid, 0, b"", 0)
 
     def run_command(self, command: str, connection: Connection) -> bytes:
-        """Answer a four-letter word, unless operators have not allowed it."""
+        """Return the response to a four-letter word, or its refusal if it is disabled."""
         if not self.config.allows_command(command):
             return refusal(command).encode()
         return answer(command, Report(self, self._wal_status()), connection).encode()
@@ -324,7 +328,10 @@ class Server:
     # -- outputs
 
     def after_input(self) -> None:
-        """Ship what may leave, and start a sync for the rest, after every batch of input."""
+        """Send the outputs that are ready, and start a sync for the others.
+
+        Called after every batch of input.
+        """
         if self.ready:
             ready, self.ready = self.ready, []
             for connection in ready:
@@ -333,7 +340,7 @@ class Server:
 
     def _on_synced(self, zxid: int) -> None:
         self.synced_zxid = zxid
-        # First the next batch, so that the disk works while we write to sockets.
+        # The next batch comes first, so that the disk works while outputs are sent.
         self._commit.kick(self.service.entries)
         for connection in list(self.holding):
             connection.release(zxid)

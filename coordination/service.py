@@ -1,10 +1,10 @@
-"""The coordinator's decisions (decision): a request in; reply, events and log entries out.
+"""The coordinator's semantics (decision): a request in; reply, watch events and log entries out.
 
-No socket, file, clock or task. The server feeds it packets and time, ships its outputs, and
-keeps each output back until the transaction it is tagged with is on disk.
+It has no socket, file, clock or task. The server passes it requests and the time, and holds each
+output back until the transaction of its tag is on disk.
 
-Invariants: entries leave in the order of their numbers; the events of a change are delivered
-before the reply that reflects it; a failed multi changes nothing.
+Invariants: entries are in zxid order. The events of a change are delivered before the reply that
+reflects it. A failed multi changes nothing.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -60,14 +60,14 @@ _WRITES: Final = frozenset(
 
 
 class Peer(Caller, Hashable, Protocol):
-    """A client's connection, as the service sees it."""
+    """Connection of a client, as the service sees it."""
 
     def deliver(self, event: bytes, tag: int) -> None:
-        """Send an event packet once transaction `tag` is on disk, before any later reply."""
+        """Send a notification once transaction `tag` is on disk, before any later reply."""
 
 
 class Reply(NamedTuple):
-    """The answer to a request; it may leave when transaction `tag` is on disk."""
+    """Reply to a request; it may be sent once transaction `tag` is on disk."""
 
     err: int
     body: bytes
@@ -76,7 +76,7 @@ class Reply(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """A transaction, and whose ACLs decide who hears of it."""
+    """A transaction, and the ACLs that its watchers need for a notification."""
 
     txn: NodeTxn
     acl: Sequence[Acl]
@@ -84,7 +84,7 @@ class _Change(NamedTuple):
 
 
 class Service:
-    """One coordinator without its edges."""
+    """State and semantics of one coordinator, without I/O."""
 
     def __init__(self, state: State, next_session_id: int) -> None:
         self.state = state
@@ -97,12 +97,12 @@ class Service:
     # -- sessions
 
     def adopt_sessions(self, now_ms: int) -> None:
-        """Give every session that was recovered a full timeout from now on."""
+        """Give every recovered session a full timeout from now on."""
         for session_id, timeout_ms in self.state.timeouts_ms.items():
             self.sessions.add(session_id, timeout_ms, now_ms)
 
     def open_session(self, timeout_ms: int, *, now_ms: int, wall_ms: int) -> Session:
-        """Begin a session; it exists for others once the last entry is on disk."""
+        """Start a session; it is durable once its entry is on disk."""
         while self._next_session_id in self.state.timeouts_ms:
             self._next_session_id += 1
         session_id = self._next_session_id
@@ -112,14 +112,14 @@ class Service:
         return self.sessions.add(session_id, timeout_ms, now_ms)
 
     def reattach(self, session: Session, timeout_ms: int, *, now_ms: int, wall_ms: int) -> None:
-        """Continue a session over a new connection, perhaps with another timeout."""
+        """Resume a session on a new connection, perhaps with another timeout."""
         if session.timeout_ms != timeout_ms:
             self._log(session.session_id, 0, wall_ms, SessionTxn(timeout_ms))
             self.state.timeouts_ms[session.session_id] = timeout_ms
         self.sessions.change_timeout(session, timeout_ms, now_ms)
 
     def close_session(self, session_id: int, *, cxid: int, wall_ms: int) -> None:
-        """End a session: its ephemeral nodes go in one transaction, and their watchers hear."""
+        """End a session: delete its ephemeral nodes in one transaction, and notify watchers."""
         owned = tuple(self.state.tree.ephemerals.get(session_id, ()))
         zxid = self._log(session_id, cxid, wall_ms, CloseTxn(owned))
         changes = [self._change(DeleteTxn(path)) for path in owned]
@@ -135,7 +135,7 @@ class Service:
     def handle(
         self, peer: Peer, xid: int, op: int, payload: bytes, start: int, wall_ms: int
     ) -> Reply:
-        """Run one request whose body begins at `start` of `payload`."""
+        """Handle one request whose body begins at `start` of `payload`."""
         try:
             if op in _WRITES:
                 return self._write(peer, xid, OpCode(op), _body(op, payload, start), wall_ms)
@@ -164,7 +164,8 @@ class Service:
         if op == OpCode.CLOSE_SESSION:
             self.close_session(peer.session_id, cxid=xid, wall_ms=wall_ms)
             return Reply(0, b"", self.state.zxid, closes=True)
-        # A check by itself, reconfig, and everything unknown. ZooKeeper closes after unknown ones.
+        # A lone check, reconfig, and unknown operations. As in ZooKeeper, an unknown one closes
+        # the connection.
         closes = op not in (OpCode.CHECK, OpCode.RECONFIG)
         return Reply(ErrorCode.UNIMPLEMENTED, b"", self.state.zxid, closes=closes)
 
@@ -172,7 +173,7 @@ class Service:
         self, peer: Peer, xid: int, op: OpCode, request: tuple[Any, ...], wall_ms: int
     ) -> Reply:
         txn = prepare(self.state.tree, peer, op, request)
-        assert txn is not None, "only a check changes nothing, and it is not a write"
+        assert txn is not None, "every write has a transaction; a check is not a write"
         zxid = self._commit(peer.session_id, xid, wall_ms, txn)
         response = self._response(op, txn)
         return Reply(0, b"" if response is None else jute.encode(response), zxid)
@@ -186,8 +187,8 @@ class Service:
             try:
                 txn = prepare(self.state.tree, peer, op.type, op.request)
             except OperationError as error:
-                for take_back in reversed(undo):
-                    take_back()
+                for revert in reversed(undo):
+                    revert()
                 return self._failed_multi(len(ops), index, error.code)
             if txn is not None:
                 changes.append(self._change(txn))
@@ -207,7 +208,7 @@ class Service:
         return Reply(0, body, self.state.zxid)
 
     def _result(self, op: OpCode, txn: NodeTxn | None) -> Result:
-        # 3.8 answers every kind of create inside a multi with the path alone.
+        # In ZooKeeper 3.8 every kind of create in a multi returns only the path.
         if isinstance(txn, CreateTxn):
             return Result(OpCode.CREATE, PathResponse(txn.path))
         return Result(op, None if txn is None else self._response(op, txn))
@@ -236,23 +237,23 @@ class Service:
     # -- watches
 
     def forget_peer(self, peer: Peer) -> None:
-        """A connection is gone, and its watches with it."""
+        """Drop the watches of a lost connection."""
         self.watches.remove_watcher(peer)
 
     def _change(self, txn: NodeTxn) -> "_Change":
-        """Note who may hear of `txn`, before it is applied: afterwards the node may be gone."""
+        """Return `txn` with the ACLs before it is applied, because it may delete the node."""
         nodes = self.state.tree.nodes
         acl = txn.acl if isinstance(txn, CreateTxn) else nodes[txn.path].acl
         return _Change(txn, acl, nodes[paths.parent_of(txn.path)].acl)
 
     def _fire(self, change: "_Change", zxid: int) -> None:
         for kind, path, peers in self.watches.fire(change.txn):
-            # One packet for all of them: a node may have thousands of watchers.
+            # Encoded once, because a node may have thousands of watchers.
             packet = frames.encode_event(kind, path)
             is_of_parent = kind is EventType.NODE_CHILDREN_CHANGED
             acl = change.parent_acl if is_of_parent else change.acl
             for peer in peers:
-                # Who may not read a node hears nothing of it, though the watch is used up.
+                # A watcher without READ permission gets no event, although its watch is used up.
                 if access.allows(acl, Permission.READ, peer.identities):
                     peer.deliver(packet, zxid)
 
@@ -266,7 +267,7 @@ class Service:
             self._rearm(peer, path, node, changed, EventType.NODE_DATA_CHANGED)
         for path in request.exist_watches:
             if self._node(path) is not None:
-                self._tell(peer, EventType.NODE_CREATED, path)
+                self._notify(peer, EventType.NODE_CREATED, path)
             else:
                 self.watches.data.add(path, peer, Mode.ONE_SHOT)
         for path in request.child_watches:
@@ -280,9 +281,9 @@ class Service:
         self, peer: Peer, path: str, node: Node | None, changed: bool, event: EventType
     ) -> None:
         if node is None:
-            self._tell(peer, EventType.NODE_DELETED, path)
+            self._notify(peer, EventType.NODE_DELETED, path)
         elif changed:
-            self._tell(peer, event, path)
+            self._notify(peer, event, path)
         elif event is EventType.NODE_DATA_CHANGED:
             self.watches.data.add(path, peer, Mode.ONE_SHOT)
         else:
@@ -295,7 +296,7 @@ class Service:
         for path in request.persistent_recursive_watches:
             self.watches.data.add(path, peer, Mode.RECURSIVE)
 
-    def _tell(self, peer: Peer, event: EventType, path: str) -> None:
+    def _notify(self, peer: Peer, event: EventType, path: str) -> None:
         peer.deliver(frames.encode_event(event, path), self.state.zxid)
 
     def _node(self, path: str) -> Node | None:
@@ -304,7 +305,7 @@ class Service:
     # -- housekeeping
 
     def delete_spent_nodes(self, wall_ms: int) -> int:
-        """Delete empty containers and TTL nodes whose time is up; return how many."""
+        """Delete empty containers and expired TTL nodes; return their number."""
         spent = [*self._spent_containers(), *self._spent_ttls(wall_ms)]
         for path in spent:
             self._commit(0, 0, wall_ms, DeleteTxn(path))
@@ -312,7 +313,7 @@ class Service:
 
     def _spent_containers(self) -> Iterable[str]:
         nodes = self.state.tree.nodes
-        # A counter above 0: one that has not had its first child yet is kept.
+        # A container that never had a child has `cversion` 0 and is kept.
         return [
             path
             for path in self.state.tree.containers

@@ -1,9 +1,8 @@
-"""Sessions and their deadlines (decision). Time is a parameter: monotonic milliseconds.
+"""Sessions and their deadlines (decision). Time is a parameter, in monotonic milliseconds.
 
-A session lives until `timeout_ms` pass without a packet. Time counts only while this process
-runs: after a restart, and after a stall of the whole process, everybody gets the lost time
-back, because a packet may be waiting in a socket. Safety never rests on this; every write is
-fenced by a version.
+A session expires after `timeout_ms` without a packet. Only time in which this process runs counts:
+after a restart or a stall of the process, all deadlines are extended, because packets may be
+waiting in sockets. Safety does not depend on this, as every write is fenced by a version.
 """
 
 import heapq
@@ -20,7 +19,7 @@ _SERVER_ID_SHIFT: Final = 56
 
 
 class Session:
-    """One live session; `connection` is whoever speaks for it now."""
+    """One live session; `connection` is its current connection, if any."""
 
     __slots__ = ("connection", "deadline_ms", "has_linger", "queued_ms", "session_id", "timeout_ms")
 
@@ -50,7 +49,7 @@ class SessionTable:
         return iter(self._sessions.values())
 
     def find(self, session_id: int) -> Session | None:
-        """Return the live session with this id."""
+        """Return the live session with this id; None if there is none."""
         return self._sessions.get(session_id)
 
     def add(self, session_id: int, timeout_ms: int, now_ms: int) -> Session:
@@ -65,23 +64,23 @@ class SessionTable:
         self._sessions.pop(session_id, None)
 
     def touch(self, session: Session, now_ms: int) -> None:
-        """Note a packet of this session."""
+        """Extend the deadline after a packet of this session."""
         session.deadline_ms = now_ms + session.timeout_ms
 
     def shorten(self, session: Session, deadline_ms: int) -> None:
-        """Let the session end earlier, unless a packet comes."""
+        """Move the deadline forward; the next packet extends it again."""
         if deadline_ms < session.deadline_ms:
             session.deadline_ms = deadline_ms
             self._queue(session)
 
     def change_timeout(self, session: Session, timeout_ms: int, now_ms: int) -> None:
-        """Adopt another timeout, negotiated when the session was re-attached."""
+        """Set the timeout that was negotiated when the session was resumed."""
         session.timeout_ms = timeout_ms
         session.deadline_ms = now_ms + timeout_ms
         self._queue(session)
 
     def extend_all(self, by_ms: int) -> None:
-        """Give everybody `by_ms` more: nobody could be heard meanwhile."""
+        """Extend all deadlines by `by_ms`, for a time in which no packets were read."""
         for session in self._sessions.values():
             session.deadline_ms += by_ms
 
@@ -95,12 +94,12 @@ class SessionTable:
                 continue
             if session.deadline_ms <= now_ms:
                 found.append(session)
-            # Again in the queue even if expired: the caller may fail to close it.
+            # Queued again even if expired, because the caller may fail to close it.
             self._queue(session, max(session.deadline_ms, now_ms + 1))
         return found
 
     def next_check_ms(self) -> int | None:
-        """Return when `expired` may have something to return."""
+        """Return the earliest time at which `expired` may return a session."""
         return self._heap[0][0] if self._heap else None
 
     def _queue(self, session: Session, at_ms: int | None = None) -> None:
@@ -109,16 +108,16 @@ class SessionTable:
 
 
 def first_session_id(server_id: int, wall_ms: int) -> int:
-    """Return the id to count up from: the server's number, then time, then zeros."""
+    """Return the first session id: bits of the server id, then of the time, then zeros."""
     return (server_id << _SERVER_ID_SHIFT) | (((wall_ms << 24) & (1 << 64) - 1) >> 8)
 
 
 class Passwords:
-    """What proves that a client owns a session.
+    """Session passwords, which prove that a client owns a session.
 
-    By default a keyed hash. With `zookeeper_compatible` new passwords follow ZooKeeper's formula,
-    which anybody can compute from the session id, but which a real ensemble will accept after an
-    export; passwords of the first kind are still honoured then.
+    By default a password is a keyed hash. With `zookeeper_compatible`, new passwords follow
+    ZooKeeper's formula. Any client can compute these from the session id, but a real ensemble
+    accepts them after an export. Passwords of the first kind remain valid.
     """
 
     def __init__(self, secret: bytes, *, zookeeper_compatible: bool) -> None:
@@ -126,7 +125,7 @@ class Passwords:
         self._zookeeper_compatible = zookeeper_compatible
 
     def issue(self, session_id: int) -> bytes:
-        """Return the password to hand out."""
+        """Return the password of a session."""
         if self._zookeeper_compatible:
             return zookeeper_password(session_id)
         return self._keyed(session_id)
@@ -145,7 +144,7 @@ class Passwords:
 
 
 def zookeeper_password(session_id: int) -> bytes:
-    """Return `new java.util.Random(id ^ salt).nextBytes(16)`, which is what ZooKeeper does."""
+    """Return `new java.util.Random(id ^ salt).nextBytes(16)`, as ZooKeeper does."""
     seed = (session_id ^ ZOOKEEPER_PASSWORD_SALT ^ _MULTIPLIER) & _MASK48
     out = bytearray()
     while len(out) < PASSWORD_BYTES:

@@ -1,12 +1,12 @@
-"""A snapshot file (edge): the whole state after one transaction, as a stream of msgpack objects.
+"""Snapshot files (edge): the whole state after one transaction, as a stream of msgpack objects.
 
     magic 8, header [store id, zxid, wal crc, session count, acl count, node count],
     sessions [id, timeout_ms], acls [[perms, scheme, id], ...],
     nodes in path order [path, data, acl number, czxid, mzxid, pzxid, azxid, ctime, mtime,
-    version, cversion, aversion, owner], trailer u32 crc32 of all before.
+    version, cversion, aversion, owner], trailer u32 crc32 of all bytes before.
 
-Written under another name, synced, then renamed: a snapshot that exists is whole. `wal crc` is the
-link of the log's chain at that transaction.
+A snapshot is written under a temporary name, synced, then renamed, so an existing one is complete.
+`wal crc` is the link of the log's chain at that transaction.
 """
 
 import os
@@ -28,7 +28,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class Snapshot(NamedTuple):
-    """A loaded snapshot."""
+    """Content of a snapshot file."""
 
     state: State
     store_id: bytes
@@ -36,12 +36,12 @@ class Snapshot(NamedTuple):
 
 
 class InvalidSnapshotError(Exception):
-    """The file is not a whole snapshot; an older one may be."""
+    """The file is not a valid snapshot; an older one may be valid."""
 
 
 def write(path: Path, state: State, store_id: bytes, wal_crc: int) -> None:
-    """Write a snapshot durably: either the whole file is there afterwards, or none."""
-    # With the process id: the child of a dead coordinator may still be writing.
+    """Write a snapshot durably and atomically."""
+    # The name has the process id, because the child of a dead coordinator may still be writing.
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         crc = 0
@@ -109,10 +109,10 @@ def _packed_node(path: str, node: Node, acl: int) -> tuple[Any, ...]:
 
 
 def load(path: Path) -> Snapshot:
-    """Read a snapshot.
+    """Load a snapshot.
 
     Raises:
-        InvalidSnapshotError: not whole, or not a snapshot.
+        InvalidSnapshotError: the file is damaged or not a snapshot.
     """
     data = path.read_bytes()
     body = memoryview(data)[: -_CRC.size]

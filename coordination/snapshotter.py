@@ -1,7 +1,7 @@
-"""Snapshots without pausing anybody (edge): a child process replays what is closed.
+"""Snapshots without pauses (edge): a child process replays the closed segments.
 
-The child runs the recovery code on the files and writes the state that it gets, so recovery is
-exercised all the time. `python -m coordination.snapshotter DIRECTORY` is that child.
+The child runs the recovery code on the files and writes the recovered state, so recovery is
+exercised regularly. `python -m coordination.snapshotter DIRECTORY` is that child.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ log = structlog.get_logger()
 
 
 class Snapshotter:
-    """Runs one child at a time, then deletes the files that nobody needs any more."""
+    """Runs one child at a time, then deletes the files that are no longer needed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Take a snapshot of the closed segments, unless one is being taken."""
+        """Take a snapshot of the closed segments, unless one is in progress."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="snapshot")
 
     async def finish(self, *, takes_snapshot: bool) -> None:
-        """Give up the snapshot that is being taken; take a last one if asked to.
+        """Cancel a snapshot in progress; with `takes_snapshot`, take a last one.
 
-        A child that yields to all others may need minutes on a busy machine. Now somebody waits,
-        so the last one does not yield.
+        The last one runs at normal priority, because the stop waits for it: at low priority it may
+        take minutes on a busy machine.
         """
         if self._task is not None:
             self._task.cancel()
@@ -53,7 +53,7 @@ class Snapshotter:
     async def _run(self, niceness: int = NICENESS) -> None:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
-            # Without the working directory: what a user keeps there is not ours.
+            # Keeps the working directory out of sys.path: a user's modules there are not ours.
             "-P",
             "-m",
             "coordination.snapshotter",
@@ -62,7 +62,7 @@ class Snapshotter:
         )
         if niceness:
             with contextlib.suppress(ProcessLookupError):
-                # Here, so that starting it takes nothing from clients that wait for answers either.
+                # Set from here, so that even the start of the child does not slow down clients.
                 os.setpriority(os.PRIO_PROCESS, child.pid, niceness)
         try:
             code = await child.wait()
@@ -71,21 +71,21 @@ class Snapshotter:
             await child.wait()
             raise
         if code != 0:
-            # The log is whole, so nothing is lost; the next roll tries again.
+            # Nothing is lost, because the log is complete; the next roll retries.
             log.error("snapshot.failed", exit_code=code)
             return
         await delete_spent_files(self._directory)
 
 
 async def delete_spent_files(directory: Path) -> None:
-    """Delete what two newer snapshots make superfluous."""
+    """Delete the files that two newer snapshots make superfluous."""
     for path in spent_files(directory):
         await aiofiles.os.remove(path)
         log.info("file.deleted", file=path.name)
 
 
 def take_snapshot(directory: Path) -> int | None:
-    """Write a snapshot of everything that is in closed segments; return its zxid if it is new."""
+    """Write a snapshot of the closed segments; return its zxid, None if it is not newer."""
     store_id, secret = unpack((directory / "store").read_bytes())
     recovered = recover(directory, Identity(store_id, secret), closed_only=True)
     zxid = recovered.state.zxid
@@ -97,7 +97,7 @@ def take_snapshot(directory: Path) -> int | None:
 
 
 def main(argv: list[str]) -> int:
-    """The child's entry point."""
+    """Run the child; return its exit code."""
     set_up_logging()
     try:
         zxid = take_snapshot(Path(argv[0]))

@@ -1,7 +1,7 @@
-"""The durable state (decision): tree, sessions and the last transaction number.
+"""The durable state (decision): tree, sessions and the last zxid.
 
-`apply` is the only way to change it, for live requests and for replay alike, so a recovered
-coordinator holds exactly what the log says.
+`apply` replays a log entry. Live requests change the tree with the same code, so a recovered
+coordinator has exactly the state in the log.
 """
 
 from coordination.tree import Tree
@@ -9,7 +9,7 @@ from coordination.txns import CloseTxn, Entry, MultiTxn, SessionTxn
 
 
 class State:
-    """What survives a restart."""
+    """State that survives a restart."""
 
     def __init__(self) -> None:
         self.tree = Tree()
@@ -17,7 +17,7 @@ class State:
         self.zxid = 0
 
     def apply(self, entry: Entry) -> None:
-        """Apply the next entry; its number must be the next one."""
+        """Apply the next entry; its zxid must be the next one."""
         assert entry.zxid == self.zxid + 1, f"entry {entry.zxid} after {self.zxid}"
         txn = entry.txn
         if isinstance(txn, MultiTxn):

@@ -1,7 +1,7 @@
-"""The encrypted listener (edge): a client counts from the moment it is accepted.
+"""TLS listener (edge): a connection counts from the moment it is accepted.
 
-`create_server` with a context tells of a connection only when its handshake is over, so that
-sockets which never finish one would escape every limit.
+`create_server` with a TLS context reports a connection only after its handshake, so sockets that
+never complete it would escape every limit.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from coordination.server import Server
 
 SHUTDOWN_TIMEOUT_S: Final = 1.0
-"""How long a connection that is closed waits for a peer that does not say goodbye."""
+"""Timeout for the TLS shutdown of a closed connection."""
 ACCEPT_BACKOFF_S: Final = 0.1
-"""After an accept that failed: there are no descriptors left."""
+"""Back-off after a failed accept, for example without free file descriptors."""
 
 log = structlog.get_logger()
 
 
 class TlsListener:
-    """Accepts connections on `listening` and negotiates TLS on each of them."""
+    """Accepts connections on `listening` and performs their TLS handshakes."""
 
     def __init__(self, server: "Server", listening: socket.socket, context: ssl.SSLContext) -> None:
         self._server = server
@@ -35,7 +35,7 @@ class TlsListener:
         self._accepting = asyncio.create_task(self._accept(), name="tls-accept")
 
     def close(self) -> None:
-        """Accept nothing more, and give up handshakes that are under way."""
+        """Stop accepting, and cancel pending handshakes."""
         for task in (self._accepting, *self._handshakes):
             task.cancel()
         self._listening.close()
@@ -66,7 +66,7 @@ class TlsListener:
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )
         except OSError as error:
-            self._server.on_garbage(connection, f"no TLS handshake: {error}")
+            self._server.on_garbage(connection, f"TLS handshake failed: {error}")
         finally:
             if not connection.is_made and connection.address is not None:
                 self._server.admission.leave(connection.address)

@@ -1,8 +1,8 @@
-"""The tree of nodes (decision): applies transactions, and can take back those of a failed multi.
+"""The tree of nodes (decision): applies transactions, and reverts the changes of a failed multi.
 
-Invariants: every node but the root has its parent in the tree; a node with children is no
-ephemeral node; `ephemerals` lists exactly the nodes whose owner is a session. The root is
-stored as "/" and as "" (the parent part of "/a").
+Invariants: every node but the root has its parent in the tree; an ephemeral node has no children;
+`ephemerals` lists exactly the nodes whose owner is a session. The root is stored as "/" and as ""
+(the parent part of "/a").
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from coordination.txns import (
 )
 
 MIN_SHARED_ACLS: Final = 1_000
-"""Up to so many ACLs are kept for nodes to share, though no node may have them any more."""
+"""Minimum of cached shared ACLs before unused ones are dropped."""
 Undo: TypeAlias = list[Callable[[], None]]
 _SIGN: Final = 1 << 31
 
@@ -33,7 +33,7 @@ def wrap32(number: int) -> int:
 
 
 class Node:
-    """One node. `cversion` counts creations of children; `owner` is the stored owner field."""
+    """A node; `cversion` counts creations of children, `owner` is the stored owner field."""
 
     __slots__ = (
         "acl",
@@ -64,16 +64,16 @@ class Node:
 
     @property
     def changed_zxid(self) -> int:
-        """The last transaction that a reader of this node can see the effect of."""
+        """Zxid of the last transaction with a visible effect on this node."""
         return max(self.mzxid, self.pzxid, self.azxid)
 
     def stat(self) -> Stat:
-        """Return the bookkeeping as clients see it.
+        """Return the metadata as clients see it.
 
-        The stored counter counts creations only; the visible one also counts deletions.
+        The stored `cversion` counts only creations; the visible one also counts deletions.
         """
         children = len(self.children) if self.children else 0
-        # Without the checks of the constructor, which cost as much as all the rest.
+        # Bypasses the constructor, whose checks cost as much as everything else here.
         return tuple.__new__(
             Stat,
             (
@@ -96,7 +96,7 @@ class Node:
 
 
 class Tree:
-    """All nodes, with the indexes that sessions, containers and TTL nodes need."""
+    """All nodes, with indexes of ephemeral nodes, containers and TTL nodes."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -109,7 +109,7 @@ class Tree:
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are, the root included."""
+        """Number of nodes, including the root."""
         return len(self.nodes) - 1
 
     def _add_system_nodes(self) -> None:
@@ -121,7 +121,7 @@ class Tree:
         config.acl, config.aversion = READ_ONLY_ACL, -1
 
     def restore(self, path: str, node: Node) -> None:
-        """Put a node as it is, below a parent that is there; a snapshot does this."""
+        """Insert a node of a snapshot unchanged; its parent must exist."""
         if path == paths.ROOT:
             node.children = self.nodes[""].children
             self.nodes[""] = self.nodes[paths.ROOT] = node
@@ -136,7 +136,7 @@ class Tree:
         self._index(path, node.owner)
 
     def apply(self, txn: NodeTxn, zxid: int, time_ms: int, undo: Undo | None = None) -> None:
-        """Make the change that `txn` records; append to `undo` how to take it back."""
+        """Apply a transaction; append a function that reverts it to `undo`."""
         if isinstance(txn, SetDataTxn):
             self._set_data(txn, zxid, time_ms, undo)
         elif isinstance(txn, CreateTxn):
@@ -151,7 +151,7 @@ class Tree:
         parent = self.nodes[paths.parent_of(path)]
         if undo is not None:
             before = (parent.cversion, parent.pzxid)
-            undo.append(lambda: self._take_back_create(path, parent, *before))
+            undo.append(lambda: self._revert_create(path, parent, *before))
         node = Node(txn.data, self._shared(txn.acl), txn.owner, zxid, time_ms)
         self.nodes[path] = node
         self.data_bytes += len(txn.data or b"")
@@ -161,7 +161,7 @@ class Tree:
         if txn.owner:
             self._index(path, txn.owner)
 
-    def _take_back_create(self, path: str, parent: Node, cversion: int, pzxid: int) -> None:
+    def _revert_create(self, path: str, parent: Node, cversion: int, pzxid: int) -> None:
         self._remove(path)
         parent.cversion, parent.pzxid = cversion, pzxid
 
@@ -172,9 +172,9 @@ class Tree:
         node = self._remove(path)
         parent.pzxid = zxid
         if undo is not None:
-            undo.append(lambda: self._take_back_delete(path, node, parent, before))
+            undo.append(lambda: self._revert_delete(path, node, parent, before))
 
-    def _take_back_delete(self, path: str, node: Node, parent: Node, pzxid: int) -> None:
+    def _revert_delete(self, path: str, node: Node, parent: Node, pzxid: int) -> None:
         self.nodes[path] = node
         self.data_bytes += len(node.data or b"")
         self._link(path)
@@ -215,7 +215,7 @@ class Tree:
         parent = self.nodes[parent_path]
         assert parent.children is not None, "a node is listed by its parent"
         parent.children.discard(name)
-        # An empty set is 216 bytes; most nodes are leaves.
+        # An empty set takes 216 bytes, and most nodes are leaves.
         if not parent.children:
             parent.children = None
         self.data_bytes -= len(node.data or b"")
@@ -247,7 +247,7 @@ class Tree:
 
     def _shared(self, acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
         if len(self._acls) > max(MIN_SHARED_ACLS, len(self.nodes)):
-            # More than nodes: most of them are nobody's any more.
+            # There are more ACLs than nodes, so most of them are unused.
             self._acls = {
                 OPEN_ACL: OPEN_ACL,
                 **{node.acl: node.acl for node in self.nodes.values()},
@@ -255,14 +255,14 @@ class Tree:
         return self._acls.setdefault(acl, acl)
 
     def count_below(self, path: str) -> int:
-        """Return how many nodes lie below `path`, at any depth."""
+        """Return the number of descendants of `path`."""
         if path == paths.ROOT:
             return len(self.nodes) - 2
         prefix = path + "/"
         return sum(1 for each in self.nodes if each.startswith(prefix))
 
     def in_path_order(self) -> Iterator[tuple[str, Node]]:
-        """Yield every node, parents before their children, the root first."""
+        """Yield every node, parents before their children, starting with the root."""
         yield paths.ROOT, self.nodes[""]
         for path in sorted(self.nodes):
             if path not in ("", paths.ROOT):

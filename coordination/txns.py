@@ -1,7 +1,7 @@
-"""What a write did (decision): the transactions that are logged and replayed.
+"""Transactions (decision): the effects of writes, as logged and replayed.
 
-A transaction carries results, never conditions, so replaying it is a plain assignment. On disk it
-is the msgpack array `[zxid, time_ms, session_id, cxid, type, *fields]`; see `wal`.
+A transaction holds results, never conditions, so its replay is a plain assignment. On disk it is
+the msgpack array `[zxid, time_ms, session_id, cxid, type, *fields]`; see `wal`.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MAX_TTL_MS: Final = (1 << 40) - 1
 
 
 class TxnType(IntEnum):
-    """The tag of a transaction on disk: never reuse a number."""
+    """Type of a transaction on disk; never reuse a number."""
 
     CREATE = 1
     SET_DATA = 2
@@ -33,7 +33,7 @@ _CREATE: Final = TxnType.CREATE.value
 
 
 class CreateTxn(NamedTuple):
-    """A node came into being. `parent_cversion` is the parent's counter afterwards."""
+    """Creation of a node; `parent_cversion` is the parent's counter afterwards."""
 
     path: str
     data: bytes | None
@@ -43,7 +43,7 @@ class CreateTxn(NamedTuple):
 
 
 class SetDataTxn(NamedTuple):
-    """A node has new data and this version."""
+    """Change of a node's data; `version` is the new version."""
 
     path: str
     data: bytes | None
@@ -51,13 +51,13 @@ class SetDataTxn(NamedTuple):
 
 
 class DeleteTxn(NamedTuple):
-    """A node is gone."""
+    """Deletion of a node."""
 
     path: str
 
 
 class SetAclTxn(NamedTuple):
-    """A node has a new ACL and this ACL version."""
+    """Change of a node's ACL; `aversion` is the new ACL version."""
 
     path: str
     acl: tuple[Acl, ...]
@@ -65,19 +65,19 @@ class SetAclTxn(NamedTuple):
 
 
 class MultiTxn(NamedTuple):
-    """Several at once, under one zxid."""
+    """Several changes under one zxid."""
 
     txns: tuple["NodeTxn", ...]
 
 
 class SessionTxn(NamedTuple):
-    """A session began, or negotiated another timeout."""
+    """Start of a session, or change of its timeout."""
 
     timeout_ms: int
 
 
 class CloseTxn(NamedTuple):
-    """A session ended and took these ephemeral nodes with it."""
+    """End of a session, with the deletion of its ephemeral nodes."""
 
     paths: tuple[str, ...]
 
@@ -87,7 +87,7 @@ Txn: TypeAlias = NodeTxn | MultiTxn | SessionTxn | CloseTxn
 
 
 class Entry(NamedTuple):
-    """A transaction with its number, its time and whose request it was."""
+    """A transaction with its zxid, its time, and the session and xid of its request."""
 
     zxid: int
     time_ms: int
@@ -97,7 +97,7 @@ class Entry(NamedTuple):
 
 
 class OwnerKind(IntEnum):
-    """What a node's stored owner field means."""
+    """Meaning of a node's stored owner field."""
 
     NOBODY = 0
     SESSION = 1
@@ -106,7 +106,7 @@ class OwnerKind(IntEnum):
 
 
 def kind_of_owner(owner: int) -> OwnerKind:
-    """Tell what the stored owner field of a node stands for."""
+    """Return the meaning of a node's stored owner field."""
     if owner == 0:
         return OwnerKind.NOBODY
     if owner == CONTAINER_OWNER:
@@ -117,32 +117,32 @@ def kind_of_owner(owner: int) -> OwnerKind:
 
 
 def ttl_owner(ttl_ms: int) -> int:
-    """Return the owner field of a node that lives `ttl_ms` after its last change."""
+    """Return the owner field of a node that expires `ttl_ms` after its last change."""
     return (TTL_OWNER_BITS | ttl_ms) - (1 << 64)
 
 
 def ttl_of_owner(owner: int) -> int:
-    """Return the time to live that `ttl_owner` stored, in ms."""
+    """Return the time to live in an owner field, in ms."""
     return owner & MAX_TTL_MS
 
 
 def pack_entry(entry: Entry) -> tuple[Any, ...]:
-    """Return what msgpack writes for an entry."""
+    """Return the msgpack fields of an entry."""
     zxid, time_ms, session_id, cxid, txn = entry
     return (zxid, time_ms, session_id, cxid, *_pack(txn))
 
 
 def unpack_entry(fields: Sequence[Any]) -> Entry:
-    """Return the entry that `pack_entry` described.
+    """Return the entry with the fields of `pack_entry`.
 
     Raises:
-        JuteError: a type that this version does not know.
+        JuteError: its type is unknown to this version.
     """
     return Entry(fields[0], fields[1], fields[2], fields[3], _unpack(fields[4:]))
 
 
 def _pack(txn: Txn) -> tuple[Any, ...]:
-    # Most frequent first: this runs for every write.
+    # The most frequent types come first, because this runs for every write.
     if isinstance(txn, SetDataTxn):
         return (_SET_DATA, *txn)
     if isinstance(txn, CreateTxn):
@@ -176,14 +176,14 @@ def _unpack(fields: Sequence[Any]) -> Txn:
         return SessionTxn(fields[1])
     if kind == TxnType.CLOSE:
         return CloseTxn(tuple(fields[1]))
-    raise JuteError(f"transaction type {kind} is from another version of this program")
+    raise JuteError(f"transaction type {kind} is unknown to this version of the coordinator")
 
 
 def pack_acl(acl: tuple[Acl, ...]) -> tuple[Acl, ...] | None:
-    """Return the form of an ACL on disk: nil for the open one, which nearly all nodes have."""
+    """Return an ACL as on disk: nil for the open one, which nearly all nodes have."""
     return None if acl is OPEN_ACL or acl == OPEN_ACL else acl
 
 
 def unpack_acl(packed: Sequence[Sequence[Any]] | None) -> tuple[Acl, ...]:
-    """Return the ACL that `pack_acl` described."""
+    """Return the ACL packed by `pack_acl`."""
     return OPEN_ACL if packed is None else tuple(Acl(*entry) for entry in packed)

@@ -1,19 +1,19 @@
-"""The bytes of the write-ahead log (decision): batches in segments, and judging damage.
+"""Format of the write-ahead log (decision): batches in segments, and detection of damage.
 
-A segment is a 40-byte header and batches; what follows the last batch is zeros.
+A segment is a 40-byte header and batches; zeros follow the last batch.
 
     header  magic 8, store id 16, first zxid i64, previous crc u32, crc u32 of all before
     batch   length u32, previous crc u32, crc u32, payload (msgpack array of entries)
 
-The crc covers the store id, length, previous crc and payload, so that a batch of another
-store, or bytes that a client stored in a node, never pass for a batch. Each batch names its
+The crc covers the store id, length, previous crc and payload. A batch of another store, or bytes
+that a client stored in a node, therefore never count as a valid batch. Each batch holds its
 predecessor's crc.
 
-Batch N+1 is written only after batch N is on disk. So an invalid batch that no valid one
-follows was never acknowledged: it is torn, and cut off. An invalid batch that a valid one
-follows is damage to acknowledged data. A *seal* is an empty batch that is
-written behind a synced batch when nothing else is waiting; it proves that what stands before it was
-acknowledged, and the next batch overwrites it. A closed segment ends with a closing seal.
+Batch N+1 is written only after batch N is on disk. An invalid batch at the end was therefore never
+acknowledged: it is torn, and cut off. An invalid batch before a valid one is damage to acknowledged
+data. A *seal* is an empty batch, written after a synced batch when no entry is waiting. It proves
+that all batches before it were synced, and the next batch overwrites it. A closed segment ends with
+a closing seal.
 """
 
 import struct
@@ -34,13 +34,13 @@ HEADER_BYTES: Final = _HEADER.size + _CRC.size
 BATCH_HEADER_BYTES: Final = _BATCH.size
 SEAL_PAYLOAD: Final = b"\x90"
 CLOSING_PAYLOAD: Final = b"\x91\xc0"
-# The file grows in such steps; one whose size is no multiple of it was cut by somebody.
+# Files grow in steps of this size; an open segment of another size was truncated.
 ALLOCATION_STEP_BYTES: Final = 4 * 1024 * 1024
 _ARRAY_MARKS: Final = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
 
 
 class SegmentHeader(NamedTuple):
-    """What stands at the head of a segment."""
+    """Header of a segment."""
 
     store_id: bytes
     first_zxid: int
@@ -48,7 +48,7 @@ class SegmentHeader(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """One valid batch: where it lies, its crc and its payload."""
+    """A valid batch with its offset in the file, its crc and its payload."""
 
     offset: int
     crc: int
@@ -56,27 +56,27 @@ class Batch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset behind the batch."""
+        """Offset after the batch (exclusive)."""
         return self.offset + BATCH_HEADER_BYTES + len(self.payload)
 
     @property
     def is_seal(self) -> bool:
-        """Whether it only proves that what stands before it was acknowledged."""
+        """Whether it has no entries, and only proves that the batches before it were synced."""
         return self.payload in (SEAL_PAYLOAD, CLOSING_PAYLOAD)
 
 
 class Ending(Enum):
-    """How a segment ends."""
+    """State of the end of a segment."""
 
-    OPEN = "zeros follow"
-    CLOSED = "a closing seal is the last thing"
-    TORN = "an unfinished batch, which nobody was told about"
-    DAMAGED = "an invalid batch with a valid one behind it"
-    CUT = "the file is shorter than it was made"
+    OPEN = "only zeros after the last batch"
+    CLOSED = "a closing seal"
+    TORN = "an incomplete batch, which was never acknowledged"
+    DAMAGED = "an invalid batch before a valid one"
+    CUT = "the file was truncated"
 
 
 class Scan(NamedTuple):
-    """The valid batches of a segment, without seals, and what stands behind them."""
+    """Valid batches of a segment, without seals, and the state of its end."""
 
     batches: list[Batch]
     ending: Ending
@@ -91,7 +91,7 @@ def encode_header(header: SegmentHeader) -> bytes:
 
 
 def decode_header(data: bytes) -> SegmentHeader | None:
-    """Return the header of a segment; None when it is not whole or not ours."""
+    """Return the header of a segment; None if it is incomplete, damaged or of another format."""
     if len(data) < HEADER_BYTES:
         return None
     head = data[: _HEADER.size]
@@ -114,7 +114,7 @@ def decode_entries(payload: bytes) -> Sequence[Any]:
 
 
 class Chain:
-    """Frames payloads one behind the other; `last_crc` is the newest link."""
+    """Frames consecutive payloads as batches; `last_crc` is the newest link of the chain."""
 
     def __init__(self, store_id: bytes, last_crc: int) -> None:
         self._seed = zlib.crc32(store_id)
@@ -126,7 +126,7 @@ class Chain:
         return batch
 
     def seal(self, payload: bytes = SEAL_PAYLOAD) -> bytes:
-        """Return a seal behind the newest link; the next batch takes its place."""
+        """Return a seal after the newest link; the next batch replaces it."""
         return self._framed(payload)[0]
 
     def _framed(self, payload: bytes) -> tuple[bytes, int]:
@@ -140,7 +140,7 @@ def _crc_of(seed: int, length: int, previous_crc: int, payload: bytes) -> int:
 
 
 def scan(data: bytes, header: SegmentHeader) -> Scan:
-    """Judge a whole segment file. Pure: the caller decides what to do about the ending."""
+    """Scan a whole segment file; the caller decides how to handle the ending."""
     batches = list(_valid_batches(data, header))
     data_batches = [batch for batch in batches if not batch.is_seal]
     end_offset = data_batches[-1].end if data_batches else HEADER_BYTES
@@ -177,7 +177,7 @@ def _ending(data: bytes, header: SegmentHeader, batches: list[Batch]) -> Ending:
     position = batches[-1].end if batches else HEADER_BYTES
     if batches and batches[-1].payload == CLOSING_PAYLOAD and not data[position:].strip(b"\0"):
         return Ending.CLOSED
-    # Data behind a seal, or behind the last valid batch, is a write that was under way.
+    # Data after a seal, or after the last valid batch, is an interrupted write.
     rest = data[position:].rstrip(b"\0")
     if _has_batch(data, position, position + len(rest), zlib.crc32(header.store_id)):
         return Ending.DAMAGED
@@ -187,6 +187,6 @@ def _ending(data: bytes, header: SegmentHeader, batches: list[Batch]) -> Ending:
 
 
 def _has_batch(data: bytes, start: int, end: int, seed: int) -> bool:
-    # A seal ends with 0x90, a closing seal with 0xc0: neither is lost to `rstrip`. A payload
-    # may end with zeros, so a batch may reach beyond `end`, but it cannot begin there.
+    # A seal ends with 0x90 and a closing seal with 0xc0, so `rstrip` removes neither. A payload
+    # may end with zeros, so a batch may extend beyond `end`, but it cannot begin there.
     return any(_batch_at(data, position, seed) is not None for position in range(start, end))

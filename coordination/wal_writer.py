@@ -1,7 +1,7 @@
-"""Writes the log (edge): one segment at a time, one batch per sync.
+"""Writer of the log (edge): one segment at a time, one batch per sync.
 
-`append` writes into the page cache and returns; `sync` makes everything so far durable and
-may be called from another thread, but not while `append`, `seal` or `roll` run.
+`append` writes to the page cache; `sync` makes all written batches durable. `sync` may be called
+from another thread, but not while `append`, `seal` or `roll` run.
 """
 
 import os
@@ -20,10 +20,10 @@ SEGMENT_MAX_ENTRIES: Final = 100_000
 
 
 class WalWriter:
-    """The open end of the log."""
+    """Open end of the log."""
 
     def __init__(self, directory: Path, store_id: bytes, *, last_zxid: int, last_crc: int) -> None:
-        """Begin a new segment behind transaction `last_zxid`."""
+        """Create a new segment after transaction `last_zxid`."""
         self._directory = directory
         self._store_id = store_id
         self._chain = wal.Chain(store_id, last_crc)
@@ -33,7 +33,7 @@ class WalWriter:
     def _open_segment(self) -> None:
         header = SegmentHeader(self._store_id, self._last_zxid + 1, self._chain.last_crc)
         self.path = segment_path(self._directory, header.first_zxid)
-        # Under its name only when the header and the space are on disk.
+        # Renamed only once the header and the allocated space are on disk.
         temporary = self.path.with_suffix(".tmp")
         self._file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -51,12 +51,12 @@ class WalWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to `roll`."""
+        """Whether the segment has reached a limit, so that `roll` is due."""
         return self._position >= SEGMENT_MAX_BYTES or self._entry_count >= SEGMENT_MAX_ENTRIES
 
     @property
     def entry_count(self) -> int:
-        """How many transactions the open segment holds."""
+        """Number of transactions in the open segment."""
         return self._entry_count
 
     def append(self, entries: Sequence[Entry]) -> None:
@@ -69,7 +69,7 @@ class WalWriter:
         self._last_zxid = entries[-1].zxid
 
     def _make_room(self, size_bytes: int) -> None:
-        # A byte behind the batch stays allocated, so that a seal fits too.
+        # Leaves space after the batch, so that a seal fits too.
         needed = self._position + size_bytes + wal.BATCH_HEADER_BYTES + len(wal.CLOSING_PAYLOAD)
         if needed > self._allocated_bytes:
             steps = -(-(needed - self._allocated_bytes) // ALLOCATION_STEP_BYTES)
@@ -78,15 +78,15 @@ class WalWriter:
             self._allocated_bytes += growth
 
     def sync(self) -> None:
-        """Make every batch so far durable."""
+        """Make all written batches durable."""
         os.fdatasync(self._file)
 
     def seal(self) -> None:
-        """Note behind the last batch that it is durable; not durable itself, and free."""
+        """Write a seal after the last batch, which must be synced; the seal itself is not."""
         _write_all(self._file, self._chain.seal(), self._position)
 
     def roll(self) -> None:
-        """Close the segment, whose batches are all synced, and begin the next one."""
+        """Close the segment, whose batches must be synced, and create the next one."""
         self.close()
         self._open_segment()
 
@@ -99,7 +99,7 @@ class WalWriter:
 
 
 def finish_segment(path: Path, store_id: bytes, *, end_offset: int, last_crc: int) -> None:
-    """Close a segment that a crash left open; cuts off a torn tail."""
+    """Close a segment that a crash left open, and cut off its torn tail."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         close_segment(descriptor, wal.Chain(store_id, last_crc), end_offset)
@@ -108,7 +108,7 @@ def finish_segment(path: Path, store_id: bytes, *, end_offset: int, last_crc: in
 
 
 def close_segment(file: int, chain: wal.Chain, end_offset: int) -> None:
-    """Write the closing seal at `end_offset` and cut the file behind it, in this order."""
+    """Write the closing seal at `end_offset`, then truncate the file after it."""
     seal = chain.seal(wal.CLOSING_PAYLOAD)
     _write_all(file, seal, end_offset)
     os.fsync(file)

@@ -1,9 +1,9 @@
-"""Who wants to hear of which path (decision).
+"""Watches of the server (decision).
 
-A watcher is any hashable object (a connection). Two tables, as in ZooKeeper: data watches
-(exists, getData) and child watches (getChildren). A one-shot watch dies when it fires or with
-its connection; a persistent one only with its connection. Recursive watches live in the data
-table and hear of every descendant, but never of "children changed".
+A watcher is any hashable object (a connection). There are two tables, as in ZooKeeper: data watches
+(exists, getData) and child watches (getChildren). A one-shot watch ends when it fires or with its
+connection, a persistent one only with its connection. Recursive watches are in the data table; they
+get the events of all descendants, except NODE_CHILDREN_CHANGED.
 """
 
 from collections import Counter
@@ -18,11 +18,10 @@ W = TypeVar("W", bound=Hashable)
 
 
 class Mode:
-    """How a watcher watches a path: bits, of which several may be set.
+    """Modes of a watcher on a path: bits, of which several may be set."""
 
-    Plain numbers, because one request may set ten thousand watches, and the operators of an
-    `IntFlag` took two thirds of the time.
-    """
+    # Plain numbers, because one request may set ten thousand watches, and the operators of an
+    # `IntFlag` took two thirds of the time.
 
     NONE: Final = 0
     ONE_SHOT: Final = 1
@@ -36,16 +35,16 @@ class WatchTable(Generic[W]):
     def __init__(self) -> None:
         self._by_path: dict[str, dict[W, int]] = {}
         self._by_watcher: dict[W, set[str]] = {}
-        # How many recursive watches there are on paths of each length.
+        # Number of recursive watches per length of the path.
         self._recursive_lengths: Counter[int] = Counter()
 
     @property
     def watch_count(self) -> int:
-        """How many (watcher, path) pairs there are."""
+        """Number of (watcher, path) pairs."""
         return sum(len(found) for found in self._by_watcher.values())
 
     def add(self, path: str, watcher: W, mode: int) -> None:
-        """Add `mode` to what `watcher` has on `path`."""
+        """Add `mode` to the modes of `watcher` on `path`."""
         modes = self._by_path.setdefault(path, {})
         before = modes.get(watcher, Mode.NONE)
         if mode & ~before & Mode.RECURSIVE:
@@ -54,36 +53,37 @@ class WatchTable(Generic[W]):
         self._by_watcher.setdefault(watcher, set()).add(path)
 
     def has(self, path: str, watcher: W) -> bool:
-        """Whether `watcher` has any watch on `path` here."""
+        """Whether `watcher` has a watch on `path` in this table."""
         return watcher in self._by_path.get(path, ())
 
     def remove(self, path: str, watcher: W) -> bool:
-        """Forget what `watcher` has on `path`; return whether there was anything."""
+        """Remove all watches of `watcher` on `path`; return whether there were any."""
         if not self.has(path, watcher):
             return False
         self._set_mode(path, watcher, Mode.NONE)
         return True
 
     def remove_watcher(self, watcher: W) -> None:
-        """Forget a watcher: its connection is gone."""
+        """Remove all watches of a watcher whose connection is lost."""
         for path in list(self._by_watcher.get(watcher, ())):
             self._set_mode(path, watcher, Mode.NONE)
 
     def fire(self, path: str) -> list[W]:
-        """Return who hears of a change at `path`; one-shot watches are used up."""
-        hearers: list[W] = []
+        """Return the watchers to notify of a change at `path`; remove one-shot watches."""
+        watchers: list[W] = []
         direct = self._by_path.get(path)
         if direct:
-            hearers = list(direct)
+            watchers = list(direct)
             for watcher, mode in list(direct.items()):
                 if mode & Mode.ONE_SHOT:
                     self._set_mode(path, watcher, mode & ~Mode.ONE_SHOT)
         if self._recursive_lengths:
-            hearers += self._recursive_above(path)
-        return list(dict.fromkeys(hearers))
+            watchers += self._recursive_above(path)
+        return list(dict.fromkeys(watchers))
 
     def _recursive_above(self, path: str) -> Iterator[W]:
-        # Not from ancestor to ancestor: a deep path has very many, and watches have few lengths.
+        # Iterates over lengths, not ancestors: a deep path has many ancestors, while recursive
+        # watches have few different lengths.
         for length in self._recursive_lengths:
             if length < len(path) and (length == 1 or path[length] == "/"):
                 for watcher, mode in self._by_path.get(path[:length], {}).items():
@@ -117,7 +117,7 @@ class WatchTable(Generic[W]):
 
 
 class Watches(Generic[W]):
-    """Both tables, and which of them a transaction fires, in which order."""
+    """Both tables, and the order in which a transaction fires their watches."""
 
     def __init__(self) -> None:
         self.data: WatchTable[W] = WatchTable()
@@ -141,7 +141,7 @@ class Watches(Generic[W]):
         return any(removed)
 
     def remove_watcher(self, watcher: W) -> None:
-        """Forget a connection."""
+        """Remove all watches of a lost connection."""
         self.data.remove_watcher(watcher)
         self.children.remove_watcher(watcher)
 
@@ -153,7 +153,7 @@ class Watches(Generic[W]):
         return (self.data, self.children)
 
     def fire(self, txn: NodeTxn) -> list[tuple[EventType, str, list[W]]]:
-        """Return the events of one change, in the order in which they must leave."""
+        """Return the events of one change with their watchers, in the order of delivery."""
         if isinstance(txn, SetDataTxn):
             return self._event(EventType.NODE_DATA_CHANGED, txn.path, self.data)
         if isinstance(txn, CreateTxn):
@@ -166,16 +166,16 @@ class Watches(Generic[W]):
         return []
 
     def _deleted(self, path: str) -> list[tuple[EventType, str, list[W]]]:
-        # One connection hears of a deletion once, even with a watch in both tables.
-        hearers = list(dict.fromkeys([*self.data.fire(path), *self.children.fire(path)]))
-        event = [(EventType.NODE_DELETED, path, hearers)] if hearers else []
+        # A connection gets one event for a deletion, even with a watch in both tables.
+        watchers = list(dict.fromkeys([*self.data.fire(path), *self.children.fire(path)]))
+        event = [(EventType.NODE_DELETED, path, watchers)] if watchers else []
         return [*event, *self._parent_event(path)]
 
     def _event(
         self, kind: EventType, path: str, table: WatchTable[W]
     ) -> list[tuple[EventType, str, list[W]]]:
-        hearers = table.fire(path)
-        return [(kind, path, hearers)] if hearers else []
+        watchers = table.fire(path)
+        return [(kind, path, watchers)] if watchers else []
 
     def _parent_event(self, path: str) -> list[tuple[EventType, str, list[W]]]:
         parent = paths.parent_of(path) or paths.ROOT

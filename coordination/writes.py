@@ -1,7 +1,9 @@
-"""Turns a write request into a transaction, or refuses it (decision).
+"""Validation of write requests, and their transactions (decision).
 
-The order of the checks is ZooKeeper's, because it decides which of several possible
-errors a client sees. Source: ZooKeeper `PrepRequestProcessor`.
+The order of the checks is ZooKeeper's, because it determines which of several possible errors a
+client gets.
+
+Source: ZooKeeper `PrepRequestProcessor`.
 """
 
 from collections.abc import Sequence
@@ -50,22 +52,22 @@ _SEQUENTIAL: Final = frozenset(
 
 
 class Caller(Protocol):
-    """On whose behalf a request runs."""
+    """Client on whose behalf a request runs."""
 
     @property
     def session_id(self) -> int:
-        """The session that will own ephemeral nodes."""
+        """Session that owns the created ephemeral nodes."""
 
     @property
     def identities(self) -> Sequence[Identity]:
-        """What the connection has proven to be."""
+        """Authenticated identities of the connection."""
 
 
 def prepare(tree: Tree, caller: Caller, op: OpCode, request: tuple[Any, ...]) -> NodeTxn | None:
-    """Return what `request` changes; None for a check that holds.
+    """Return the transaction of a write; None for a check that succeeds.
 
     Raises:
-        OperationError: the request is refused; the tree is as it was.
+        OperationError: the request is refused; the tree is unchanged.
     """
     match request:
         case SetDataRequest():
@@ -192,5 +194,5 @@ def _next_version(current: int, expected: int, path: str) -> int:
     if expected not in (ANY_VERSION, current):
         raise OperationError.of(ErrorCode.BAD_VERSION, path)
     following = wrap32(current + 1)
-    # -1 means "any" in a request, so no node may ever have it.
+    # -1 means "any version" in a request, so no node may have it.
     return 0 if following == ANY_VERSION else following

@@ -1,4 +1,4 @@
-"""The asyncio client: `Client` for a session, `patterns` for writes whose answer was lost."""
+"""The asyncio client: `Client` is a session, `patterns` handle writes whose response was lost."""
 
 from coordination.client.client import Client
 from coordination.client.session import SessionState

@@ -1,8 +1,8 @@
-"""The asyncio client (edge): one session kept alive over changing connections.
+"""The asyncio client (edge): one session, kept alive across connections.
 
-Guarantees: requests are sent and answered in order; an event is dispatched before the reply that
-reflects it; a lost connection is reported (`ConnectionLossError`), never hidden by sending again;
-a watch survives a reconnect.
+Guarantees: requests are sent and their replies returned in order. A watch event is dispatched
+before the reply that reflects it. A lost connection is reported (`ConnectionLossError`), never
+hidden by a retry. A watch survives a reconnect.
 """
 
 import asyncio
@@ -57,10 +57,10 @@ _OVER: Final = (SessionState.EXPIRED, SessionState.CLOSED)
 
 
 class Client(Operations):
-    """A session with a coordinator or a ZooKeeper ensemble.
+    """Session with a coordinator or a ZooKeeper ensemble.
 
-    After EXPIRED every request fails; `connect` then begins a new session, without any of the
-    old watches. Callbacks run in the loop and must not block.
+    After EXPIRED every request fails; `connect` then starts a new session, without the old watches.
+    Callbacks run in the loop and must not block.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Client(Operations):
         random: Random | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Prepare; `connect` does the work.
+        """Create a client that is not connected.
 
-        `has_linger` asks our own coordinator to end the session soon after the connection was
-        lost. `has_heartbeat_thread` must be off inside a simulated loop.
+        With `has_linger`, our own coordinator ends the session soon after the connection is lost.
+        `has_heartbeat_thread` must be off in a simulated loop.
         """
         self.connect_string = connect_string
         parsed = parse_connect_string(connect_string)
@@ -101,13 +101,13 @@ class Client(Operations):
         self._timer: SessionTimer | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
-        # Set when it is known how beginning or resuming a session went.
+        # Set once a session is established, resumed or refused.
         self._settled = asyncio.Event()
         self._lost = asyncio.Event()
         self._failure: OperationError | None = None
         self._loop: asyncio.AbstractEventLoop
 
-    # -- life
+    # -- lifecycle
 
     async def __aenter__(self) -> "Client":
         await self.connect()
@@ -117,10 +117,10 @@ class Client(Operations):
         await self.close()
 
     async def connect(self, timeout_s: float = 30.0) -> None:
-        """Establish a session, also a new one after EXPIRED.
+        """Establish a session; a new one after EXPIRED.
 
         Raises:
-            ConnectionLossError: no server answered in time.
+            ConnectionLossError: no server responded in time.
             AuthFailedError: the credentials were refused.
         """
         over = (SessionState.DISCONNECTED, SessionState.EXPIRED, SessionState.CLOSED)
@@ -140,15 +140,15 @@ class Client(Operations):
             self._start_heartbeat()
 
     async def resume(self, session_id: int, password: bytes) -> bool:
-        """Take over a session that another process had; return whether it still lives.
+        """Take over the session of another process; return whether it is still alive.
 
-        Waits for a server as long as it takes.
+        Waits for a server without a timeout.
         """
         await self._begin(session_id, password)
         return self.state is not SessionState.EXPIRED
 
     async def _begin(self, session_id: int, password: bytes) -> None:
-        """Return when a server has given or refused the session; id 0 asks for a new one."""
+        """Return once a server has accepted or refused the session; id 0 requests a new one."""
         self._loop = asyncio.get_running_loop()
         await self._end_keeper()
         self._reset_session()
@@ -158,7 +158,7 @@ class Client(Operations):
 
     def _reset_session(self) -> None:
         self.session_id, self.password = 0, NO_PASSWORD
-        # What a session has seen binds that session only.
+        # The last zxid seen matters for its own session only.
         self.last_zxid = 0
         self._failure = None
         self._watches.clear()
@@ -181,9 +181,9 @@ class Client(Operations):
         self._heartbeat.attach(connection.transport, self.negotiated_timeout_ms)
 
     async def close(self) -> bool:
-        """End the session, and its ephemeral nodes with it; return whether the server has said so.
+        """End the session and its ephemeral nodes; return whether the server confirmed it.
 
-        Otherwise the session ends by itself, one timeout later.
+        Without a confirmation the session expires one timeout later.
         """
         is_ended = False
         if self.state is SessionState.CONNECTED:
@@ -198,7 +198,7 @@ class Client(Operations):
         return is_ended
 
     async def abandon(self) -> None:
-        """Stop without ending the session: it lives on for one timeout."""
+        """Stop without ending the session; it expires one timeout later."""
         if self.state is not SessionState.EXPIRED:
             self._set_state(SessionState.CLOSED)
         self._requests.fail_all(ConnectionLossError(maybe_applied=False))
@@ -219,15 +219,16 @@ class Client(Operations):
             connection.abort()
 
     def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
-        """Call `listener` with every new state, in order with events and replies."""
+        """Call `listener` for every new state, in order with events and replies."""
         self._listeners.append(listener)
 
     # -- connecting
 
     async def _keep_connected(self) -> None:
         while self.state not in _OVER:
-            # A session runs out meanwhile. One that is to begin waits for a disk that may be slow,
-            # and whoever gives up leaves a session behind, each time.
+            # An existing session expires meanwhile, so each server gets a share of its timeout. A
+            # new session waits for a disk that may be slow, and each attempt given up would leave
+            # a session behind.
             round_ms = self.negotiated_timeout_ms / (3 if self.session_id else 1)
             if await self._connector.attempt(self._new_connection, self._adopt, round_ms):
                 await self._lost.wait()
@@ -244,19 +245,19 @@ class Client(Operations):
 
     async def _adopt(self, connection: ClientConnection, response: ConnectResponse) -> bool:
         if self.state in _OVER:
-            # Whoever heard that the session is gone acts on it already.
+            # The listeners have been notified of the end, and act on it already.
             return False
         if response.session_id == 0:
             if self.session_id:
                 self._expire()
             return False
         if self.session_id not in (0, response.session_id):
-            # Not our session: the server is broken or hostile. Ours still lives, or expires.
+            # Another session: the server is broken or hostile. Ours is still alive, or expires.
             return False
-        is_news = (response.session_id, response.passwd) != (self.session_id, self.password)
+        is_new = (response.session_id, response.passwd) != (self.session_id, self.password)
         self.session_id, self.password = response.session_id, response.passwd or NO_PASSWORD
-        if is_news and self._session_file_path is not None:
-            # Before anybody can create a node that somebody may have to clean up.
+        if is_new and self._session_file_path is not None:
+            # Before the session can create an ephemeral node, which may need this file to end.
             record = SavedSession(self.connect_string, self.session_id, self.password, os.getpid())
             await session_file.save(self._session_file_path, record)
         if connection.is_lost or self.state in _OVER:
@@ -271,7 +272,7 @@ class Client(Operations):
         self._clock = SessionClock(timeout_ms, self._now_ms())
         self._connector.on_connected()
         self._attach_heartbeat()
-        for packet in self._credentials.prove_all():
+        for packet in self._credentials.auth_packets():
             self._write(packet)
         self._rearm()
         for pending in self._requests.take_held():
@@ -327,21 +328,21 @@ class Client(Operations):
             return
         self.state = state
         for listener in self._listeners:
-            # The same queue as events and replies, so that their order survives.
+            # The same queue as for events and replies, to keep their order.
             self._loop.call_soon(listener, state)
 
     # -- packets
 
     def _write(self, packet: bytes) -> None:
         assert self._connection is not None, "only while connected"
-        self._clock.said_ms = self._now_ms()
+        self._clock.sent_ms = self._now_ms()
         self._connection.send(packet)
         if self._heartbeat is not None:
-            self._heartbeat.on_said()
+            self._heartbeat.on_sent()
 
     def on_reply(self, xid: int, zxid: int, err: int, payload: bytes) -> None:
-        """Take a packet; called by the connection in the order of arrival."""
-        self._clock.heard_ms = self._now_ms()
+        """Handle a packet; called by the connection in the order of arrival."""
+        self._clock.received_ms = self._now_ms()
         if zxid > self.last_zxid:
             self.last_zxid = zxid
         if xid == XID_NOTIFICATION:
@@ -349,14 +350,14 @@ class Client(Operations):
         elif xid == XID_AUTH:
             self._on_auth(err)
         elif xid not in (XID_PING, XID_SET_WATCHES):
-            self._requests.answer(xid, err, payload)
+            self._requests.on_reply(xid, err, payload)
 
     def _on_event(self, payload: bytes) -> None:
         event, _ = jute.decode(WatcherEvent, payload, frames.REPLY_HEADER_BYTES)
         try:
             kind = EventType(event.type)
         except ValueError:
-            raise JuteError(f"the server told an event of type {event.type}") from None
+            raise JuteError(f"the server sent an event of unknown type {event.type}") from None
         seen = WatchEvent(kind, self._from_server(event.path))
         for callback in self._watches.hit(kind, event.path):
             self._loop.call_soon(callback, seen)
@@ -371,7 +372,7 @@ class Client(Operations):
             self._settled.set()
 
     def on_lost(self, connection: ClientConnection) -> None:
-        """The connection is gone; called by it."""
+        """Handle the loss of a connection; called by the connection."""
         if connection is not self._connection:
             return
         self._connection = None
@@ -398,7 +399,7 @@ class Client(Operations):
         body = request if isinstance(request, bytes) else jute.encode(request) if request else b""
         size_bytes = frames.REQUEST_HEADER_BYTES + len(body)
         if size_bytes > frames.MAX_REQUEST_BYTES:
-            # Every server would close the connection, each time that it comes again.
+            # Every server would close the connection at each retry.
             future.set_exception(RequestTooLargeError(size_bytes, frames.MAX_REQUEST_BYTES, path))
             return future
         pending = Pending(self._requests.next_xid(), op, body, path, future, convert, on_answer)
@@ -423,15 +424,15 @@ class Client(Operations):
         self._write(frames.encode_request(pending.xid, pending.op, pending.body))
 
     def add_auth(self, scheme: str, credentials: bytes) -> "asyncio.Future[None]":
-        """Prove another identity, now and after every reconnect.
+        """Authenticate with another identity, now and after every reconnect.
 
         Raises (when awaited):
-            AuthFailedError: refused; the server closed the connection.
+            AuthFailedError: the server refused it and closed the connection.
         """
         self._credentials.add(scheme, credentials)
         future: asyncio.Future[None] = self._loop.create_future()
         if self.state is SessionState.CONNECTED:
-            self._write(self._credentials.prove(scheme, credentials, future))
+            self._write(self._credentials.auth_packet(scheme, credentials, future))
         else:
             future.set_result(None)
         return future

@@ -1,7 +1,7 @@
-"""The client's side of one connection (edge): packets out, packets in, in order.
+"""Client side of one connection (edge): sends packets and delivers received ones, in order.
 
-Knows nothing of sessions. Calls its owner for every packet in the order of arrival, and once when
-the connection is gone. Writes of one loop turn leave together.
+It has no notion of sessions. It calls its owner for every packet in the order of arrival, and once
+when the connection is lost. Packets of one loop iteration are written together.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ from coordination.frames import FrameSplitter, Handshake
 from coordination.messages import ConnectRequest, ConnectResponse
 
 _REPLY = struct.Struct(">iqi")
-# Answers may be larger than requests: a node with very many children.
+# Replies may be larger than requests, for example the names of very many children.
 MAX_REPLY_BYTES: Final = 16 * 1024 * 1024
 
 
 class Owner(Protocol):
-    """Who uses a connection."""
+    """User of a connection."""
 
     def on_reply(self, xid: int, zxid: int, err: int, payload: bytes) -> None:
-        """A reply came; its body begins at `frames.REPLY_HEADER_BYTES` of `payload`."""
+        """Handle a reply; its body begins at `frames.REPLY_HEADER_BYTES` of `payload`."""
 
     def on_lost(self, connection: "ClientConnection") -> None:
-        """The connection is gone; nothing more will come from it."""
+        """Handle the loss of the connection; no more packets will arrive."""
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection, from its handshake to its end."""
+    """Connection to a server, from its handshake to its end."""
 
     def __init__(self, owner: Owner, request: ConnectRequest, timeout_ms: float) -> None:
         self._owner = owner
@@ -48,30 +48,30 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is gone."""
+        """Whether the connection is lost or closed."""
         return self._is_lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake (asyncio calls this)."""
+        """Start the handshake (asyncio calls this)."""
         self.transport = cast(asyncio.Transport, transport)
         raw = transport.get_extra_info("socket")
         if raw is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
-            # The kernel gives up on unacknowledged data when we would.
+            # The kernel gives up on unacknowledged data when this client would.
             timeout_ms = max(1, int(self._timeout_ms * 2 / 3))
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)
         self.send(frames.encode_handshake(Handshake(self._request, read_only=False)))
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Fail the handshake, if it was under way, and tell the owner (asyncio calls this)."""
+        """Fail a pending handshake, and notify the owner (asyncio calls this)."""
         self._is_lost = True
         if not self.handshake.done():
             self.handshake.set_exception(ConnectionResetError("closed before the handshake"))
-            # Nobody may be waiting any more.
+            # The attempt may have been cancelled: mark the exception as retrieved.
             self.handshake.exception()
         self._owner.on_lost(self)
 
     def data_received(self, data: bytes) -> None:
-        """Hand every whole packet on; noise ends the connection (asyncio calls this)."""
+        """Deliver every complete packet; abort on malformed data (asyncio calls this)."""
         try:
             payloads = self._splitter.feed(data)
             for payload in payloads:
@@ -80,14 +80,14 @@ class ClientConnection(asyncio.Protocol):
                 elif not self.handshake.cancelled():
                     self._on_packet(payload)
         except (JuteError, struct.error):
-            # Not a server that speaks our protocol; the owner tries another one.
+            # The server does not speak the protocol; the owner tries another one.
             self.abort()
 
     def _on_handshake(self, payload: bytes) -> None:
         record = frames.decode_handshake(ConnectResponse, payload).record
         assert isinstance(record, ConnectResponse), "decoded as one"
         if record.session_id and record.time_out <= 0:
-            raise JuteError(f"a session of {record.time_out} ms")
+            raise JuteError(f"session timeout must be positive, got {record.time_out} ms")
         self.handshake.set_result(record)
 
     def _on_packet(self, payload: bytes) -> None:
@@ -97,27 +97,27 @@ class ClientConnection(asyncio.Protocol):
         self._owner.on_reply(xid, zxid, err, payload)
 
     def send(self, packet: bytes) -> None:
-        """Send a packet, together with all others of this loop turn."""
+        """Send a packet, together with all others of this loop iteration."""
         if not self._out:
             self._loop.call_soon(self.flush)
         self._out.append(packet)
 
     def flush(self) -> None:
-        """Send what is waiting now."""
+        """Send the queued packets now."""
         if self._out and not self._is_lost:
             with self.write_lock:
                 self.transport.write(b"".join(self._out))
         self._out.clear()
 
     def abort(self) -> None:
-        """Leave at once; the owner hears of it."""
+        """Close at once; the owner is notified."""
         self.transport.abort()
 
 
 def decode_body(kind: "type[tuple[object, ...]]", payload: bytes) -> tuple[object, ...]:
-    """Read the body of a reply.
+    """Decode the body of a reply.
 
     Raises:
-        JuteError: malformed.
+        JuteError: it is malformed.
     """
     return jute.decode(kind, payload, frames.REPLY_HEADER_BYTES)[0]

@@ -1,4 +1,4 @@
-"""Finds a server that answers (edge): one after the other, each for a share of the timeout."""
+"""Finds a server that responds (edge): tries one at a time, each for a share of the timeout."""
 
 import asyncio
 import ssl
@@ -12,26 +12,26 @@ from coordination.messages import ConnectResponse
 MIN_ATTEMPT_S: Final = 0.1
 
 Adopt = Callable[[ClientConnection, ConnectResponse], Awaitable[bool]]
-"""Takes over a connection whose server has answered; False if it is not wanted."""
+"""Takes over a connection after its handshake; returns False to reject it."""
 
 
 class Connector:
-    """Tries the servers of `rotation`, over TLS if there is a context for that."""
+    """Tries the servers of `rotation`, over TLS if a context is given."""
 
     def __init__(self, rotation: Rotation, tls: ssl.SSLContext | None) -> None:
         self._rotation = rotation
         self._tls = tls
 
     def on_connected(self) -> None:
-        """A session is established: a loss may be followed by an attempt at once."""
+        """Record that a session is established; the first attempt after a loss needs no delay."""
         self._rotation.on_connected()
 
     async def attempt(
         self, new_connection: Callable[[], ClientConnection], adopt: Adopt, round_ms: float
     ) -> bool:
-        """Try the next server when its turn has come; return whether its connection was adopted.
+        """Try the next server after its back-off; return whether its connection was adopted.
 
-        In `round_ms` each server has its turn. A connection that is not adopted is closed.
+        Each server gets an equal share of `round_ms`. A connection that is not adopted is closed.
         """
         attempt = self._rotation.next()
         if attempt.delay_ms:
@@ -59,7 +59,7 @@ class Connector:
         except (OSError, TimeoutError):
             return False
         finally:
-            # Also when this attempt is cancelled: what comes from it must not be heard any more.
+            # Also when this attempt is cancelled: packets of this connection must not arrive.
             if connection is not None and not is_adopted:
                 connection.abort()
         return is_adopted

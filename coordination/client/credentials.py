@@ -1,6 +1,6 @@
-"""The identities of a client (edge: futures): proved anew on each connection.
+"""Credentials of a client (edge: futures), sent again on each connection.
 
-Servers answer proofs in the order of sending, as they do requests.
+Servers respond to auth requests in the order of sending, as to other requests.
 """
 
 import asyncio
@@ -14,32 +14,32 @@ from coordination.messages import XID_AUTH, AuthRequest, OpCode
 
 
 class Credentials:
-    """Pairs of a scheme and what proves an identity in it; and who waits for an answer."""
+    """Pairs of scheme and credentials, and the futures of pending auth requests."""
 
     def __init__(self, pairs: Iterable[tuple[str, bytes]]) -> None:
         self._pairs = list(pairs)
-        # By proofs that were sent; None where nobody waits for the answer.
+        # One entry per auth request sent; None if no caller awaits the response.
         self._waiting: deque[asyncio.Future[None] | None] = deque()
 
     def add(self, scheme: str, credentials: bytes) -> None:
-        """Prove this one, too, from the next connection on."""
+        """Add credentials, used from the next connection on."""
         self._pairs.append((scheme, credentials))
 
-    def prove_all(self) -> Iterator[bytes]:
-        """Return the packets that prove all of them, to be sent in this order."""
+    def auth_packets(self) -> Iterator[bytes]:
+        """Yield the auth requests for all credentials, to be sent at once in this order."""
         for scheme, credentials in self._pairs:
-            yield self.prove(scheme, credentials, None)
+            yield self.auth_packet(scheme, credentials, None)
 
-    def prove(
+    def auth_packet(
         self, scheme: str, credentials: bytes, future: "asyncio.Future[None] | None"
     ) -> bytes:
-        """Return the packet that proves one, to be sent now; `future` gets the answer."""
+        """Return one auth request, to be sent at once; `future` gets the result."""
         self._waiting.append(future)
         body = jute.encode(AuthRequest(0, scheme, credentials))
         return frames.encode_request(XID_AUTH, OpCode.AUTH, body)
 
     def on_answer(self, failure: AuthFailedError | None) -> None:
-        """The server accepted the first proof that it had not answered, or refused it."""
+        """Complete the oldest pending auth request: accepted if `failure` is None."""
         future = self._waiting.popleft() if self._waiting else None
         if future is None:
             return
@@ -49,7 +49,7 @@ class Credentials:
             future.set_result(None)
 
     def on_lost(self) -> None:
-        """The connection is gone, and with it all answers."""
+        """Fail all pending auth requests, because the connection is lost."""
         while self._waiting:
             future = self._waiting.popleft()
             if future is not None:

@@ -1,11 +1,11 @@
-"""Heartbeats while the main loop is busy (edge): a small thread that may send pings.
+"""Heartbeats while the event loop is busy (edge): a thread that sends pings in its place.
 
-The loop pings by itself when it can. When it is late, this thread sends the ping, so that a long
-computation does not cost the session; but when the loop has not turned for half a timeout, it
-stops doing so: a hung process must lose its session, because nobody else could tell.
+Normally the loop sends the pings. If it is late, this thread sends them, so that a long computation
+does not cost the session. If the loop has not run for half a timeout, the thread stops: a hung
+process must lose its session, because nothing else would reveal that it hangs.
 
-The thread writes only when the transport holds nothing back, under a lock that the loop's own
-writes take too, so a ping never lands inside another packet.
+The thread writes only if the transport's buffer is empty, under a lock that the loop's own writes
+take too, so a ping never lands inside another packet.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _LATE_PART: Final = 1 / 3
 
 
 class Heartbeat:
-    """One per client; knows at most one connection at a time."""
+    """Heartbeat thread of one client, attached to at most one connection at a time."""
 
     def __init__(
         self,
@@ -38,22 +38,22 @@ class Heartbeat:
         self._loop = loop
         self._clock = clock
         self._timeout_s = timeout_ms / 1000
-        # To be held while the loop writes to the transport.
+        # Held while the loop writes to the transport.
         self.lock = threading.Lock()
         self._stopped = threading.Event()
         self._descriptor: int | None = None
         self._transport: asyncio.WriteTransport | None = None
-        self._turned_s = self._said_s = clock()
+        self._turned_s = self._sent_s = clock()
         self._turn_handle: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin, from the loop."""
+        """Start the thread; called from the loop."""
         self._turn()
         self._thread.start()
 
     def stop(self) -> None:
-        """End; returns when the thread is gone."""
+        """Stop the thread and wait for its end."""
         self._stopped.set()
         if self._turn_handle is not None:
             self._turn_handle.cancel()
@@ -61,28 +61,28 @@ class Heartbeat:
         self._thread.join()
 
     def attach(self, transport: asyncio.WriteTransport, timeout_ms: float) -> None:
-        """Look after this connection."""
+        """Send pings on this connection when the loop is late."""
         raw = transport.get_extra_info("socket")
         if raw is None or transport.get_extra_info("ssl_object") is not None:
-            # Inside TLS only the transport can write.
+            # With TLS only the transport can write.
             return
         with self.lock:
             self._timeout_s = timeout_ms / 1000
             self._transport = transport
-            # An own descriptor: the number of a closed one may belong to another file by now.
+            # A duplicate, because the number of a closed descriptor may be reused.
             self._descriptor = os.dup(raw.fileno())
-            self._said_s = self._clock()
+            self._sent_s = self._clock()
 
     def detach(self) -> None:
-        """Forget the connection."""
+        """Stop using the connection."""
         with self.lock:
             if self._descriptor is not None:
                 os.close(self._descriptor)
             self._descriptor = self._transport = None
 
-    def on_said(self) -> None:
-        """The loop has sent something."""
-        self._said_s = self._clock()
+    def on_sent(self) -> None:
+        """Record that the loop has sent a packet."""
+        self._sent_s = self._clock()
 
     def _turn(self) -> None:
         self._turned_s = self._clock()
@@ -97,16 +97,16 @@ class Heartbeat:
     def _ping_if_late(self) -> None:
         now_s = self._clock()
         is_hung = now_s - self._turned_s >= self._timeout_s * _HUNG_PART
-        is_late = now_s - self._said_s >= self._timeout_s * _LATE_PART
+        is_late = now_s - self._sent_s >= self._timeout_s * _LATE_PART
         if is_hung or not is_late or self._descriptor is None or self._transport is None:
             return
         if self._transport.get_write_buffer_size():
-            # Half a packet may be out already.
+            # A packet may be partly sent.
             return
         try:
             os.write(self._descriptor, PING_PACKET)
         except OSError:
-            # Full or closed: the loop will see it.
+            # The socket is full or closed: the loop will notice.
             return
-        self._said_s = now_s
+        self._sent_s = now_s
         self.sent_count += 1

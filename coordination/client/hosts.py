@@ -1,4 +1,4 @@
-"""Which server to try next, and when (decision); and the connect string."""
+"""Rotation through the servers with back-off, and the connect string (decision)."""
 
 from collections.abc import Sequence
 from random import Random
@@ -12,32 +12,32 @@ MAX_DELAY_MS: Final = 1000.0
 
 
 class Host(NamedTuple):
-    """One server."""
+    """Address of one server."""
 
     name: str
     port: int
 
 
 class ConnectString(NamedTuple):
-    """HOST:PORT,HOST:PORT/CHROOT in parts; `chroot` is "" without one."""
+    """Parts of HOST:PORT,HOST:PORT/CHROOT; `chroot` is "" without one."""
 
     hosts: tuple[Host, ...]
     chroot: str
 
 
 def parse_connect_string(text: str) -> ConnectString:
-    """Read a connect string as Kafka's `zookeeper.connect` has it.
+    """Parse a connect string, in the format of Kafka's `zookeeper.connect`.
 
     Raises:
-        ValueError: no host, a bad port or a bad path.
+        ValueError: it has no host, an invalid port or an invalid path.
     """
     servers, slash, rest = text.partition("/")
     chroot = "" if not slash or not rest else "/" + rest.rstrip("/")
     if chroot and not paths.is_valid(chroot):
-        raise ValueError(f"{chroot!r} is no path to use as chroot")
+        raise ValueError(f"chroot {chroot!r} is not a valid path")
     hosts = tuple(_parse_host(each.strip()) for each in servers.split(",") if each.strip())
     if not hosts:
-        raise ValueError(f"no server in {text!r}: write HOST:PORT,HOST:PORT/CHROOT")
+        raise ValueError(f"no server in {text!r}, expected HOST:PORT,HOST:PORT/CHROOT")
     return ConnectString(hosts, chroot)
 
 
@@ -46,39 +46,39 @@ def _parse_host(text: str) -> Host:
     if not colon or text.endswith("]"):
         return Host(text.strip("[]"), DEFAULT_PORT)
     if not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{port!r} in {text!r} is no port")
+        raise ValueError(f"{port!r} in {text!r} is not a port")
     return Host(name.strip("[]"), int(port))
 
 
 class Attempt(NamedTuple):
-    """Wait `delay_ms`, then try `host`."""
+    """Next server to try, after `delay_ms`."""
 
     host: Host
     delay_ms: float
 
 
 class Rotation:
-    """The order in which servers are tried.
+    """Order in which servers are tried.
 
-    Every server is tried once without a pause, then there is a pause, which doubles with jitter. A
-    connection that worked makes the next round start without one again.
+    Every server is tried once without delay. Each further round starts with a back-off, which
+    doubles and has jitter. An established session resets the back-off.
     """
 
     def __init__(self, hosts: Sequence[Host], random: Random) -> None:
         self._hosts = list(hosts)
         self._random = random
-        # So that the clients of an ensemble do not all sit on its first member.
+        # Spreads the clients of an ensemble over its members.
         random.shuffle(self._hosts)
         self._position = 0
         self._tried_count = 0
 
     @property
     def host_count(self) -> int:
-        """How many servers there are."""
+        """Number of servers."""
         return len(self._hosts)
 
     def next(self) -> Attempt:
-        """Return what to try now."""
+        """Return the next server to try, and the delay before it."""
         host = self._hosts[self._position % len(self._hosts)]
         self._position += 1
         rounds, within = divmod(self._tried_count, len(self._hosts))
@@ -89,5 +89,5 @@ class Rotation:
         return Attempt(host, ceiling * self._random.uniform(0.5, 1.0))
 
     def on_connected(self) -> None:
-        """A session is established on the server that was tried last."""
+        """Record that a session is established on the last server tried."""
         self._tried_count = 0

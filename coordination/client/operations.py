@@ -1,6 +1,6 @@
-"""The requests of a client (edge): each method sends one and returns a future of its answer.
+"""Requests of a client (edge): each method sends one and returns a future of its result.
 
-Await one, or hold many and await them together: they are sent in the order of the calls.
+Requests are sent in the order of the calls, so a caller may start many and await them together.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Operations(ABC):
-    """What a session can be asked. Paths are the caller's; the chroot is added and taken off."""
+    """Operations of a session; paths are relative to the chroot."""
 
     def __init__(self, chroot: str) -> None:
         self.chroot = chroot
@@ -71,7 +71,7 @@ class Operations(ABC):
         return self._call(OpCode.CREATE, request, path, self._path_of)
 
     async def create_chroot(self) -> None:
-        """Create the nodes that the chroot names, unless they are there, as Kafka's client does."""
+        """Create the missing nodes of the chroot, as Kafka's client does."""
         names = self.chroot.split("/")[1:]
         for depth in range(1, len(names) + 1):
             path = "/" + "/".join(names[:depth])
@@ -101,7 +101,7 @@ class Operations(ABC):
     def create_container(
         self, path: str, data: bytes | None = b"", *, acl: Sequence[Acl] = OPEN_ACL
     ) -> "asyncio.Future[tuple[str, Stat]]":
-        """Create a node that goes when its last child has gone."""
+        """Create a container node, deleted some time after its last child is deleted."""
         request = CreateRequest(self._to_server(path), data, acl, CreateFlag.CONTAINER)
         return self._call(OpCode.CREATE_CONTAINER, request, path, self._path_and_stat_of)
 
@@ -114,7 +114,7 @@ class Operations(ABC):
         acl: Sequence[Acl] = OPEN_ACL,
         sequential: bool = False,
     ) -> "asyncio.Future[tuple[str, Stat]]":
-        """Create a node that goes `ttl_ms` after its last change, unless it has children."""
+        """Create a node that is deleted `ttl_ms` after its last change, unless it has children."""
         flags = CreateFlag.TTL_SEQUENTIAL if sequential else CreateFlag.TTL
         request = CreateTtlRequest(self._to_server(path), data, acl, flags, ttl_ms)
         return self._call(OpCode.CREATE_TTL, request, path, self._path_and_stat_of)
@@ -132,14 +132,14 @@ class Operations(ABC):
     def get_data(
         self, path: str, watch: Callback | None = None
     ) -> "asyncio.Future[tuple[bytes | None, Stat]]":
-        """Read a node; `watch` is called once when it changes or goes."""
+        """Read a node; `watch` is called once when it is changed or deleted."""
         server_path = self._to_server(path)
         request = ReadRequest(server_path, watch is not None)
         register = self._registering(Kind.DATA, server_path, watch)
         return self._call(OpCode.GET_DATA, request, path, _data_of, register)
 
     async def exists(self, path: str, watch: Callback | None = None) -> Stat | None:
-        """Return the Stat of a node, or None; `watch` is called once when that changes."""
+        """Return the Stat of a node, or None; `watch` is called once when the result changes."""
         server_path = self._to_server(path)
 
         def register(err: int) -> None:
@@ -156,7 +156,7 @@ class Operations(ABC):
             raise
 
     def get_children(self, path: str, watch: Callback | None = None) -> "asyncio.Future[list[str]]":
-        """Return the names of the children; `watch` is called once when one comes or goes."""
+        """Return the children's names; `watch` is called once when one is created or deleted."""
         server_path = self._to_server(path)
         request = ReadRequest(server_path, watch is not None)
         register = self._registering(Kind.CHILD, server_path, watch)
@@ -172,31 +172,31 @@ class Operations(ABC):
         return self._call(OpCode.GET_CHILDREN2, request, path, _children2_of, register)
 
     def get_acl(self, path: str) -> "asyncio.Future[tuple[tuple[Acl, ...], Stat]]":
-        """Return who may do what with a node."""
+        """Return the ACL of a node."""
         return self._call(OpCode.GET_ACL, PathRequest(self._to_server(path)), path, _acl_of)
 
     def set_acl(self, path: str, acl: Sequence[Acl], version: int = -1) -> "asyncio.Future[Stat]":
-        """Say who may do what with a node; `version` is the ACL version."""
+        """Replace the ACL of a node; `version` is compared with its ACL version."""
         request = SetAclRequest(self._to_server(path), acl, version)
         return self._call(OpCode.SET_ACL, request, path, _stat_of)
 
     def sync(self, path: str = "/") -> "asyncio.Future[None]":
-        """Make the reads that follow as fresh as the leader of an ensemble."""
+        """Bring the server of an ensemble up to date with the leader, for the following reads."""
         request = PathRequest(self._to_server(path))
         return self._call(OpCode.SYNC, request, path, lambda _payload: None)
 
     def multi(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
-        """Apply all of `ops` or none (see `ops`); the future holds every operation's result.
+        """Apply all operations or none; the future holds the result of each.
 
         Raises (when awaited):
-            MultiError: one was refused; `codes` says what became of each.
+            MultiError: an operation was refused; `codes` holds the code of each.
         """
         mapped = [self._op_to_server(op) for op in ops]
         convert = partial(self._results_of, len(mapped))
         return self._call(OpCode.MULTI, multi.encode_ops(mapped), "", convert)
 
     def multi_read(self, ops: Iterable[Op]) -> "asyncio.Future[list[Result]]":
-        """Read many nodes in one round trip; each result has its own error."""
+        """Read many nodes in one round trip; each result has its own error code."""
         mapped = [self._op_to_server(op) for op in ops]
         convert = partial(_read_results_of, len(mapped))
         return self._call(OpCode.MULTI_READ, multi.encode_ops(mapped), "", convert)
@@ -206,7 +206,7 @@ class Operations(ABC):
     ) -> "asyncio.Future[None]":
         """Call `callback` for every change until `remove_watches`.
 
-        After a reconnect there is no catching up: read again what the watch covers.
+        Changes during a lost connection are not reported: read the nodes again after a reconnect.
         """
         server_path = self._to_server(path)
         mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
@@ -238,7 +238,7 @@ class Operations(ABC):
 
         return register
 
-    # -- paths and answers
+    # -- paths and responses
 
     def _to_server(self, path: str) -> str:
         if not self.chroot:
@@ -279,7 +279,7 @@ class Operations(ABC):
 
 
 def create_flags(ephemeral: bool, sequential: bool) -> CreateFlag:
-    """Return the flags of an ordinary create."""
+    """Return the flags of a create request."""
     if ephemeral:
         return CreateFlag.EPHEMERAL_SEQUENTIAL if sequential else CreateFlag.EPHEMERAL
     return CreateFlag.PERSISTENT_SEQUENTIAL if sequential else CreateFlag.PERSISTENT
@@ -287,7 +287,7 @@ def create_flags(ephemeral: bool, sequential: bool) -> CreateFlag:
 
 def _decode(op: OpCode, payload: bytes) -> tuple[object, ...]:
     kind = SHAPES[op].response
-    assert kind is not None, "an operation with an answer"
+    assert kind is not None, "an operation with a response body"
     return decode_body(kind, payload)
 
 

@@ -1,4 +1,4 @@
-"""The operations of a multi or multiRead (decision), by name.
+"""Operations of a multi or multiRead (decision), by name.
 
 await client.multi([ops.check("/controller_epoch", 3), ops.set_data("/a", b"1", 0)])
 """
@@ -43,7 +43,7 @@ def set_data(path: str, data: bytes | None, version: int = -1) -> Op:
 
 
 def check(path: str, version: int) -> Op:
-    """Fail the whole multi unless the node has this version."""
+    """Fail the whole multi unless the node has `version`."""
     return Op(OpCode.CHECK, CheckRequest(path, version))
 
 

@@ -1,7 +1,7 @@
-"""What to do when an answer was lost (edge): Kafka's ways, and one for the dead.
+"""Recovery from lost responses, as in Kafka, and from dead processes (edge).
 
-A lost answer to a read: ask again. To a write: re-read and compare, because it may have been
-applied.
+A read whose response was lost is repeated. A write may have been applied, so the node is read again
+and compared.
 """
 
 import asyncio
@@ -18,25 +18,25 @@ T = TypeVar("T")
 
 
 async def retry_read(read: Callable[[], Awaitable[T]]) -> T:
-    """Repeat `read` until it is answered; a read changes nothing, so this is always safe.
+    """Repeat `read` until it returns; always safe, because a read changes nothing.
 
     Raises:
-        SessionExpiredError, OperationError: what the read itself raises.
+        SessionExpiredError, OperationError: raised by `read`.
     """
     while True:
         try:
             return await read()
         except ConnectionLossError as loss:
             if not loss.maybe_applied:
-                # Refused without being sent: the session is in doubt, and so is waiting.
+                # It was not sent, because the session may be lost: waiting may not help.
                 raise
 
 
 async def create_ephemeral(client: Client, path: str, data: bytes) -> Stat:
-    """Create an ephemeral node exactly once, also when an answer is lost.
+    """Create an ephemeral node exactly once, even if a response is lost.
 
     Raises:
-        NodeExistsError: it belongs to another session.
+        NodeExistsError: the node belongs to another session.
     """
     while True:
         try:
@@ -53,10 +53,10 @@ async def create_ephemeral(client: Client, path: str, data: bytes) -> Stat:
 
 
 async def set_data(client: Client, path: str, data: bytes, version: int) -> Stat:
-    """Set data under a version exactly once, also when an answer is lost.
+    """Set data under a version exactly once, even if a response is lost.
 
     Raises:
-        BadVersionError: somebody else changed the node; read it again.
+        BadVersionError: another client changed the node; read it again.
     """
     while True:
         try:
@@ -74,11 +74,11 @@ async def set_data(client: Client, path: str, data: bytes, version: int) -> Stat
 async def end_dead_session(
     path: Path, timeout_s: float = 5.0, *, connect_string: str | None = None
 ) -> bool:
-    """Close the session in a session file; return whether one is closed.
+    """Close the session saved in a file, with its ephemeral nodes; return whether it is closed.
 
-    Its ephemeral nodes go at once. A session that has ended by itself counts as closed. The
-    coordinator is asked where `connect_string` says, or where the process knew it. The caller holds
-    the lock of the log dir that the file lies in: this proves that the session's owner is dead.
+    A session that has expired counts as closed. `connect_string` defaults to the one saved in the
+    file. The caller must hold the lock of the log dir of the file, which proves that the session's
+    owner is dead.
     """
     saved = await session_file.load(path)
     if saved is None:

@@ -1,7 +1,7 @@
-"""The requests of one session, in the order of asking: held, sent, answered (edge: futures).
+"""Requests of one session in order: held back, or sent and pending (edge: futures).
 
-Invariant: a request is in one of two queues until its future is done: held back for a connection,
-or sent and not answered. Servers answer in order, so an answer belongs to the first that was sent.
+Invariant: until its future is done, a request is in one of two queues: held back for a connection,
+or sent and pending. Servers reply in order, so a reply belongs to the oldest request sent.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ MAX_XID: Final = 0x7FFFFFFF
 
 
 class Pending(NamedTuple):
-    """A request whose answer is awaited, or that waits to be sent."""
+    """A request that is pending or held back."""
 
     xid: int
     op: int
@@ -28,7 +28,7 @@ class Pending(NamedTuple):
 
 
 class RequestQueue:
-    """What was asked and is not answered. Used by one client, in its loop."""
+    """Requests without a reply; used by one client, in its loop."""
 
     def __init__(self) -> None:
         self._sent: deque[Pending] = deque()
@@ -37,35 +37,35 @@ class RequestQueue:
 
     @property
     def has_room(self) -> bool:
-        """Whether another request may be held back."""
+        """Whether another request can be held back."""
         return len(self._held) < MAX_QUEUED_REQUESTS
 
     def next_xid(self) -> int:
-        """Return the number of the next request; they begin anew after the largest."""
+        """Return the xid of the next request; after `MAX_XID` they restart at 1."""
         self._xid = self._xid % MAX_XID + 1
         return self._xid
 
     def hold(self, pending: Pending) -> None:
-        """Keep a request until there is a connection."""
+        """Hold a request back until there is a connection."""
         self._held.append(pending)
 
     def take_held(self) -> list[Pending]:
-        """Return what was held back, to be sent now."""
+        """Remove and return the held requests, to be sent now."""
         held, self._held = self._held, deque()
         return [*held]
 
     def on_sent(self, pending: Pending) -> None:
-        """Note that a request has left, and wait for its answer."""
+        """Record that a request was sent."""
         self._sent.append(pending)
 
-    def answer(self, xid: int, err: int, payload: bytes) -> None:
-        """Hand an answer to whoever asked first.
+    def on_reply(self, xid: int, err: int, payload: bytes) -> None:
+        """Complete the oldest request sent with its reply.
 
         Raises:
-            JuteError: it answers something else; the connection is of no use any more.
+            JuteError: the reply belongs to another request; close the connection.
         """
         if not self._sent or self._sent[0].xid != xid:
-            raise JuteError(f"the server answered {xid} out of turn")
+            raise JuteError(f"the server sent the reply {xid} out of order")
         pending = self._sent.popleft()
         if pending.on_answer is not None:
             pending.on_answer(err)
@@ -80,18 +80,18 @@ class RequestQueue:
             pending.future.set_exception(error)
 
     def lose_sent(self) -> None:
-        """Tell whoever waits for an answer that none will come: it may have been carried out."""
+        """Fail all sent requests, because their replies are lost; they may have been applied."""
         sent, self._sent = self._sent, deque()
         for pending in sent:
             fail(pending.future, ConnectionLossError(path=pending.path))
 
     def fail_held(self, error: OperationError) -> None:
-        """End what was not sent with `error`."""
+        """Fail all held requests with `error`."""
         for pending in self.take_held():
             fail(pending.future, error)
 
     def fail_all(self, error: OperationError) -> None:
-        """End everything; after a lost connection, what was sent may have been carried out."""
+        """Fail all requests; after a lost connection, the sent ones may have been applied."""
         if isinstance(error, ConnectionLossError):
             self.lose_sent()
         sent, self._sent = self._sent, deque()
@@ -101,8 +101,8 @@ class RequestQueue:
 
 
 def fail(future: "asyncio.Future[Any]", error: OperationError) -> None:
-    """End `future` with `error`, unless it has ended."""
+    """Fail `future` with `error`, unless it is done."""
     if not future.done():
         future.set_exception(error)
-        # Somebody who only wanted to send may never look at the answer.
+        # The caller may never await the result: mark the exception as retrieved.
         future.exception()

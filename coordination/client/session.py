@@ -1,8 +1,8 @@
-"""The client's view of its session (decision): states, deadlines, and when to doubt.
+"""The client's view of its session (decision): states and deadlines.
 
-The clock is a parameter: monotonic milliseconds. A session that hears nothing for a whole
-timeout may have ended on the server: SUSPECT. From then on its owner must not act. After a third
-more it is EXPIRED for good, whatever a server might say later.
+Time is a parameter, in monotonic milliseconds. If a client receives nothing for a whole timeout,
+the server may have ended the session: it is SUSPECT, and its owner must not act. After another
+third of the timeout it is EXPIRED for good, regardless of later packets.
 """
 
 from enum import Enum
@@ -10,22 +10,22 @@ from typing import Final
 
 
 class SessionState(Enum):
-    """Where a session is in its life."""
+    """State of a session."""
 
     DISCONNECTED = "no session yet"
-    CONNECTED = "a server answers"
-    SUSPENDED = "no connection; the session lives if one comes back in time"
-    SUSPECT = "nothing heard for a whole timeout: the session may be gone, do not act"
+    CONNECTED = "connected to a server"
+    SUSPENDED = "no connection; the session survives if one is restored in time"
+    SUSPECT = "nothing received for a whole timeout: the session may be gone, do not act"
     EXPIRED = "the session is gone, with its ephemeral nodes"
     CLOSED = "closed by its user"
 
 
 class Due(Enum):
-    """What the time demands."""
+    """Action that is due."""
 
     NOTHING = "wait"
-    PING = "the server should hear of us"
-    DROP = "the connection is dead: leave it"
+    PING = "send a ping"
+    DROP = "close the dead connection"
     SUSPECT = "enter SUSPECT"
     EXPIRE = "enter EXPIRED"
 
@@ -37,20 +37,20 @@ EXPIRED_PART: Final = 4 / 3
 
 
 class SessionClock:
-    """When something was last heard and said, against the negotiated timeout."""
+    """Times of the last packets received and sent, against the negotiated timeout."""
 
     def __init__(self, timeout_ms: float, now_ms: float) -> None:
         self.timeout_ms = timeout_ms
-        self.heard_ms = now_ms
-        self.said_ms = now_ms
+        self.received_ms = now_ms
+        self.sent_ms = now_ms
 
     def due(self, state: SessionState, now_ms: float) -> Due:
-        """Return what to do now in `state`."""
-        silence_ms = now_ms - self.heard_ms
+        """Return the action that is due in `state`."""
+        silence_ms = now_ms - self.received_ms
         if state is SessionState.CONNECTED:
             if silence_ms >= self.timeout_ms * DEAD_PART:
                 return Due.DROP
-            if now_ms - self.said_ms >= self.timeout_ms * PING_PART:
+            if now_ms - self.sent_ms >= self.timeout_ms * PING_PART:
                 return Due.PING
             return Due.NOTHING
         if state in (SessionState.SUSPENDED, SessionState.SUSPECT):
@@ -61,14 +61,14 @@ class SessionClock:
         return Due.NOTHING
 
     def wait_ms(self, state: SessionState, now_ms: float) -> float:
-        """Return how long until `due` may have another answer."""
+        """Return the time until `due` may return another action."""
         if state is SessionState.CONNECTED:
             at_ms = min(
-                self.heard_ms + self.timeout_ms * DEAD_PART,
-                self.said_ms + self.timeout_ms * PING_PART,
+                self.received_ms + self.timeout_ms * DEAD_PART,
+                self.sent_ms + self.timeout_ms * PING_PART,
             )
         elif state is SessionState.SUSPENDED:
-            at_ms = self.heard_ms + self.timeout_ms * SUSPECT_PART
+            at_ms = self.received_ms + self.timeout_ms * SUSPECT_PART
         else:
-            at_ms = self.heard_ms + self.timeout_ms * EXPIRED_PART
+            at_ms = self.received_ms + self.timeout_ms * EXPIRED_PART
         return max(1.0, at_ms - now_ms)

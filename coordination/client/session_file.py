@@ -1,9 +1,9 @@
-"""The session on disk (edge): what ends it when the process that began it has died.
+"""The session on disk (edge), so that it can be ended after its process has died.
 
-A broker writes the file (0600) when its session begins, while it holds the lock of the log dir
-that the file lies in. A process that gets this lock, its supervisor or its own next start, knows
-that the owner is dead, and closes the session with `patterns.end_dead_session`: the ephemeral nodes
-go at once instead of after a timeout.
+A broker writes the file (0600) when its session begins, while it holds the lock of the file's log
+dir. A process that acquires this lock, its supervisor or its next start, thereby knows that the
+owner is dead. It closes the session with `patterns.end_dead_session`, which deletes the ephemeral
+nodes at once instead of after a timeout.
 """
 
 import json
@@ -16,7 +16,7 @@ import aiofiles.os  # type: ignore[import-untyped,unused-ignore]
 
 
 class SavedSession(NamedTuple):
-    """The content of the file. `pid` is for people: it means nothing in another container."""
+    """Content of the file; `pid` is informational, as it has no meaning in another container."""
 
     connect_string: str
     session_id: int
@@ -25,7 +25,7 @@ class SavedSession(NamedTuple):
 
 
 async def save(path: Path, session: SavedSession) -> None:
-    """Write the file so that it is whole or not there, and readable by the owner alone."""
+    """Write the file atomically, readable by its owner only."""
     temporary = path.with_name(path.name + ".tmp")
     fields = {**session._asdict(), "password": session.password.hex()}
     async with aiofiles.open(temporary, "w", opener=_private) as file:
@@ -40,7 +40,7 @@ def _private(name: str, flags: int) -> int:
 
 
 async def load(path: Path) -> SavedSession | None:
-    """Return what `save` wrote; None when there is no such file, or none that makes sense."""
+    """Return the saved session; None if the file is missing or malformed."""
     try:
         async with aiofiles.open(path) as file:
             fields = json.loads(await file.read())
@@ -51,6 +51,6 @@ async def load(path: Path) -> SavedSession | None:
 
 
 async def remove(path: Path) -> None:
-    """Delete the file: the session is over."""
+    """Delete the file, because the session has ended."""
     if await aiofiles.os.path.exists(path):
         await aiofiles.os.remove(path)

@@ -1,7 +1,7 @@
-"""The timer of a session (edge): wakes its client when the time demands something.
+"""Timer of a session (edge): wakes its client when an action is due.
 
-A loop that was busy runs its timers before it reads what servers said meanwhile. A timer that comes
-late therefore waits a little longer, so that sockets are read before any verdict.
+A loop that was busy runs its timers before it reads the packets received meanwhile. A late timer
+therefore waits a little longer, so that sockets are read before a deadline is judged.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ READ_FIRST_MS: Final = 5.0
 
 
 class SessionTimer:
-    """Calls `on_due` once per `set`, unless it is set again or cancelled before."""
+    """Calls `on_due` once per `set`, unless it is set again or cancelled first."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_due: Callable[[], None]) -> None:
         self._loop = loop
@@ -22,13 +22,13 @@ class SessionTimer:
         self._expected_ms = 0.0
 
     def set(self, wait_ms: float) -> None:
-        """Call in `wait_ms`, instead of when it was to be called before."""
+        """Schedule the call in `wait_ms`, replacing an earlier schedule."""
         self.cancel()
         self._expected_ms = self._now_ms() + wait_ms
         self._handle = self._loop.call_later(wait_ms / 1000, self._on_time)
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the scheduled call."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

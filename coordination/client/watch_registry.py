@@ -1,7 +1,7 @@
-"""What this client watches (decision): callbacks per path, and how to arm them again.
+"""Watches of a client (decision): callbacks per path, and requests to set them again.
 
-Paths are the server's (with chroot). One-shot callbacks are dropped when an event hits them;
-persistent ones stay until removed. After an expiry everything is dropped.
+Paths are the server's (with chroot). A one-shot callback is dropped when an event triggers it; a
+persistent one stays until it is removed. Expiry of the session drops all.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ REARM_BATCH_PATHS: Final = 5_000
 
 
 class WatchEvent(NamedTuple):
-    """Something happened at `path` (as the caller names it, without the chroot)."""
+    """Notification of a change at `path`, relative to the chroot."""
 
     type: EventType
     path: str
@@ -26,13 +26,13 @@ Callback: TypeAlias = Callable[[WatchEvent], None]
 
 
 class Kind(Enum):
-    """Which registrations there are; the first three are one-shot."""
+    """Kind of a watch; the first three are one-shot."""
 
-    DATA = "the node is there, and its data or it may go"
-    EXIST = "the node is missing and may come"
-    CHILD = "children may come or go"
-    PERSISTENT = "everything at the node"
-    RECURSIVE = "everything at and below the node, except children events"
+    DATA = "the node exists; its data may change, or it may be deleted"
+    EXIST = "the node is missing and may be created"
+    CHILD = "children may be created or deleted"
+    PERSISTENT = "all changes of the node"
+    RECURSIVE = "all changes at and below the node, except of lists of children"
 
 
 _ONE_SHOT_OF: Final = {
@@ -44,19 +44,19 @@ _ONE_SHOT_OF: Final = {
 
 
 class WatchRegistry:
-    """All registrations of a session."""
+    """All watches of a session."""
 
     def __init__(self) -> None:
         self._callbacks: dict[Kind, dict[str, list[Callback]]] = {kind: {} for kind in Kind}
 
     def add(self, kind: Kind, path: str, callback: Callback) -> None:
-        """Register a callback; the same one twice on one path is called once."""
+        """Register a callback; registered twice for one path, it is called once."""
         registered = self._callbacks[kind].setdefault(path, [])
         if callback not in registered:
             registered.append(callback)
 
     def hit(self, event: EventType, path: str) -> list[Callback]:
-        """Return who is to be called, and drop those that were one-shot."""
+        """Return the callbacks of an event, and drop the one-shot ones."""
         found: list[Callback] = []
         for kind in _ONE_SHOT_OF[event]:
             found += self._callbacks[kind].pop(path, [])
@@ -68,17 +68,17 @@ class WatchRegistry:
         return list(dict.fromkeys(found))
 
     def remove(self, path: str) -> None:
-        """Drop everything that is registered on `path`."""
+        """Drop all callbacks on `path`."""
         for registered in self._callbacks.values():
             registered.pop(path, None)
 
     def clear(self) -> None:
-        """Drop everything: the session is gone."""
+        """Drop all callbacks, because the session is gone."""
         for registered in self._callbacks.values():
             registered.clear()
 
     def rearm(self, relative_zxid: int) -> Iterator[SetWatchesRequest | SetWatches2Request]:
-        """Yield the requests that arm everything again on a new connection."""
+        """Yield the requests that set all watches again on a new connection."""
         has_persistent = bool(self._callbacks[Kind.PERSISTENT] or self._callbacks[Kind.RECURSIVE])
         batch: dict[Kind, list[str]] = {kind: [] for kind in Kind}
         size_bytes = path_count = 0
@@ -103,7 +103,7 @@ def _request(
 ) -> SetWatchesRequest | SetWatches2Request:
     one_shot = (batch[Kind.DATA], batch[Kind.EXIST], batch[Kind.CHILD])
     if not has_persistent:
-        # The older operation, which every server since 3.4 knows.
+        # The older operation, which every server since ZooKeeper 3.4 supports.
         return SetWatchesRequest(relative_zxid, *one_shot)
     persistent = (batch[Kind.PERSISTENT], batch[Kind.RECURSIVE])
     return SetWatches2Request(relative_zxid, *one_shot, *persistent)

@@ -1,7 +1,7 @@
-"""What the client promises, against any server: each function is one experiment.
+"""Behaviour of the client with any server: each function is one experiment.
 
-`test_client.py` runs them against our coordinator, the interop tests against ZooKeeper,
-stand-alone and as an ensemble. Every experiment works below a path of its own.
+`test_client.py` runs them with our coordinator, the interop tests with ZooKeeper, standalone and as
+an ensemble. Every experiment uses its own path.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Experiment = Callable[[str, str], Awaitable[None]]
 
 
 class Events:
-    """A callback that remembers, and can be waited for."""
+    """Callback that records events, and can be awaited."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[EventType, str]] = []
@@ -50,9 +50,9 @@ class Events:
         return self.seen
 
 
-def noting(order: list[T], what: T) -> Callable[[object], None]:
-    """Return a callback that appends `what` to `order`."""
-    return lambda _anything: order.append(what)
+def recording(order: list[T], item: T) -> Callable[[object], None]:
+    """Return a callback that appends `item` to `order`."""
+    return lambda _anything: order.append(item)
 
 
 @asynccontextmanager
@@ -66,7 +66,7 @@ async def connected(address: str, **options: int) -> AsyncIterator[Client]:
 
 
 def drop(client: Client) -> None:
-    """Cut the connection as a network would."""
+    """Abort the connection, like a network failure."""
     assert client._connection is not None
     client._connection.abort()
 
@@ -135,7 +135,7 @@ async def a_multi_is_all_or_nothing(address: str, base: str) -> None:
         assert await client.get_children(base) == ["a"]
 
 
-async def a_multi_read_answers_each(address: str, base: str) -> None:
+async def a_multi_read_has_a_result_per_read(address: str, base: str) -> None:
     async with connected(address) as client:
         await client.create(base, b"1")
         found = await client.multi_read(
@@ -153,7 +153,7 @@ async def an_event_comes_before_the_reply_that_reflects_it(address: str, base: s
         await client.create(base)
         for turn in range(50):
             order: list[str] = []
-            await client.get_data(base, noting(order, "event"))
+            await client.get_data(base, recording(order, "event"))
             await writer.set_data(base, str(turn).encode())
             await client.sync(base)
             reads = [client.get_data(base) for _ in range(3)]
@@ -229,7 +229,7 @@ async def watches_survive_a_lost_connection(address: str, base: str) -> None:
         await patterns.retry_read(lambda: client.exists(base))
         assert client.session_id == session_id
         assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
-        # Nothing is told that did not happen, and what happened is told.
+        # Only the change during the lost connection causes an event.
         await missed.wait(1)
         assert (data.seen, child.seen, exist.seen) == ([], [], [])
         await writer.set_data(base, b"")
@@ -238,7 +238,7 @@ async def watches_survive_a_lost_connection(address: str, base: str) -> None:
         await asyncio.gather(data.wait(1), child.wait(1), exist.wait(1), deep.wait(1))
 
 
-async def a_chroot_hides_what_is_above(address: str, base: str) -> None:
+async def a_chroot_hides_its_parents(address: str, base: str) -> None:
     async with connected(address) as outside:
         await outside.create(base)
         async with connected(f"{address}{base}") as inside:
@@ -254,7 +254,7 @@ async def a_chroot_hides_what_is_above(address: str, base: str) -> None:
         assert sorted(await outside.get_children(base)) == ["m-0000000001", "n"]
 
 
-async def credentials_are_proven_again_after_a_reconnect(address: str, base: str) -> None:
+async def credentials_are_sent_again_after_a_reconnect(address: str, base: str) -> None:
     async with connected(address) as client, connected(address) as other:
         await client.add_auth("digest", b"bob:secret")
         await client.create(base, b"1", acl=(Acl(31, "auth", ""),))
@@ -278,7 +278,7 @@ async def refused_credentials_close_the_client(address: str, base: str) -> None:
     await client.close()
 
 
-async def ephemerals_go_with_their_session(address: str, base: str) -> None:
+async def ephemerals_are_deleted_with_their_session(address: str, base: str) -> None:
     async with connected(address) as watcher:
         await watcher.create(base)
         gone = Events()
@@ -290,7 +290,7 @@ async def ephemerals_go_with_their_session(address: str, base: str) -> None:
         assert await gone.wait(1) == [(EventType.NODE_DELETED, f"{base}/e")]
 
 
-async def lost_answers_are_found_out(address: str, base: str) -> None:
+async def lost_responses_are_recovered(address: str, base: str) -> None:
     async with connected(address) as client, connected(address) as other:
         await client.create(base, b"0")
         creating = asyncio.create_task(patterns.create_ephemeral(client, f"{base}/e", b""))
@@ -318,7 +318,7 @@ async def requests_are_answered_in_order(address: str, base: str) -> None:
                 if number % 3
                 else client.get_data(base)
             )
-            future.add_done_callback(noting(order, number))
+            future.add_done_callback(recording(order, number))
             pending.append(future)
         await asyncio.gather(*pending)
         assert order == list(range(500))
@@ -329,16 +329,16 @@ EXPERIMENTS: list[Experiment] = [
     refusals_have_their_own_exceptions,
     sequences_count_up,
     a_multi_is_all_or_nothing,
-    a_multi_read_answers_each,
+    a_multi_read_has_a_result_per_read,
     an_event_comes_before_the_reply_that_reflects_it,
     the_writer_sees_its_own_event_before_its_reply,
     one_shot_watches_fire_once,
     persistent_watches_stay_until_removed,
     watches_survive_a_lost_connection,
-    a_chroot_hides_what_is_above,
-    credentials_are_proven_again_after_a_reconnect,
+    a_chroot_hides_its_parents,
+    credentials_are_sent_again_after_a_reconnect,
     refused_credentials_close_the_client,
-    ephemerals_go_with_their_session,
-    lost_answers_are_found_out,
+    ephemerals_are_deleted_with_their_session,
+    lost_responses_are_recovered,
     requests_are_answered_in_order,
 ]

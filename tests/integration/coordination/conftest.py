@@ -1,4 +1,4 @@
-"""Fixtures: coordinators that end with the test."""
+"""Fixtures: coordinators that are stopped after the test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +10,10 @@ from tests.integration.coordination.process import Coordinator, kill_all
 
 
 class StartCoordinator(Protocol):
-    """Starts a coordinator and returns it when it is ready."""
+    """Starts a coordinator and returns it once it is ready."""
 
     def __call__(self, *options: str) -> Coordinator:
-        """Start with these options of the command line."""
+        """Start with these command-line options."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a busy machine takes from everybody: how late this loop's own timers ring. Edge."""
+"""Measures the delay of this loop's timers on a busy machine. Edge."""
 
 import asyncio
 import time
@@ -6,12 +6,12 @@ from types import TracebackType
 from typing import Final, Self
 
 TICK_S: Final = 0.01
-# A timer may ring so late on a machine that has nothing else to do.
+# Usual delay of a timer on an idle machine.
 USUAL_S: Final = 0.005
 
 
 class LostTime:
-    """While it is entered, sums up how late timers ring, in seconds."""
+    """Context manager that sums up the delays of timers, in seconds."""
 
     def __init__(self) -> None:
         self.total_s = 0.0

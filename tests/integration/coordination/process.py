@@ -1,4 +1,4 @@
-"""A coordinator, or a real ZooKeeper, in a process of its own, and raw connections to it."""
+"""A coordinator or a real ZooKeeper in its own process, and raw connections to it."""
 
 import os
 import shutil
@@ -28,17 +28,17 @@ CLASSPATH = "/usr/share/java/zookeeper.jar"
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
-    """Return when `condition` holds; fail after `timeout_s`."""
+    """Return once `condition` holds; fail after `timeout_s`."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline_s:
             raise AssertionError(f"not within {timeout_s} s: {condition}")
-        # A pause between two looks: the server under test needs the processor.
+        # Leaves the processor to the server under test.
         _PAUSE.wait(POLL_INTERVAL_S)
 
 
 class ServerProcess:
-    """A running server; `kill` and `stop` end it, `start` runs it again on the same port."""
+    """Server process; `kill` and `stop` end it, `start` restarts it on the same port."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -57,13 +57,13 @@ class ServerProcess:
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End without warning."""
+        """Kill the process."""
         if self.process is not None:
             self.process.kill()
             self._reap()
 
     def stop(self) -> int:
-        """End in order; return the exit code."""
+        """Stop the process in order; return the exit code."""
         assert self.process is not None
         self.process.terminate()
         return self._reap()
@@ -79,7 +79,7 @@ class ServerProcess:
 
 
 class Coordinator(ServerProcess):
-    """Ours."""
+    """Our coordinator."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         super().__init__(0)
@@ -96,7 +96,7 @@ class Coordinator(ServerProcess):
                 [
                     f"--listen=127.0.0.1:{self.port}",
                     f"--data-dir={self.directory}",
-                    # As ZooKeeper below: all tests come from one address, and look inside.
+                    # As for ZooKeeper below: all connections of tests come from one address.
                     "--max-connections-per-address=0",
                     "--four-letter-words=*",
                     *self.options,
@@ -112,7 +112,7 @@ class Coordinator(ServerProcess):
 
 
 class ZooKeeper(ServerProcess):
-    """Debian's, stand-alone or one member of an ensemble."""
+    """Debian's ZooKeeper, standalone or as a member of an ensemble."""
 
     def __init__(
         self, directory: Path, *lines: str, port: int | None = None, tick_ms: int = 2000
@@ -163,7 +163,7 @@ def has_zookeeper() -> bool:
 def ensemble(
     directory: Path, size: int, prepare: Callable[[Path], None] = lambda _member: None
 ) -> list[ZooKeeper]:
-    """Start an ensemble and wait until every member serves; `prepare` sees each directory first."""
+    """Start an ensemble and wait until every member serves; call `prepare` on each directory."""
     peers = [(free_port(), free_port()) for _ in range(size)]
     lines = [f"server.{n + 1}=127.0.0.1:{a}:{b}" for n, (a, b) in enumerate(peers)]
     timing = ("initLimit=50", "syncLimit=25", "minSessionTimeout=400", "maxSessionTimeout=60000")
@@ -197,7 +197,7 @@ def read_to_end(connection: socket.socket) -> bytes:
 
 
 class RawClient:
-    """A blocking connection that shows every packet; for what the real client hides."""
+    """Blocking connection that shows every packet, including ones hidden by the client."""
 
     def __init__(self, port: int, timeout_ms: int = 10_000) -> None:
         self.timeout_ms = timeout_ms
@@ -223,7 +223,7 @@ class RawClient:
         protocol: int = 0,
         read_only: bool | None = False,
     ) -> Handshake | None:
-        """Return the answer; None when the server closed instead."""
+        """Return the response; None if the server closed the connection instead."""
         request = ConnectRequest(protocol, last_zxid, self.timeout_ms, session_id, password)
         self.socket.sendall(frames.encode_handshake(Handshake(request, read_only)))
         payload = self.receive()
@@ -239,7 +239,7 @@ class RawClient:
         """Send a request; return the next packet's header and body."""
         self.send(xid, op, request)
         payload = self.receive()
-        assert payload is not None, "closed instead of an answer"
+        assert payload is not None, "closed instead of a reply"
         header, start = jute.decode(ReplyHeader, payload)
         return header, payload[start:]
 
@@ -249,7 +249,7 @@ class RawClient:
         return None if head is None else self._exactly(struct.unpack(">i", head)[0])
 
     def is_closed(self) -> bool:
-        """Whether the server has closed; waits for it."""
+        """Wait for the next payload; return whether the server closed the connection instead."""
         return self.receive() is None
 
     def _exactly(self, size: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The client against our coordinator."""
+"""The client with our coordinator."""
 
 import pytest
 

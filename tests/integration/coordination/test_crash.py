@@ -1,4 +1,4 @@
-"""kill -9 at random moments under load: acknowledged means present, a multi is whole or absent."""
+"""kill -9 at random moments under load: acknowledged writes survive, and a multi is atomic."""
 
 import asyncio
 import os
@@ -24,18 +24,18 @@ DEADLINE_S = 60.0
 IN_FLIGHT = 200
 
 
-async def answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """Return what a read answers, whatever connections of the dead server are still lost."""
+async def answered(read: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of a read; retry while connections to the dead server are lost."""
     while True:
         try:
-            return await ask()
+            return await read()
         except ConnectionLossError:
-            # A client in doubt refuses at once: the loop must turn for it to find out.
+            # A suspect client refuses requests at once; the loop must run for it to reconnect.
             await asyncio.sleep(0)
 
 
 class Load:
-    """Writes as fast as it is answered, and remembers what was acknowledged."""
+    """Writes with many requests in flight, and records the acknowledged ones."""
 
     def __init__(self, client: Client, chance: random.Random) -> None:
         self.client = client
@@ -47,7 +47,7 @@ class Load:
         self.has_progressed = asyncio.Event()
 
     async def run(self) -> None:
-        """Until the connection breaks."""
+        """Write until the connection is lost."""
         pending: set[asyncio.Task[None]] = set()
         while not any(task.done() and task.exception() for task in pending):
             pending = {task for task in pending if not task.done()}
@@ -72,10 +72,10 @@ class Load:
                 self.version = max(self.version, stat.version)
 
     async def check(self) -> None:
-        """Compare what is there with what was acknowledged."""
-        there = set(await answered(lambda: self.client.get_children("/load")))
-        assert {path.rpartition("/")[2] for path in self.created} <= there
-        halves = {name for name in there if name.startswith("pair-")}
+        """Compare the state with the acknowledged writes."""
+        found = set(await answered(lambda: self.client.get_children("/load")))
+        assert {path.rpartition("/")[2] for path in self.created} <= found
+        halves = {name for name in found if name.startswith("pair-")}
         numbers = {name.split("-")[1] for name in halves}
         assert {str(number) for number in self.pairs} <= numbers
         assert halves == {f"pair-{number}-{half}" for number in numbers for half in "ab"}
@@ -84,7 +84,7 @@ class Load:
 
 
 @pytest.mark.parametrize("rounds", [4, pytest.param(100, marks=pytest.mark.soak)])
-async def test_acknowledged_writes_survive_kill_9_under_load(tmp_path: Path, rounds: int) -> None:
+async def test_acknowledged_writes_survive_sigkill_under_load(tmp_path: Path, rounds: int) -> None:
     chance = random.Random(rounds)
     server = Coordinator(tmp_path / "data")
     acknowledged = 0
@@ -98,7 +98,7 @@ async def test_acknowledged_writes_survive_kill_9_under_load(tmp_path: Path, rou
                 running = asyncio.create_task(load.run())
                 async with asyncio.timeout(DEADLINE_S):
                     await load.has_progressed.wait()
-                # At a random moment of a running load: the delay is the experiment.
+                # The random delay is the experiment: it picks a moment of the running load.
                 await asyncio.sleep(chance.uniform(0, 0.3))
                 await asyncio.to_thread(server.kill)
                 await running
@@ -144,7 +144,7 @@ def test_many_restarts_lose_nothing(tmp_path: Path, restarts: int) -> None:
         create = CreateTxn(f"/{restart}", b"", OPEN_ACL, 0, restart + 1)
         writer.append([Entry(restart + 1, restart, 0, 0, create)])
         writer.sync()
-        # Every other time in order, else as after a crash: the segment stays open.
+        # Every second stop is in order; the others leave the segment open, like a crash.
         if restart % 2:
             writer.close()
         else:

@@ -1,4 +1,4 @@
-"""Whose ephemeral nodes stay and whose go: hangs, restarts, lost connections, crowds."""
+"""Sessions and ephemeral nodes after hangs, restarts and lost connections, and in large numbers."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ from tests.integration.coordination.process import (
 )
 
 DEADLINE_S = 20.0
-# A client that holds an ephemeral node and says so, until it is killed.
+# A client that creates an ephemeral node, prints "ready", and waits to be killed.
 OWNER = """
 import asyncio, sys
 from pathlib import Path
@@ -43,7 +43,7 @@ asyncio.run(main())
 
 
 class Owner:
-    """A process that owns one ephemeral node."""
+    """Process that owns one ephemeral node."""
 
     def __init__(
         self, server: Coordinator, path: str, timeout_ms: int, tmp_path: Path, linger: str = "no"
@@ -65,7 +65,7 @@ class Owner:
 
 
 async def gone_after_s(client: Client, path: str, begin_s: float) -> float:
-    """Wait for the deletion of `path`; return when it was seen, counted from `begin_s`."""
+    """Wait for the deletion of `path`; return the time from `begin_s` to its event."""
     gone = asyncio.Event()
     if await client.exists(path, lambda _event: gone.set()) is not None:
         async with asyncio.timeout(DEADLINE_S):
@@ -73,7 +73,7 @@ async def gone_after_s(client: Client, path: str, begin_s: float) -> float:
     return time.monotonic() - begin_s
 
 
-async def test_a_stopped_client_loses_its_session_after_the_timeout(
+async def test_a_suspended_client_loses_its_session_after_the_timeout(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     owner = Owner(coordinator, "/e", 1000, tmp_path)
@@ -82,11 +82,11 @@ async def test_a_stopped_client_loses_its_session_after_the_timeout(
         os.kill(owner.process.pid, signal.SIGSTOP)
         took_s = await gone_after_s(watcher, "/e", begin_s)
     owner.end()
-    # It may have pinged up to a third of a timeout before it was stopped.
+    # Its last ping may be up to a third of the timeout before the stop.
     assert 0.6 < took_s < 1.5 + lost.total_s
 
 
-async def test_a_killed_client_keeps_its_node_for_the_timeout_and_no_longer(
+async def test_the_node_of_a_killed_client_is_deleted_after_the_timeout(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     owner = Owner(coordinator, "/e", 1000, tmp_path)
@@ -96,7 +96,7 @@ async def test_a_killed_client_keeps_its_node_for_the_timeout_and_no_longer(
         assert 0.6 < await gone_after_s(watcher, "/e", begin_s) < 1.5 + lost.total_s
 
 
-async def test_with_linger_a_killed_clients_node_goes_at_once(
+async def test_with_linger_the_node_of_a_killed_client_is_deleted_at_once(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     owner = Owner(coordinator, "/e", 10_000, tmp_path, "linger")
@@ -121,16 +121,16 @@ async def test_a_supervisor_closes_the_session_of_a_dead_process_before_it_expir
 
 
 @pytest.mark.parametrize("stop_s", [2, pytest.param(10, marks=pytest.mark.soak)])
-async def test_a_coordinator_that_was_stopped_expires_nobody(
+async def test_a_suspended_coordinator_expires_no_session(
     coordinator: Coordinator, stop_s: float
 ) -> None:
     clients = [RawClient(coordinator.port, 1000) for _ in range(3)]
     sessions = [session_of(client.shake_hands()) for client in clients]
     coordinator.signal(signal.SIGSTOP)
-    # Not a wait for something: the stop itself is the experiment.
+    # The pause itself is the experiment, not a wait for a condition.
     await asyncio.sleep(stop_s)
     coordinator.signal(signal.SIGCONT)
-    # Their pings are still waiting in the sockets, or not even sent.
+    # Their pings are unread in the sockets, or not sent yet.
     for client in clients:
         assert client.ask(1, 11)[0].err == 0
     assert f"zk_global_sessions\t{len(sessions)}" in four_letter(coordinator.port, "mntr")
@@ -140,11 +140,11 @@ async def test_a_coordinator_that_was_stopped_expires_nobody(
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
-async def test_a_restart_keeps_the_nodes_of_those_who_come_back(
+async def test_a_restart_keeps_the_nodes_of_clients_that_reconnect(
     coordinator: Coordinator, end: str
 ) -> None:
     states: list[SessionState] = []
-    # Longer than a busy machine takes to start the coordinator again.
+    # The timeout exceeds the restart of the coordinator on a busy machine.
     async with Client(coordinator.address, session_timeout_ms=20_000) as owner:
         owner.on_state_change(states.append)
         await owner.create("/mine", b"1", ephemeral=True)
@@ -167,7 +167,7 @@ def create_ephemeral(path: str) -> tuple[object, ...]:
     return CreateRequest(path, b"", OPEN_ACL, CreateFlag.EPHEMERAL)
 
 
-async def test_the_owner_of_a_session_that_expired_meanwhile_is_told(
+async def test_a_client_is_notified_that_its_session_expired(
     coordinator: Coordinator,
 ) -> None:
     client = Client(coordinator.address, session_timeout_ms=1000)
@@ -186,7 +186,7 @@ async def test_the_owner_of_a_session_that_expired_meanwhile_is_told(
     await client.close()
 
 
-async def test_a_client_without_a_server_doubts_and_then_gives_up(
+async def test_a_client_without_a_server_becomes_suspect_and_then_expired(
     coordinator: Coordinator,
 ) -> None:
     client = Client(coordinator.address, session_timeout_ms=1000)
@@ -204,7 +204,7 @@ async def test_a_client_without_a_server_doubts_and_then_gives_up(
     await client.close()
 
 
-async def test_what_was_under_way_when_the_connection_broke_is_reported_as_lost(
+async def test_a_pending_request_of_a_lost_connection_is_reported_as_lost(
     coordinator: Coordinator,
 ) -> None:
     client = Client(coordinator.address, session_timeout_ms=2000)
@@ -222,7 +222,7 @@ async def test_what_was_under_way_when_the_connection_broke_is_reported_as_lost(
 
 
 @pytest.mark.parametrize("wanted", [1000, pytest.param(10_000, marks=pytest.mark.soak)])
-async def test_very_many_idle_sessions_fit(
+async def test_many_idle_sessions_use_little_memory(
     start_coordinator: StartCoordinator, wanted: int
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -259,13 +259,13 @@ def resident_bytes(server: Coordinator) -> int:
     return int(status.split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def test_an_idle_coordinator_is_small(coordinator: Coordinator) -> None:
+async def test_an_idle_coordinator_uses_little_memory(coordinator: Coordinator) -> None:
     async with Client(coordinator.address) as client:
         await client.create("/a")
     assert resident_bytes(coordinator) <= 50 * 1024 * 1024
 
 
-async def test_a_busy_loop_gets_help_and_a_hung_one_loses_its_session(
+async def test_a_busy_loop_keeps_its_session_and_a_hung_one_loses_it(
     coordinator: Coordinator,
 ) -> None:
     async with Client(coordinator.address, session_timeout_ms=1000) as client:
@@ -273,7 +273,7 @@ async def test_a_busy_loop_gets_help_and_a_hung_one_loses_its_session(
         client.on_state_change(states.append)
         assert client._heartbeat is not None
         for _ in range(4):
-            # The loop computes; the sleep stands for that.
+            # Blocks the loop, like a long computation.
             time.sleep(0.45)  # noqa: ASYNC251
             await client.exists("/")
         assert client._heartbeat.sent_count > 0

@@ -1,4 +1,4 @@
-"""Snapshots are taken by a child that yields to others, unless somebody waits for it."""
+"""Snapshots are taken by a child at low priority, except for the last one, at the stop."""
 
 import os
 from pathlib import Path
@@ -9,13 +9,13 @@ from coordination.snapshotter import NICENESS, Snapshotter
 from tests.waiting import until
 
 
-async def test_a_snapshot_that_somebody_waits_for_yields_to_nobody(
+async def test_the_last_snapshot_runs_at_normal_priority(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    yielded: list[tuple[int, ...]] = []
-    monkeypatch.setattr(os, "setpriority", lambda *arguments: yielded.append(arguments))
+    calls: list[tuple[int, ...]] = []
+    monkeypatch.setattr(os, "setpriority", lambda *arguments: calls.append(arguments))
     snapshotter = Snapshotter(tmp_path)
     snapshotter.start()
-    await until(lambda: bool(yielded), "the first child")
+    await until(lambda: bool(calls), "the first child")
     await snapshotter.finish(takes_snapshot=True)
-    assert [niceness for _, _, niceness in yielded] == [NICENESS]
+    assert [niceness for _, _, niceness in calls] == [NICENESS]

@@ -1,4 +1,4 @@
-"""The encrypted listener, and the client on it."""
+"""The TLS listener, and the client over TLS."""
 
 import asyncio
 import shutil
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs o
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """A self-signed certificate for 127.0.0.1, and its key."""
+    """Return a self-signed certificate for 127.0.0.1, and its key."""
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
     command += ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
@@ -37,7 +37,7 @@ def client_context(certificate: Path, key: Path | None) -> ssl.SSLContext:
     return context
 
 
-async def test_a_session_over_tls_with_both_certificates(
+async def test_a_session_over_tls_requires_the_client_certificate(
     start_coordinator: StartCoordinator, certificate: tuple[Path, Path]
 ) -> None:
     port = free_port()
@@ -57,7 +57,7 @@ async def test_a_session_over_tls_with_both_certificates(
         await anonymous.connect(timeout_s=1)
 
 
-async def test_a_client_that_never_begins_tls_counts_and_is_closed_in_time(
+async def test_a_connection_without_tls_handshake_counts_and_times_out(
     start_coordinator: StartCoordinator, certificate: tuple[Path, Path]
 ) -> None:
     port = free_port()
@@ -75,8 +75,8 @@ async def test_a_client_that_never_begins_tls_counts_and_is_closed_in_time(
         socket.create_connection(address, timeout=DEADLINE_S) as two,
         socket.create_connection(address, timeout=DEADLINE_S) as third,
     ):
-        assert third.recv(1) == b"", "two are under way already"
-        # The two are given up after the time for a handshake, and count no more.
+        assert third.recv(1) == b"", "two handshakes are pending already"
+        # Both are closed after the handshake timeout, and no longer count.
         assert (one.recv(1), two.recv(1)) == (b"", b"")
     async with Client(f"127.0.0.1:{port}", tls=client_context(cert, None)) as client:
         assert await client.exists("/") is not None

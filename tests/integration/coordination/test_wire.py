@@ -1,4 +1,4 @@
-"""The server on its socket: handshakes, re-attachment, refusals, commands."""
+"""The server over its socket: handshakes, resumed sessions, refusals and commands."""
 
 import socket
 import struct
@@ -39,14 +39,14 @@ def test_a_timeout_is_negotiated_within_the_limits(coordinator: Coordinator) -> 
             assert answer.record.time_out == given
 
 
-def test_an_old_client_gets_an_answer_without_the_flag(coordinator: Coordinator) -> None:
+def test_an_old_client_gets_a_response_without_the_flag(coordinator: Coordinator) -> None:
     with RawClient(coordinator.port) as client:
         answer = client.shake_hands(read_only=None)
         assert answer is not None
         assert answer.read_only is None
 
 
-def test_a_session_is_continued_with_its_password_and_the_old_connection_closed(
+def test_a_resumed_session_closes_its_old_connection(
     coordinator: Coordinator,
 ) -> None:
     with RawClient(coordinator.port) as old, RawClient(coordinator.port) as new:
@@ -57,7 +57,7 @@ def test_a_session_is_continued_with_its_password_and_the_old_connection_closed(
 
 
 @pytest.mark.parametrize("password", [NO_PASSWORD, b"wrong password!!", b""])
-def test_a_wrong_password_is_refused_and_the_owner_undisturbed(
+def test_a_wrong_password_is_refused_without_effect_on_the_owner(
     coordinator: Coordinator, password: bytes
 ) -> None:
     with RawClient(coordinator.port) as owner, RawClient(coordinator.port) as thief:
@@ -73,12 +73,12 @@ def test_an_unknown_session_is_refused(coordinator: Coordinator) -> None:
         assert client.is_closed()
 
 
-def test_a_client_from_the_future_is_closed_without_an_answer(coordinator: Coordinator) -> None:
+def test_a_client_that_is_ahead_is_closed_without_a_response(coordinator: Coordinator) -> None:
     with RawClient(coordinator.port) as client:
         assert client.shake_hands(last_zxid=1 << 40) is None
 
 
-def test_requests_directly_behind_the_handshake_are_answered_behind_it(
+def test_requests_sent_with_the_handshake_are_answered_after_it(
     coordinator: Coordinator,
 ) -> None:
     with RawClient(coordinator.port) as client:
@@ -102,11 +102,13 @@ def test_requests_directly_behind_the_handshake_are_answered_behind_it(
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="another protocol"),
         pytest.param(struct.pack(">i", -1), id="negative length"),
         pytest.param(struct.pack(">i", 0x100000) + b"x", id="oversized"),
-        pytest.param(struct.pack(">i", 3) + b"abc", id="too short a handshake"),
+        pytest.param(struct.pack(">i", 3) + b"abc", id="truncated handshake"),
         pytest.param(struct.pack(">i", 0), id="empty frame"),
     ],
 )
-def test_garbage_instead_of_a_handshake_is_closed(coordinator: Coordinator, garbage: bytes) -> None:
+def test_a_malformed_handshake_closes_the_connection(
+    coordinator: Coordinator, garbage: bytes
+) -> None:
     with RawClient(coordinator.port) as good, RawClient(coordinator.port) as bad:
         good.shake_hands()
         bad.socket.sendall(garbage)
@@ -114,7 +116,7 @@ def test_garbage_instead_of_a_handshake_is_closed(coordinator: Coordinator, garb
         assert good.ask(1, OpCode.PING)[0].err == 0
 
 
-def test_nothing_behind_the_end_of_a_session_is_run(coordinator: Coordinator) -> None:
+def test_requests_after_the_end_of_a_session_are_not_run(coordinator: Coordinator) -> None:
     create = jute.encode(CreateRequest("/orphan", b"", OPEN_ACL, 1))
     with RawClient(coordinator.port) as client, RawClient(coordinator.port) as other:
         client.shake_hands()
@@ -140,7 +142,7 @@ def test_an_oversized_request_closes_the_connection_and_keeps_the_session(
         assert session_of(again.shake_hands(*session)) == session
 
 
-def test_half_a_frame_waits_and_bothers_nobody(coordinator: Coordinator) -> None:
+def test_an_incomplete_frame_does_not_block_other_connections(coordinator: Coordinator) -> None:
     with RawClient(coordinator.port) as slow, RawClient(coordinator.port) as other:
         slow.shake_hands()
         other.shake_hands()
@@ -154,7 +156,9 @@ def test_half_a_frame_waits_and_bothers_nobody(coordinator: Coordinator) -> None
         assert struct.unpack_from(">i", payload)[0] == -2
 
 
-def test_an_unknown_operation_is_answered_then_closed(coordinator: Coordinator) -> None:
+def test_an_unknown_operation_is_refused_and_closes_the_connection(
+    coordinator: Coordinator,
+) -> None:
     with RawClient(coordinator.port) as client:
         client.shake_hands()
         assert client.ask(1, 9999)[0].err == ErrorCode.UNIMPLEMENTED
@@ -168,7 +172,7 @@ def test_a_frame_without_a_header_closes_the_connection(coordinator: Coordinator
         assert client.is_closed()
 
 
-def test_refused_credentials_are_answered_then_closed(coordinator: Coordinator) -> None:
+def test_refused_credentials_close_the_connection_after_the_reply(coordinator: Coordinator) -> None:
     with RawClient(coordinator.port) as client:
         client.shake_hands()
         header, _ = client.ask(-4, OpCode.AUTH, AuthRequest(0, "kerberos", b"x"))
@@ -176,7 +180,7 @@ def test_refused_credentials_are_answered_then_closed(coordinator: Coordinator) 
         assert client.is_closed()
 
 
-def test_every_four_letter_word_answers_and_closes(coordinator: Coordinator) -> None:
+def test_every_four_letter_word_gets_a_response(coordinator: Coordinator) -> None:
     with RawClient(coordinator.port) as client:
         session_id, _ = session_of(client.shake_hands())
         client.ask(1, OpCode.CREATE, CreateRequest("/e", b"", OPEN_ACL, 1))
@@ -201,7 +205,7 @@ def test_every_four_letter_word_answers_and_closes(coordinator: Coordinator) -> 
         assert "reset" in four_letter(port, "crst")
 
 
-def test_words_that_were_not_allowed_say_so(start_coordinator: StartCoordinator) -> None:
+def test_disabled_four_letter_words_are_refused(start_coordinator: StartCoordinator) -> None:
     port = start_coordinator("--four-letter-words=ruok,srvr").port
     assert four_letter(port, "ruok") == "imok"
     assert "Mode: standalone" in four_letter(port, "srvr")
@@ -210,7 +214,7 @@ def test_words_that_were_not_allowed_say_so(start_coordinator: StartCoordinator)
         assert four_letter(port, word) == refused
 
 
-def test_one_address_has_its_share_of_connections(start_coordinator: StartCoordinator) -> None:
+def test_connections_per_address_are_limited(start_coordinator: StartCoordinator) -> None:
     port = start_coordinator("--max-connections-per-address=2").port
     with RawClient(port) as one, RawClient(port) as two:
         one.shake_hands()
@@ -221,12 +225,12 @@ def test_one_address_has_its_share_of_connections(start_coordinator: StartCoordi
 
 
 def is_served(port: int) -> bool:
-    """Whether the server takes one more connection: it notices the end of others when it reads."""
+    """Whether the server accepts a connection; it detects closed ones only when it reads them."""
     with RawClient(port) as client:
         return client.shake_hands() is not None
 
 
-def test_a_connection_proves_a_limited_number_of_identities(coordinator: Coordinator) -> None:
+def test_identities_per_connection_are_limited(coordinator: Coordinator) -> None:
     with RawClient(coordinator.port) as client:
         client.shake_hands()
         for number in range(MAX_IDENTITIES - 1):
@@ -237,7 +241,7 @@ def test_a_connection_proves_a_limited_number_of_identities(coordinator: Coordin
         assert client.is_closed()
 
 
-def test_a_four_letter_word_may_come_in_pieces(coordinator: Coordinator) -> None:
+def test_a_four_letter_word_may_arrive_in_pieces(coordinator: Coordinator) -> None:
     with socket.create_connection(("127.0.0.1", coordinator.port), timeout=5) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(b"ru")
@@ -246,7 +250,7 @@ def test_a_four_letter_word_may_come_in_pieces(coordinator: Coordinator) -> None
         assert read_to_end(connection) == b"imok"
 
 
-def test_a_client_that_asks_and_does_not_read_fills_no_memory_and_bothers_nobody(
+def test_a_client_that_does_not_read_replies_uses_limited_memory(
     coordinator: Coordinator,
 ) -> None:
     with RawClient(coordinator.port) as greedy, RawClient(coordinator.port) as other:
@@ -268,7 +272,7 @@ def test_a_client_that_asks_and_does_not_read_fills_no_memory_and_bothers_nobody
         assert int(metrics["zk_resident_bytes"]) < 400_000_000
 
 
-def test_a_silent_newcomer_is_not_counted_as_a_session(coordinator: Coordinator) -> None:
+def test_a_connection_without_handshake_is_not_a_session(coordinator: Coordinator) -> None:
     with socket.create_connection(("127.0.0.1", coordinator.port)):
         wait_until(lambda: "zk_num_alive_connections\t2" in four_letter(coordinator.port, "mntr"))
         assert "zk_global_sessions\t0" in four_letter(coordinator.port, "mntr")

@@ -1,4 +1,4 @@
-"""A service without a server: peers that remember what they were sent. In memory only."""
+"""A service without a server, and peers that record their events; in memory only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ WALL_MS = 1_700_000_000_000
 
 
 class FakePeer:
-    """A connection of one session; `seen` holds (event type, path) in the order of delivery."""
+    """Connection of one session; `seen` holds (event type, path) in order of delivery."""
 
     def __init__(self, service: Service, session_id: int = 0, address: str = "127.0.0.1") -> None:
         self.service = service
@@ -44,7 +44,7 @@ class FakePeer:
         return self.service.handle(self, self._xid, op, body, 0, wall_ms)
 
     def ask(self, op: OpCode, request: tuple[Any, ...] | None, wall_ms: int = WALL_MS) -> Any:
-        """Run a request; return its error code, or its response record (None without a body)."""
+        """Run a request; return its error code, or its response (None without a body)."""
         reply = self.raw(op, b"" if request is None else jute.encode(request), wall_ms)
         kind = SHAPES[op].response
         if reply.err:

@@ -1,4 +1,4 @@
-"""Access control lists: who passes, what is stored, what is shown."""
+"""Access control lists: checks, storage, and masking."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_a_digest_is_zookeepers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "who", "allowed"),
+    ("entry", "identities", "allowed"),
     [
         pytest.param(Acl(31, "world", "anyone"), (), True, id="world"),
         pytest.param(Acl(30, "world", "anyone"), (), False, id="world without READ"),
@@ -30,16 +30,16 @@ def test_a_digest_is_zookeepers() -> None:
         pytest.param(Acl(0, "digest", "x:y"), (SUPER,), True, id="super"),
     ],
 )
-def test_read_permission(entry: Acl, who: tuple[Identity, ...], allowed: bool) -> None:
+def test_read_permission(entry: Acl, identities: tuple[Identity, ...], allowed: bool) -> None:
     if allowed:
-        acl.require((entry,), Permission.READ, who, "/a")
+        acl.require((entry,), Permission.READ, identities, "/a")
     else:
         with pytest.raises(OperationError) as caught:
-            acl.require((entry,), Permission.READ, who, "/a")
+            acl.require((entry,), Permission.READ, identities, "/a")
         assert caught.value.code is ErrorCode.NO_AUTH
 
 
-def test_auth_expands_to_what_the_caller_has_proven() -> None:
+def test_auth_expands_to_the_identities_of_the_caller() -> None:
     assert acl.resolve((Acl(31, "auth", ""),), (BOB, LOCAL), "/a") == (Acl(31, "digest", BOB.id),)
 
 
@@ -62,7 +62,7 @@ def test_readers_without_admin_see_masked_digests() -> None:
     )
 
 
-def test_an_unreadable_node_can_be_seen_to_exist_but_not_read() -> None:
+def test_a_node_without_read_permission_shows_only_that_it_exists() -> None:
     client = peer(service())
     client.create("/locked", b"x", acl=(Acl(31, "digest", BOB.id),))
     assert client.ask(OpCode.GET_DATA, ReadRequest("/locked", False)) == ErrorCode.NO_AUTH
@@ -71,22 +71,22 @@ def test_an_unreadable_node_can_be_seen_to_exist_but_not_read() -> None:
     assert client.ask(OpCode.EXISTS, ReadRequest("/locked", False)).stat.data_length == 1
 
 
-def test_a_client_without_an_address_is_in_no_network() -> None:
+def test_a_client_without_an_ip_address_matches_no_network() -> None:
     nowhere = Identity("ip", "unix socket")
     assert not acl.allows((Acl(31, "ip", "10.0.0.0/8"),), Permission.READ, (nowhere,))
 
 
-def test_auth_stands_for_everything_that_was_proven() -> None:
-    who = (Identity("x509", "CN=ann"), Identity("sasl", "ann"), BOB, LOCAL, SUPER)
-    resolved = acl.resolve((Acl(31, "auth", ""),), who, "/a")
+def test_auth_expands_to_all_identities_with_credentials() -> None:
+    known = (Identity("x509", "CN=ann"), Identity("sasl", "ann"), BOB, LOCAL, SUPER)
+    resolved = acl.resolve((Acl(31, "auth", ""),), known, "/a")
     assert [entry.scheme for entry in resolved] == ["x509", "sasl", "digest"]
 
 
-def test_a_super_user_of_any_name_passes() -> None:
+def test_a_super_identity_of_any_name_passes() -> None:
     assert acl.allows((Acl(0, "digest", "x:y"),), Permission.READ, (Identity("super", "CN=ops"),))
 
 
-def test_credentials_become_identities_up_to_a_limit() -> None:
+def test_the_number_of_identities_is_limited() -> None:
     known: tuple[Identity, ...] = (LOCAL,)
     for number in range(acl.MAX_IDENTITIES - 1):
         found = acl.proven("digest", b"user%d:x" % number, known, None)
@@ -97,14 +97,14 @@ def test_credentials_become_identities_up_to_a_limit() -> None:
     assert acl.proven("digest", b"user0:x", known, None) is not None, "known already"
 
 
-def test_credentials_that_are_not_accepted() -> None:
+def test_unknown_schemes_and_long_credentials_are_refused() -> None:
     assert acl.proven("kerberos", b"x", (LOCAL,), None) is None
     assert acl.proven("digest", bytes(acl.MAX_CREDENTIALS_BYTES + 1), (LOCAL,), None) is None
     assert acl.proven("ip", b"", (LOCAL,), None) == (LOCAL,)
     assert acl.proven("digest", b"bob:secret", (LOCAL,), BOB.id) == (SUPER, BOB, LOCAL)
 
 
-def test_an_acl_has_a_limited_number_of_entries() -> None:
+def test_the_number_of_acl_entries_is_limited() -> None:
     entries = [Acl(1, "ip", f"10.0.0.{number}") for number in range(acl.MAX_ENTRIES)]
     assert len(acl.resolve(entries, (), "/a")) == acl.MAX_ENTRIES
     for too_many in ([*entries, Acl(1, "world", "anyone")], [*entries[1:], Acl(1, "auth", "")]):

@@ -1,9 +1,9 @@
-"""How many connections there may be."""
+"""Limits on connections: `coordination.admission`."""
 
 from coordination.admission import UNLIMITED, Admission
 
 
-def test_one_address_has_its_share() -> None:
+def test_connections_per_address_are_limited() -> None:
     admission = Admission(100, 2)
     assert [admission.admit("10.0.0.1") for _ in range(2)] == [None, None]
     assert admission.admit("10.0.0.1") == "more than 2 connections from 10.0.0.1"
@@ -12,7 +12,7 @@ def test_one_address_has_its_share() -> None:
     assert admission.admit("10.0.0.1") is None
 
 
-def test_all_together_have_a_limit() -> None:
+def test_the_total_of_connections_is_limited() -> None:
     admission = Admission(2, UNLIMITED)
     for _ in range(2):
         assert admission.admit("10.0.0.1") is None

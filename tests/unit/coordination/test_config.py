@@ -1,4 +1,4 @@
-"""What an operator may set."""
+"""Configuration of the coordinator, and its command line."""
 
 import pytest
 
@@ -14,12 +14,12 @@ from coordination.config import Address, CoordinatorConfig, PasswordKind
         (":2181", Address("", 2181)),
     ],
 )
-def test_an_address_is_read(text: str, address: Address) -> None:
+def test_an_address_is_parsed(text: str, address: Address) -> None:
     assert Address.parse(text) == address
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000", "a:b:1"])
-def test_something_else_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         Address.parse(text)
 
@@ -32,10 +32,10 @@ def test_something_else_is_refused(text: str) -> None:
         (["--server-id=0"], "server_id must be within 1..127"),
         (["--super-digest=nobody"], "super_digest must be"),
         (["--tls-listen=127.0.0.1:0"], "needs --tls-cert"),
-        (["--max-connections-per-address=-1"], "must be 0, for no limit, or more, got -1"),
+        (["--max-connections-per-address=-1"], "must be positive, or 0 for no limit, got -1"),
     ],
 )
-def test_a_wrong_option_is_named(options: list[str], message: str) -> None:
+def test_the_error_names_an_invalid_option(options: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         config_from(parser().parse_args(options))
 
@@ -52,7 +52,7 @@ def test_options_become_configuration() -> None:
     )
 
 
-def test_few_commands_are_answered_unless_more_are_named() -> None:
+def test_only_configured_commands_are_enabled() -> None:
     def answered(*options: str) -> list[bool]:
         config = config_from(parser().parse_args(options))
         return [config.allows_command(word) for word in ("ruok", "srvr", "mntr", "dump")]

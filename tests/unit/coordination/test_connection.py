@@ -1,4 +1,4 @@
-"""One connection of the server: what it is answered when it does not read, and what a turn is."""
+"""One connection of the server: the limit of unsent bytes, and the limits of a turn."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ LIMIT_BYTES = 1_000
 
 
 class InstantLog:
-    """A log that is on disk at once."""
+    """Log whose batches are durable at once."""
 
     def append(self, _entries: Sequence[Entry]) -> None:
         return None
@@ -43,7 +43,7 @@ class InstantLog:
 
 
 class MemoryTransport(asyncio.Transport):
-    """Takes everything; `unread_bytes` is what the peer has not read of it."""
+    """Transport that records all writes; `unread_bytes` are not read by the peer yet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,21 +98,21 @@ def ask(connection: Connection, op: OpCode, request: tuple[object, ...]) -> None
     connection.data_received(frames.encode_request(1, op, jute.encode(request)))
 
 
-async def test_an_answer_may_be_larger_than_all_that_may_be_left_unread() -> None:
+async def test_one_reply_may_exceed_the_limit_of_unsent_bytes() -> None:
     connection, transport = await connected()
     ask(connection, OpCode.CREATE, CreateRequest("/big", bytes(10 * LIMIT_BYTES), OPEN_ACL, 0))
     transport.unread_bytes = 0
     ask(connection, OpCode.GET_DATA, ReadRequest("/big", False))
     assert transport.unread_bytes > 10 * LIMIT_BYTES
     assert not transport.is_closing()
-    # But who has not read that gets nothing more.
+    # A peer that has not read this reply gets no more.
     written = len(transport.written)
     ask(connection, OpCode.EXISTS, ReadRequest("/big", False))
     assert transport.is_closing()
     assert len(transport.written) == written
 
 
-async def test_the_turn_of_a_connection_ends_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_turn_of_a_connection_is_limited_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     connection, transport = await connected()
     monkeypatch.setattr(connections, "TURN_S", 0.0)
     many = frames.encode_request(1, OpCode.EXISTS, jute.encode(ReadRequest("/", False))) * 3

@@ -1,4 +1,4 @@
-"""Which exception a code becomes, and what it says."""
+"""Exceptions of error codes, and their texts."""
 
 from coordination.errors import (
     ConnectionLossError,
@@ -15,16 +15,16 @@ def test_a_code_becomes_the_exception_that_callers_catch() -> None:
     assert (str(error), error.code, error.path) == ("no_node /a", ErrorCode.NO_NODE, "/a")
 
 
-def test_a_code_from_the_future_is_a_system_error() -> None:
+def test_an_unknown_code_is_a_system_error() -> None:
     assert OperationError.of(-9999).code == ErrorCode.SYSTEM_ERROR
 
 
-def test_a_lost_connection_may_have_left_something_behind_unless_told_otherwise() -> None:
+def test_a_lost_request_may_be_applied_by_default() -> None:
     assert ConnectionLossError().maybe_applied
     assert not ConnectionLossError(path="/a", maybe_applied=False).maybe_applied
 
 
-def test_a_refused_multi_names_the_operation_that_failed() -> None:
+def test_a_multi_error_names_the_refused_operation() -> None:
     codes = [0, ErrorCode.BAD_VERSION, ErrorCode.RUNTIME_INCONSISTENCY]
     error = MultiError(codes)
     assert (error.index, error.code, error.codes) == (1, ErrorCode.BAD_VERSION, tuple(codes))

@@ -1,4 +1,4 @@
-"""The native snapshot is byte for byte one that ZooKeeper 3.8.0 has loaded."""
+"""The exported snapshot equals, byte for byte, one that ZooKeeper 3.8.0 has loaded."""
 
 import json
 import zlib
@@ -43,7 +43,7 @@ def captured_state() -> State:
 
 
 def parts(data: bytes) -> tuple[bytes, list[bytes], bytes]:
-    """Cut a snapshot into what stands before the nodes, the nodes in any order, and the rest."""
+    """Split a snapshot into the part before the nodes, the sorted nodes, and the remainder."""
     position = start = 36
     nodes = []
     while data[position : position + 5] != CLOSING:
@@ -54,7 +54,7 @@ def parts(data: bytes) -> tuple[bytes, list[bytes], bytes]:
     return data[:start], sorted(nodes), data[position:]
 
 
-def test_the_export_holds_what_a_snapshot_held_that_zookeeper_accepted(tmp_path: Path) -> None:
+def test_the_export_equals_a_snapshot_that_zookeeper_accepted(tmp_path: Path) -> None:
     path = export_zookeeper(captured_state(), tmp_path)
     assert path.relative_to(tmp_path) == Path(NATIVE["file_name"])
     ours, native = parts(path.read_bytes()), parts(bytes.fromhex(NATIVE["hex"]))
@@ -62,7 +62,7 @@ def test_the_export_holds_what_a_snapshot_held_that_zookeeper_accepted(tmp_path:
     assert len(ours[2]) == len(native[2])
 
 
-def test_both_checksums_cover_everything_before_them(tmp_path: Path) -> None:
+def test_both_checksums_cover_all_bytes_before_them(tmp_path: Path) -> None:
     for data in (
         export_zookeeper(captured_state(), tmp_path).read_bytes(),
         bytes.fromhex(NATIVE["hex"]),
@@ -73,7 +73,7 @@ def test_both_checksums_cover_everything_before_them(tmp_path: Path) -> None:
             assert checksum == zlib.adler32(data[:position])
 
 
-def test_an_export_never_mixes_with_an_older_one(tmp_path: Path) -> None:
+def test_an_export_to_a_used_directory_is_refused(tmp_path: Path) -> None:
     export_zookeeper(State(), tmp_path)
     with pytest.raises(DataError, match="not empty"):
         export_zookeeper(State(), tmp_path)

@@ -1,4 +1,4 @@
-"""Each system call in the life of a store fails once: what was acknowledged is there afterwards."""
+"""Each system call of a store fails once: acknowledged writes survive."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Store:
-    """A coordinator's operations on its data directory, and the changes it has acknowledged."""
+    """Operations of a coordinator on its data directory, and its acknowledged writes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,9 +45,9 @@ class Store:
         self.written = 0
 
     def live(self, *, is_killed: bool = False) -> int:
-        """Start, write batches in several segments, and stop; return what was there at first.
+        """Start, write batches in several segments, and stop; return the recovered zxid.
 
-        Any failure of the log ends a coordinator, one of a snapshot does not.
+        A failure of the log ends a coordinator, a failure of a snapshot does not.
         """
         directory = DataDir(self.path)
         try:
@@ -59,7 +59,7 @@ class Store:
             try:
                 self._write(writer, is_killed=is_killed)
             finally:
-                # As the end of the process does.
+                # As at the end of a process.
                 if _is_open_below(writer._file, self.path):
                     os.close(writer._file)
         finally:
@@ -99,7 +99,7 @@ def open_files_below(path: Path) -> list[Path]:
 
 
 def run(template: Path, path: Path, fault: Fault, at: int | None, acknowledged: int) -> Injection:
-    """Let a store live until it meets the fault, then start it again, twice."""
+    """Run a store until it meets the fault, then start it twice more."""
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(template, path)
     store = Store(path)
@@ -116,8 +116,8 @@ def run(template: Path, path: Path, fault: Fault, at: int | None, acknowledged: 
 
 
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
-@pytest.mark.parametrize("is_new", [True, False], ids=["a new store", "one that a crash has left"])
-def test_every_call_in_the_life_of_a_store_may_fail(
+@pytest.mark.parametrize("is_new", [True, False], ids=["a new store", "a store after a crash"])
+def test_acknowledged_writes_survive_a_fault_at_every_system_call(
     tmp_path: Path, fault: Fault, is_new: bool
 ) -> None:
     template, path = tmp_path / "template", tmp_path / "store"

@@ -1,4 +1,4 @@
-"""The four-letter words: what operators read, from a server and a connection that stand still."""
+"""Four-letter words: responses of an idle server with one connection."""
 
 import os
 import platform
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from coordination.server import Server
 
 
-class Standing:
-    """A server with two sessions and one connection, which nothing happens to any more."""
+class IdleServer:
+    """Idle server with two sessions and one connection."""
 
     def __init__(self) -> None:
         self.service = service()
@@ -56,41 +56,41 @@ class Standing:
 
 
 @pytest.fixture
-def standing() -> Standing:
-    return Standing()
+def idle() -> IdleServer:
+    return IdleServer()
 
 
-def watch_both(standing: Standing) -> None:
-    """Both sessions watch /a: one its data, the other data and children."""
-    standing.owner.create("/a")
-    standing.owner.ask(OpCode.GET_DATA, ReadRequest("/a", True))
+def watch_both(idle: IdleServer) -> None:
+    """Set watches on /a: one session on its data, the other on data and children."""
+    idle.owner.create("/a")
+    idle.owner.ask(OpCode.GET_DATA, ReadRequest("/a", True))
     request = AddWatchRequest("/a", AddWatchMode.PERSISTENT)
-    standing.other.ask(OpCode.ADD_WATCH, request)
+    idle.other.ask(OpCode.ADD_WATCH, request)
 
 
 def name_of(session: FakePeer) -> str:
     return f"{session.session_id:#x}"
 
 
-def test_all_words_are_answered_with_whole_lines(standing: Standing) -> None:
+def test_all_responses_end_with_a_newline(idle: IdleServer) -> None:
     for word in COMMANDS.keys() - {b"ruok", b"isro", b"wchc", b"wchp"}:
-        assert standing.ask(word.decode()).endswith("\n"), word
+        assert idle.ask(word.decode()).endswith("\n"), word
 
 
-def test_a_healthy_server_says_so(standing: Standing) -> None:
-    assert (standing.ask("ruok"), standing.ask("isro")) == ("imok", "rw")
+def test_a_healthy_server_reports_imok(idle: IdleServer) -> None:
+    assert (idle.ask("ruok"), idle.ask("isro")) == ("imok", "rw")
 
 
-def test_a_word_that_is_not_allowed_is_refused_as_zookeeper_refuses_it() -> None:
+def test_a_disabled_word_is_refused_in_zookeepers_words() -> None:
     text = "dump is not executed because it is not in the whitelist.\n"
     assert four_letter.refusal("dump") == text
 
 
-def test_statistics_are_in_the_lines_that_tools_read(standing: Standing) -> None:
+def test_statistics_have_zookeepers_format(idle: IdleServer) -> None:
     for elapsed_ms in (2.0, 1.0, 6.0):
-        standing.metrics.on_latency(elapsed_ms)
-    standing.metrics.received_count, standing.metrics.sent_count = 8, 7
-    version, *lines = standing.ask("srvr").splitlines()
+        idle.metrics.on_latency(elapsed_ms)
+    idle.metrics.received_count, idle.metrics.sent_count = 8, 7
+    version, *lines = idle.ask("srvr").splitlines()
     assert version.startswith("Zookeeper version: 3.8.0-ottla-")
     assert lines == [
         "Latency min/avg/max: 1/3.0000/6",
@@ -104,25 +104,25 @@ def test_statistics_are_in_the_lines_that_tools_read(standing: Standing) -> None
     ]
 
 
-def test_connections_are_listed_alone_and_with_the_statistics(standing: Standing) -> None:
-    line = f" /10.0.0.7:4711[1](queued=1,recved=5,sent=4,sid={name_of(standing.owner)},lop=GETD)\n"
-    assert standing.ask("cons") == f"{line}\n"
-    assert f"Clients:\n{line}\nLatency" in standing.ask("stat")
+def test_connections_are_listed_by_cons_and_stat(idle: IdleServer) -> None:
+    line = f" /10.0.0.7:4711[1](queued=1,recved=5,sent=4,sid={name_of(idle.owner)},lop=GETD)\n"
+    assert idle.ask("cons") == f"{line}\n"
+    assert f"Clients:\n{line}\nLatency" in idle.ask("stat")
 
 
-def test_counters_begin_again_when_asked_to(standing: Standing) -> None:
-    standing.metrics.received_count = 9
-    standing.metrics.on_latency(5.0)
-    assert standing.ask("srst") == "Server stats reset.\n"
-    assert (standing.metrics.received_count, standing.metrics.latency_avg_ms) == (0, 0.0)
-    assert standing.ask("crst") == "Connection stats reset.\n"
-    assert (standing.connection.received_count, standing.connection.sent_count) == (0, 0)
+def test_srst_and_crst_reset_the_counters(idle: IdleServer) -> None:
+    idle.metrics.received_count = 9
+    idle.metrics.on_latency(5.0)
+    assert idle.ask("srst") == "Server stats reset.\n"
+    assert (idle.metrics.received_count, idle.metrics.latency_avg_ms) == (0, 0.0)
+    assert idle.ask("crst") == "Connection stats reset.\n"
+    assert (idle.connection.received_count, idle.connection.sent_count) == (0, 0)
 
 
-def test_the_monitor_counts_what_there_is(standing: Standing) -> None:
-    watch_both(standing)
-    standing.owner.create("/e", b"abc", CreateFlag.EPHEMERAL)
-    told = standing.monitor()
+def test_mntr_reports_the_counts(idle: IdleServer) -> None:
+    watch_both(idle)
+    idle.owner.create("/e", b"abc", CreateFlag.EPHEMERAL)
+    values = idle.monitor()
     expected = {
         "zk_server_state": "standalone",
         "zk_num_alive_connections": "1",
@@ -133,54 +133,52 @@ def test_the_monitor_counts_what_there_is(standing: Standing) -> None:
         "zk_uptime": "2500",
         "zk_unsynced_count": "3",
     }
-    assert {name: told[name] for name in expected} == expected
-    assert int(told["zk_open_file_descriptor_count"]) > 0
-    assert int(told["zk_resident_bytes"]) > 1_000_000
+    assert {name: values[name] for name in expected} == expected
+    assert int(values["zk_open_file_descriptor_count"]) > 0
+    assert int(values["zk_resident_bytes"]) > 1_000_000
 
 
-def test_a_system_without_proc_has_fewer_figures(
-    standing: Standing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mntr_works_without_proc(idle: IdleServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_arguments: object, **_options: object) -> str:
         raise FileNotFoundError
 
     monkeypatch.setattr(os, "listdir", nothing)
     monkeypatch.setattr(Path, "read_text", nothing)
     monkeypatch.setattr(four_letter, "_version", lambda: "3.8.0")
-    told = standing.monitor()
-    assert (told["zk_open_file_descriptor_count"], told["zk_resident_bytes"]) == ("-1", "-1")
+    values = idle.monitor()
+    assert (values["zk_open_file_descriptor_count"], values["zk_resident_bytes"]) == ("-1", "-1")
 
 
-def test_what_is_not_installed_has_version_zero(
-    standing: Standing, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_installation_has_version_zero(
+    idle: IdleServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", unknown)
-    assert standing.ask("srvr").startswith("Zookeeper version: 3.8.0-ottla-0, built on ")
+    assert idle.ask("srvr").startswith("Zookeeper version: 3.8.0-ottla-0, built on ")
 
 
-def test_the_configuration_and_the_environment_are_told(standing: Standing) -> None:
-    lines = standing.ask("conf").splitlines()
+def test_conf_and_envi_report_configuration_and_environment(idle: IdleServer) -> None:
+    lines = idle.ask("conf").splitlines()
     assert lines[:2] == ["clientPort=2181", "tickTime=100"]
     assert "walFsync=always" in lines
-    assert f"python.version={platform.python_version()}" in standing.ask("envi").splitlines()
+    assert f"python.version={platform.python_version()}" in idle.ask("envi").splitlines()
 
 
-def test_sessions_are_dumped_with_their_ephemeral_nodes(standing: Standing) -> None:
-    standing.owner.create("/e", b"", CreateFlag.EPHEMERAL)
-    owner, other = name_of(standing.owner), name_of(standing.other)
-    assert standing.ask("dump") == (
+def test_dump_lists_sessions_with_their_ephemeral_nodes(idle: IdleServer) -> None:
+    idle.owner.create("/e", b"", CreateFlag.EPHEMERAL)
+    owner, other = name_of(idle.owner), name_of(idle.other)
+    assert idle.ask("dump") == (
         "SessionTracker dump:\nSession count: 2\n"
         f"{owner}\t10000ms\n{other}\t4000ms\n"
         f"ephemeral nodes dump:\nSessions with Ephemerals (1):\n{owner}:\n\t/e\n"
     )
 
 
-def test_watches_are_summed_and_listed_by_session_and_by_path(standing: Standing) -> None:
-    watch_both(standing)
-    owner, other = name_of(standing.owner), name_of(standing.other)
-    assert standing.ask("wchs") == "2 connections watching 1 paths\nTotal watches:3\n"
-    assert standing.ask("wchc") == f"{owner}\n\t/a\n{other}\n\t/a\n"
-    assert standing.ask("wchp") == f"/a\n\t{owner}\n\t{other}\n"
+def test_watches_are_counted_and_listed_by_session_and_path(idle: IdleServer) -> None:
+    watch_both(idle)
+    owner, other = name_of(idle.owner), name_of(idle.other)
+    assert idle.ask("wchs") == "2 connections watching 1 paths\nTotal watches:3\n"
+    assert idle.ask("wchc") == f"{owner}\n\t/a\n{other}\n\t/a\n"
+    assert idle.ask("wchp") == f"/a\n\t{owner}\n\t{other}\n"

@@ -86,12 +86,12 @@ def test_the_capture_is_not_vacuous() -> None:
 @pytest.mark.parametrize(
     "item", [item for item in captured() if "event" in item.values[0]["decoded"]]
 )
-def test_a_captured_event_is_what_we_would_send(item: dict[str, Any]) -> None:
+def test_an_encoded_event_equals_the_captured_one(item: dict[str, Any]) -> None:
     event = item["decoded"]["event"]
     assert frames.encode_event(event["type"], event["path"]).hex() == item["hex"]
 
 
-def test_every_cut_of_a_request_is_refused() -> None:
+def test_every_truncated_request_is_refused() -> None:
     for item in GOLDEN["frames"]:
         if item["decoded"].get("record") != "Request" or item["decoded"].get("opcode") in (0, None):
             continue

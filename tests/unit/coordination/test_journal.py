@@ -1,4 +1,4 @@
-"""Group commit: batches fill while a sync runs, and a failure ends it."""
+"""Group commit: the next batch fills during a sync, and a failure stops the log."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from coordination.txns import DeleteTxn, Entry
 
 
 class FakeLog:
-    """A log whose syncs end when the test says so."""
+    """Log whose syncs are completed by the test."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -55,7 +55,7 @@ class Harness:
         self.commit.kick(self.entries)
 
 
-def test_what_comes_during_a_sync_is_one_batch_behind_it() -> None:
+def test_entries_added_during_a_sync_form_one_batch() -> None:
     harness = Harness()
     harness.write(1)
     harness.write(2)
@@ -70,7 +70,7 @@ def test_what_comes_during_a_sync_is_one_batch_behind_it() -> None:
     assert not harness.commit.is_busy
 
 
-def test_nothing_is_ever_released_after_a_failed_sync() -> None:
+def test_no_entry_is_acknowledged_after_a_failed_sync() -> None:
     harness = Harness()
     harness.write(1)
     harness.write(2)
@@ -80,7 +80,7 @@ def test_nothing_is_ever_released_after_a_failed_sync() -> None:
     assert harness.log.batches == [[1]]
 
 
-def test_a_failed_write_is_a_failure_too() -> None:
+def test_a_failed_write_is_reported_as_failure() -> None:
     harness = Harness()
     harness.log.append_error = OSError("disk full")
     harness.write(1)

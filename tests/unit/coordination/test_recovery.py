@@ -1,4 +1,4 @@
-"""Start after every kind of end: what was acknowledged is there, damage is refused by name."""
+"""Recovery after every kind of stop: acknowledged writes survive, and damage is reported."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Store:
-    """A data directory and how to restart on it."""
+    """Data directory, with the operations to restart on it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,7 +43,7 @@ class Store:
         return self.recovered
 
     def append(self, count: int = 1, *, seal: bool = True) -> None:
-        """One batch of `count` multis, each of which creates two nodes."""
+        """Append one batch of `count` multis, each of which creates two nodes."""
         entries = []
         for _ in range(count):
             self.zxid += 1
@@ -78,7 +78,7 @@ def expected(last: int) -> set[str]:
     return {f"/{zxid}-{half}" for zxid in range(1, last + 1) for half in "ab"}
 
 
-def test_what_was_synced_survives_a_crash_and_many_restarts(tmp_path: Path) -> None:
+def test_synced_writes_survive_crashes_and_restarts(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     for restart in range(30):
         store.append()
@@ -142,7 +142,7 @@ def test_every_flipped_byte_of_the_last_two_batches_is_refused(tmp_path: Path) -
     store.stop()
 
 
-def test_every_cut_of_the_last_two_batches_is_refused(tmp_path: Path) -> None:
+def test_every_truncation_of_the_last_two_batches_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     store.append()
     begin = store.writer._position
@@ -185,7 +185,7 @@ def test_a_missing_segment_is_refused(tmp_path: Path) -> None:
         store.start()
 
 
-def test_a_snapshot_and_the_rest_of_the_log_give_the_same_state(tmp_path: Path) -> None:
+def test_a_snapshot_and_the_remaining_log_give_the_same_state(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     for _ in range(4):
         store.append()
@@ -220,7 +220,7 @@ def test_a_damaged_snapshot_falls_back_to_the_one_before(tmp_path: Path) -> None
     store.stop()
 
 
-def test_a_snapshot_leaves_the_open_segment_alone(tmp_path: Path) -> None:
+def test_a_snapshot_ignores_the_open_segment(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     store.append()
     assert snapshotter.take_snapshot(tmp_path / "d") is None
@@ -249,7 +249,7 @@ def test_a_snapshot_keeps_sessions_acls_and_every_counter(tmp_path: Path) -> Non
     store.stop()
 
 
-def test_a_repair_gives_up_what_lies_behind_and_keeps_it_aside(tmp_path: Path) -> None:
+def test_a_repair_keeps_the_discarded_data_aside(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     for _ in range(3):
         store.append()
@@ -269,14 +269,14 @@ def test_a_repair_gives_up_what_lies_behind_and_keeps_it_aside(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("place", ["nonsense", "wal-0000000000000009.log:40", "wal:x"])
-def test_a_repair_of_nowhere_is_refused(tmp_path: Path, place: str) -> None:
+def test_a_repair_at_an_invalid_position_is_refused(tmp_path: Path, place: str) -> None:
     directory = DataDir(tmp_path / "d")
     with pytest.raises(DataError, match="FILE:OFFSET"):
         truncate_at(directory, place)
     directory.close()
 
 
-def test_a_directory_belongs_to_one_coordinator(tmp_path: Path) -> None:
+def test_a_directory_is_locked_by_one_coordinator(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     with pytest.raises(DirectoryLockedError, match="another coordinator"):
         DataDir(tmp_path / "d")
@@ -284,7 +284,7 @@ def test_a_directory_belongs_to_one_coordinator(tmp_path: Path) -> None:
     assert (tmp_path / "d" / "store").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_lost_identity_is_not_replaced_while_there_is_data(tmp_path: Path) -> None:
+def test_a_lost_identity_is_not_replaced_if_data_exists(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     store.append()
     store.stop()
@@ -303,7 +303,7 @@ def test_a_segment_of_another_store_is_refused(tmp_path: Path) -> None:
         ours.start()
 
 
-def test_recovery_reads_and_changes_nothing(tmp_path: Path) -> None:
+def test_recovery_does_not_change_files(tmp_path: Path) -> None:
     store = Store(tmp_path / "d")
     store.append(seal=False)
     store.crash()

@@ -1,4 +1,4 @@
-"""Requests through the whole decision core: multi, sessions, tags, housekeeping, bad input."""
+"""Requests through the whole service: multi, sessions, tags, housekeeping, malformed input."""
 
 import pytest
 
@@ -114,13 +114,13 @@ def test_a_multi_is_one_transaction_and_fires_per_operation_in_order() -> None:
     ]
 
 
-def test_create2_in_a_multi_is_answered_with_the_path_alone() -> None:
+def test_create2_in_a_multi_returns_only_the_path() -> None:
     client = peer(service())
     op = Op(OpCode.CREATE2, CreateRequest("/a", b"", OPEN_ACL, 0))
     assert client.multi(op)[0].type == OpCode.CREATE
 
 
-def test_an_empty_multi_is_fine_and_logs_nothing() -> None:
+def test_an_empty_multi_succeeds_without_an_entry() -> None:
     client = peer(service())
     entries = len(client.service.entries)
     assert client.multi() == []
@@ -134,7 +134,7 @@ def test_reads_and_writes_do_not_mix_in_a_multi() -> None:
     assert "/a" not in client.service.state.tree.nodes
 
 
-def test_multi_read_answers_each_by_itself() -> None:
+def test_a_multi_read_has_a_result_per_read() -> None:
     client = peer(service())
     client.create("/a", b"1")
     ops = [
@@ -148,7 +148,7 @@ def test_multi_read_answers_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize("op", [OpCode.CHECK, OpCode.RECONFIG])
-def test_what_we_do_not_do_is_refused_and_the_connection_lives(op: OpCode) -> None:
+def test_unsupported_operations_are_refused_without_closing(op: OpCode) -> None:
     reply = peer(service()).raw(op, jute.encode(CheckRequest("/", -1)))
     assert (reply.err, reply.closes) == (ErrorCode.UNIMPLEMENTED, False)
 
@@ -164,7 +164,7 @@ def test_a_malformed_body_is_a_marshalling_error() -> None:
         assert client.raw(op, b"\x7f\xff\xff\xff").err == ErrorCode.MARSHALLING_ERROR
 
 
-def test_a_read_is_as_fresh_as_its_node_and_an_error_as_the_whole_tree() -> None:
+def test_a_read_is_tagged_by_its_node_and_an_error_by_the_tree() -> None:
     client = peer(service())
     client.create("/old")
     touched = client.service.state.zxid
@@ -177,7 +177,7 @@ def test_a_read_is_as_fresh_as_its_node_and_an_error_as_the_whole_tree() -> None
     assert changed.tag == touched + 2
 
 
-def test_a_closed_session_takes_its_nodes_in_one_transaction() -> None:
+def test_a_closed_session_deletes_its_nodes_in_one_transaction() -> None:
     client = peer(service())
     client.create("/a", b"", CreateFlag.EPHEMERAL)
     client.create("/b", b"", CreateFlag.EPHEMERAL)
@@ -208,7 +208,7 @@ def test_descendants_are_counted_at_any_depth() -> None:
     assert (count.total_number, everything.total_number) == (2, 7)
 
 
-def test_containers_go_when_their_last_child_has_gone_but_not_before_the_first() -> None:
+def test_an_empty_container_is_deleted_once_it_had_a_child() -> None:
     client = peer(service())
     for path in ("/used", "/unused"):
         client.ask(OpCode.CREATE_CONTAINER, CreateRequest(path, b"", OPEN_ACL, 4))
@@ -220,7 +220,7 @@ def test_containers_go_when_their_last_child_has_gone_but_not_before_the_first()
     assert "/unused" in client.service.state.tree.nodes
 
 
-def test_a_ttl_node_goes_when_its_time_is_up_unless_it_has_children() -> None:
+def test_an_expired_ttl_node_without_children_is_deleted() -> None:
     client = peer(service())
     for path in ("/t", "/u"):
         client.ask(OpCode.CREATE_TTL, CreateTtlRequest(path, b"", OPEN_ACL, 5, 1000))
@@ -247,7 +247,7 @@ def test_replaying_the_entries_gives_the_same_state() -> None:
     }
 
 
-def test_a_container_can_be_deleted_by_hand_when_it_is_empty() -> None:
+def test_an_empty_container_can_be_deleted_by_a_request() -> None:
     client = peer(service())
     client.ask(OpCode.CREATE_CONTAINER, CreateRequest("/box", b"", OPEN_ACL, 4))
     client.create("/box/x")
@@ -262,7 +262,7 @@ def test_a_container_can_be_deleted_by_hand_when_it_is_empty() -> None:
     assert "/box" not in client.service.state.tree.containers
 
 
-def test_a_connection_learns_who_it_is() -> None:
+def test_whoami_returns_the_identities_of_the_connection() -> None:
     client = peer(service())
     client.identities = (SUPER, digest_identity(b"bob:1"), *client.identities)
     found = client.ask(OpCode.WHO_AM_I, None).client_info
@@ -275,7 +275,7 @@ def test_an_unknown_watch_mode_is_refused() -> None:
     assert client.ask(OpCode.ADD_WATCH, request) == ErrorCode.MARSHALLING_ERROR
 
 
-def test_a_session_may_negotiate_another_timeout_when_it_comes_back() -> None:
+def test_a_resumed_session_may_negotiate_another_timeout() -> None:
     owner = peer(service())
     session = owner.service.sessions.find(owner.session_id)
     assert session is not None
@@ -295,7 +295,7 @@ def test_recovered_sessions_get_a_full_timeout_from_now() -> None:
     assert recovered.sessions.expired(50_999) == []
     assert len(recovered.sessions.expired(51_000)) == 1
     other = recovered.open_session(1000, now_ms=0, wall_ms=WALL_MS)
-    assert other.session_id == (1 << 56) + 1, "an id that lives is never given away"
+    assert other.session_id == (1 << 56) + 1, "the id of a live session is not reused"
 
 
 def test_a_sync_and_a_ping_are_answered() -> None:
@@ -304,7 +304,7 @@ def test_a_sync_and_a_ping_are_answered() -> None:
     assert client.ask(OpCode.PING, None) is None
 
 
-def test_what_was_logged_makes_the_same_state_again() -> None:
+def test_replaying_a_closed_session_gives_the_same_state() -> None:
     client = peer(service())
     client.create("/kept", b"1")
     client.create("/mine", b"", CreateFlag.EPHEMERAL)
@@ -319,30 +319,30 @@ def test_what_was_logged_makes_the_same_state_again() -> None:
     assert (again.timeouts_ms, again.zxid) == ({}, client.service.state.zxid)
 
 
-def test_a_time_to_live_needs_a_node_that_can_have_one() -> None:
+def test_a_ttl_without_the_ttl_flag_is_refused() -> None:
     request = CreateTtlRequest("/t", b"", OPEN_ACL, CreateFlag.PERSISTENT, 1000)
     assert peer(service()).ask(OpCode.CREATE_TTL, request) == ErrorCode.BAD_ARGUMENTS
 
 
-def test_a_request_without_a_transaction_is_not_written() -> None:
+def test_prepare_refuses_a_read_request() -> None:
     client = peer(service())
     with pytest.raises(OperationError, match="unimplemented"):
         prepare(client.service.state.tree, client, OpCode.SYNC, ReadRequest("/a", False))
 
 
-def test_a_changed_acl_can_be_taken_back() -> None:
+def test_a_changed_acl_can_be_reverted() -> None:
     tree = Tree()
     undo: Undo = []
     tree.apply(CreateTxn("/a", b"", OPEN_ACL, 0, 1), 1, WALL_MS)
     before = tree.nodes["/a"].stat()
     tree.apply(SetAclTxn("/a", (), 1), 2, WALL_MS, undo)
     assert (tree.nodes["/a"].acl, tree.nodes["/a"].aversion) == ((), 1)
-    for take_back in reversed(undo):
-        take_back()
+    for revert in reversed(undo):
+        revert()
     assert (tree.nodes["/a"].acl, tree.nodes["/a"].stat()) == (OPEN_ACL, before)
 
 
-def test_a_multi_read_leaves_the_rest_of_a_large_answer_for_another_request() -> None:
+def test_a_multi_read_throttles_reads_beyond_its_limit() -> None:
     client = peer(service())
     client.create("/big", bytes(MAX_MULTI_READ_BYTES // 4))
     client.create("/small")
@@ -357,14 +357,14 @@ def test_a_multi_read_leaves_the_rest_of_a_large_answer_for_another_request() ->
     assert listed.err == 0
 
 
-def test_a_path_has_a_limit() -> None:
+def test_the_length_of_a_path_is_limited() -> None:
     client = peer(service())
     longest = "/" + "a" * (paths.MAX_CREATED_CHARS - 1)
     assert client.create(longest) == longest
     assert client.create(longest + "a") == ErrorCode.BAD_ARGUMENTS
 
 
-def test_a_request_may_watch_so_many_paths() -> None:
+def test_the_paths_of_set_watches_are_limited() -> None:
     client = peer(service())
     half = tuple(f"/{number}" for number in range(MAX_WATCHED_PATHS // 2))
     assert client.ask(OpCode.SET_WATCHES, SetWatchesRequest(0, (), half, half)) is None
@@ -373,13 +373,13 @@ def test_a_request_may_watch_so_many_paths() -> None:
     assert not client.service.watches.data.has("/x", client)
 
 
-def test_acls_that_no_node_has_any_more_are_forgotten() -> None:
+def test_unused_shared_acls_are_dropped() -> None:
     client = peer(service())
     client.create("/a")
     tree = client.service.state.tree
     for number in range(3 * MIN_SHARED_ACLS):
         acl = (Acl(31, "ip", f"10.0.{number >> 8}.{number & 255}"),)
-        # Somebody who may always do so.
+        # Passes every check, also after the change.
         client.identities = (SUPER,)
         client.ask(OpCode.SET_ACL, SetAclRequest("/a", acl, -1))
     assert len(tree._acls) <= MIN_SHARED_ACLS + 1

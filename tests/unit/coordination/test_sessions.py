@@ -1,4 +1,4 @@
-"""Deadlines and passwords."""
+"""Deadlines and passwords of sessions: `coordination.sessions`."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_keyed_password_proves_its_own_session_only() -> None:
     assert not Passwords(b"other" * 8, zookeeper_compatible=False).accept(7, password)
 
 
-def test_the_compatible_kind_honours_both() -> None:
+def test_the_compatible_kind_accepts_both_passwords() -> None:
     passwords = Passwords(SECRET, zookeeper_compatible=True)
     keyed = Passwords(SECRET, zookeeper_compatible=False).issue(7)
     assert passwords.issue(7) == zookeeper_password(7)
@@ -53,7 +53,7 @@ def test_a_session_ends_one_timeout_after_its_last_packet() -> None:
     assert table.expired(160) == [session]
 
 
-def test_an_ended_session_is_reported_until_it_is_removed() -> None:
+def test_an_expired_session_is_returned_until_it_is_removed() -> None:
     table = SessionTable()
     session = table.add(1, 100, 0)
     assert table.expired(100) == [session]
@@ -62,7 +62,7 @@ def test_an_ended_session_is_reported_until_it_is_removed() -> None:
     assert table.expired(500) == []
 
 
-def test_a_stall_is_nobodys_fault() -> None:
+def test_a_stall_extends_all_deadlines() -> None:
     table = SessionTable()
     session = table.add(1, 100, 0)
     table.extend_all(10_000)
@@ -70,7 +70,7 @@ def test_a_stall_is_nobodys_fault() -> None:
     assert table.expired(10_100) == [session]
 
 
-def test_a_lingering_session_ends_early_unless_it_comes_back() -> None:
+def test_a_lingering_session_ends_early_without_a_packet() -> None:
     table = SessionTable()
     gone, back = table.add(1, 10_000, 0), table.add(2, 10_000, 0)
     for session in (gone, back):
@@ -97,7 +97,7 @@ def test_session_ids_begin_with_the_server_and_the_time(server_id: int) -> None:
     assert first_session_id(server_id, 1_795_217_680_001) - first == 1 << 16
 
 
-def test_time_in_which_nobody_could_be_heard_is_given_back() -> None:
+def test_the_next_check_follows_extended_deadlines() -> None:
     table = SessionTable()
     assert table.next_check_ms() is None
     table.add(1, 100, 0)

@@ -1,4 +1,4 @@
-"""The log's bytes: what is torn, what is damaged, what is whole."""
+"""Format of the log: torn, damaged and complete segments."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ def scan(data: bytes) -> wal.Scan:
     return wal.scan(data, header)
 
 
-def test_a_segment_gives_back_its_batches() -> None:
+def test_a_scan_returns_the_batches_of_a_segment() -> None:
     payloads = batches(3)
     for seal, ending in (
         (None, Ending.OPEN),
@@ -71,14 +71,14 @@ def test_entries_survive_encoding() -> None:
     assert [unpack_entry(each) for each in packed] == entries
 
 
-def test_a_torn_last_batch_is_cut_off_whatever_part_of_it_was_written() -> None:
+def test_a_torn_last_batch_is_cut_off_at_any_length() -> None:
     payloads = batches(3)
     whole, before = segment(payloads, None), segment(payloads[:2], None)
     start, end = scan(before).end_offset, scan(whole).end_offset
     for written in range(start + 1, end):
         torn = whole[:written].ljust(STEP_BYTES, b"\0")
         found = scan(torn)
-        # The first bytes of a length are zeros, like what follows the last batch.
+        # The first bytes of a length are zeros, like the bytes after the last batch.
         assert found.ending in (
             (Ending.TORN, Ending.OPEN) if written < start + 4 else (Ending.TORN,)
         )
@@ -114,7 +114,7 @@ def test_every_zeroed_sector_in_acknowledged_batches_is_damage() -> None:
             assert scan(zeroed).ending is Ending.DAMAGED, position
 
 
-def test_a_damaged_seal_costs_nothing() -> None:
+def test_a_damaged_seal_loses_no_batch() -> None:
     data = segment(batches(4))
     end = scan(data).end_offset
     for position in range(end, end + wal.BATCH_HEADER_BYTES + 1):
@@ -125,7 +125,7 @@ def test_a_damaged_seal_costs_nothing() -> None:
         assert found.ending is not Ending.DAMAGED
 
 
-def test_every_cut_of_the_file_is_noticed() -> None:
+def test_every_truncation_of_the_file_is_detected() -> None:
     data = segment(batches(4))
     closed = segment(batches(4), CLOSING_PAYLOAD)
     for size in range(HEADER_BYTES, len(data)):
@@ -134,7 +134,7 @@ def test_every_cut_of_the_file_is_noticed() -> None:
         assert scan(closed[:size]).ending is not Ending.CLOSED
 
 
-def test_a_header_is_believed_only_when_it_is_whole() -> None:
+def test_a_damaged_or_truncated_header_is_rejected() -> None:
     data = wal.encode_header(HEADER)
     assert wal.decode_header(data) == HEADER
     for position in range(len(data)):
@@ -144,7 +144,7 @@ def test_a_header_is_believed_only_when_it_is_whole() -> None:
         assert wal.decode_header(data[:position]) is None
 
 
-def test_a_batch_inside_a_nodes_data_never_passes_for_one() -> None:
+def test_a_batch_inside_the_data_of_a_node_is_not_valid() -> None:
     other = Chain(b"another-store-id", 0)
     disguised = wal.encode_entries([entry(1, other.frame(batches(1)[0]))])
     whole = segment([*batches(1), disguised], None)
@@ -152,7 +152,7 @@ def test_a_batch_inside_a_nodes_data_never_passes_for_one() -> None:
     assert scan(torn).ending is Ending.TORN
 
 
-def test_a_batch_of_another_chain_is_not_taken() -> None:
+def test_a_batch_of_another_chain_is_damage() -> None:
     data = segment(batches(1), None)
     end = scan(data).end_offset
     stranger = Chain(STORE_ID, last_crc=12345).frame(batches(2)[1])

@@ -1,4 +1,4 @@
-"""Which events a change makes, for whom, and in which order."""
+"""Watch events of a change: their receivers and their order."""
 
 from coordination.acl import digest_identity
 from coordination.errors import ErrorCode
@@ -58,7 +58,7 @@ def test_exists_watches_a_missing_node_and_getdata_does_not() -> None:
     assert watcher.seen == [(CREATED, "/a")]
 
 
-def test_a_deletion_is_told_once_to_a_connection_with_both_watches() -> None:
+def test_a_connection_with_both_watches_gets_one_deletion_event() -> None:
     writer, watcher = two_peers()
     writer.create("/a")
     watcher.ask(OpCode.GET_DATA, ReadRequest("/a", True))
@@ -68,7 +68,7 @@ def test_a_deletion_is_told_once_to_a_connection_with_both_watches() -> None:
     assert watcher.seen == [(DELETED, "/a"), (CHILDREN, "/")]
 
 
-def test_the_writer_hears_of_its_own_change_too() -> None:
+def test_the_writer_gets_an_event_for_its_own_change() -> None:
     client = peer(service())
     client.ask(OpCode.EXISTS, ReadRequest("/a", True))
     client.create("/a")
@@ -86,7 +86,7 @@ def test_a_persistent_watch_stays() -> None:
     assert watcher.seen == [(CREATED, "/a"), (CHANGED, "/a"), (CHILDREN, "/a")]
 
 
-def test_a_recursive_watch_hears_of_descendants_and_never_of_children_changed() -> None:
+def test_a_recursive_watch_gets_no_children_changed_events() -> None:
     writer, watcher = two_peers()
     writer.create("/a")
     watcher.ask(OpCode.ADD_WATCH, AddWatchRequest("/a", 1))
@@ -103,7 +103,7 @@ def test_a_recursive_watch_hears_of_descendants_and_never_of_children_changed() 
     ]
 
 
-def test_a_recursive_watch_on_the_root_hears_of_everything_once() -> None:
+def test_a_recursive_watch_on_the_root_gets_each_event_once() -> None:
     writer, watcher = two_peers()
     watcher.ask(OpCode.ADD_WATCH, AddWatchRequest("/", 1))
     watcher.ask(OpCode.ADD_WATCH, AddWatchRequest("/a", 1))
@@ -124,7 +124,7 @@ def test_watches_can_be_checked_and_removed() -> None:
     assert watcher.seen == []
 
 
-def test_set_watches_catches_up_and_arms_the_rest() -> None:
+def test_set_watches_sends_missed_events_and_sets_the_other_watches() -> None:
     writer, watcher = two_peers()
     for path in ("/same", "/changed", "/gone", "/parent", "/quiet"):
         writer.create(path)
@@ -156,7 +156,7 @@ def test_set_watches_catches_up_and_arms_the_rest() -> None:
     assert watcher.seen == [(CHANGED, "/same"), (CREATED, "/unborn"), (CHILDREN, "/quiet")]
 
 
-def test_set_watches_arms_persistent_watches_without_catching_up() -> None:
+def test_set_watches_sets_persistent_watches_without_missed_events() -> None:
     writer, watcher = two_peers()
     writer.create("/p")
     writer.create("/r")
@@ -167,7 +167,7 @@ def test_set_watches_arms_persistent_watches_without_catching_up() -> None:
     assert watcher.seen == [(CHILDREN, "/p"), (CREATED, "/r/1")]
 
 
-def test_the_end_of_a_session_tells_the_watchers_of_its_nodes() -> None:
+def test_the_end_of_a_session_notifies_the_watchers_of_its_nodes() -> None:
     owner, watcher = two_peers()
     owner.create("/e", b"", CreateFlag.EPHEMERAL)
     watcher.ask(OpCode.GET_DATA, ReadRequest("/e", True))
@@ -188,7 +188,7 @@ def test_a_lost_connection_leaves_no_watches_behind() -> None:
     assert (tables.data.watch_count, tables.children.watch_count) == (0, 0)
 
 
-def test_who_may_not_read_a_node_hears_nothing_of_it() -> None:
+def test_a_watcher_without_read_permission_gets_no_events() -> None:
     bob = digest_identity(b"bob:1")
     writer, watcher = two_peers()
     for path in ("/a", "/b"):
@@ -204,7 +204,7 @@ def test_who_may_not_read_a_node_hears_nothing_of_it() -> None:
     assert watcher.seen == [(CREATED, "/b")]
 
 
-def test_a_one_shot_watch_is_used_up_and_the_persistent_one_beside_it_stays() -> None:
+def test_a_persistent_watch_outlasts_a_one_shot_watch_on_the_same_path() -> None:
     writer, watcher = two_peers()
     writer.create("/a")
     watcher.ask(OpCode.ADD_WATCH, AddWatchRequest("/a", AddWatchMode.PERSISTENT))
@@ -214,7 +214,7 @@ def test_a_one_shot_watch_is_used_up_and_the_persistent_one_beside_it_stays() ->
     assert watcher.seen == [(CHANGED, "/a")] * 2
 
 
-def test_watches_are_asked_for_and_removed_by_kind() -> None:
+def test_watches_are_checked_and_removed_by_kind() -> None:
     writer, watcher = two_peers()
     writer.create("/a")
     watcher.ask(OpCode.GET_DATA, ReadRequest("/a", True))

@@ -1,4 +1,4 @@
-"""Which error a refused write gets, when several would fit; and what a Stat shows."""
+"""Errors of refused writes in ZooKeeper's order of checks, and the contents of a Stat."""
 
 import pytest
 
@@ -50,7 +50,9 @@ def client() -> FakePeer:
         pytest.param("/g/eph", 0, OPEN_ACL, ErrorCode.NODE_EXISTS, id="exists"),
         pytest.param("/g/eph/c", 0, OPEN_ACL, ErrorCode.NO_CHILDREN_FOR_EPHEMERALS, id="eph"),
         pytest.param("/a", 0, (Acl(31, "ip", "x"),), ErrorCode.INVALID_ACL, id="bad address"),
-        pytest.param("/a", 0, (Acl(31, "auth", None),), ErrorCode.INVALID_ACL, id="nobody"),
+        pytest.param(
+            "/a", 0, (Acl(31, "auth", None),), ErrorCode.INVALID_ACL, id="auth without identities"
+        ),
         pytest.param("/a", 0, (Acl(31, "digest", "b"),), ErrorCode.INVALID_ACL, id="bad digest"),
         pytest.param("/a", 0, (Acl(31, None, None),), ErrorCode.INVALID_ACL, id="null scheme"),
     ],
@@ -111,7 +113,7 @@ def test_the_sequence_suffix_counts_all_creations_of_the_parent(client: FakePeer
     assert client.create("/g/", flags=CreateFlag.PERSISTENT_SEQUENTIAL) == "/g/0000000003"
 
 
-def test_a_fresh_tree_shows_what_a_fresh_zookeeper_shows() -> None:
+def test_a_fresh_tree_equals_a_fresh_zookeeper() -> None:
     client = peer(service())
     root, system, config = (stat_of(client, p) for p in ("/", "/zookeeper", "/zookeeper/config"))
     assert root == Stat(0, 0, 0, 0, 0, -1, 0, 0, 0, 1, 0)
@@ -122,7 +124,7 @@ def test_a_fresh_tree_shows_what_a_fresh_zookeeper_shows() -> None:
     )
 
 
-def test_a_stat_holds_numbers_times_owner_and_length(client: FakePeer) -> None:
+def test_a_stat_holds_zxids_times_owner_and_length(client: FakePeer) -> None:
     created = client.service.state.zxid
     client.create("/n", b"12345", CreateFlag.EPHEMERAL)
     response = client.ask(OpCode.SET_DATA, SetDataRequest("/n", b"123", 0), WALL_MS + 5)
@@ -154,7 +156,7 @@ def test_a_ttl_outside_its_range_is_refused(client: FakePeer, ttl_ms: int) -> No
     assert client.ask(OpCode.CREATE_TTL, request) == ErrorCode.BAD_ARGUMENTS
 
 
-def test_versions_wrap_but_never_become_any(client: FakePeer) -> None:
+def test_versions_wrap_but_never_become_minus_one(client: FakePeer) -> None:
     node = client.service.state.tree.nodes["/g"]
     node.version = 0x7FFFFFFF
     wrapped = client.ask(OpCode.SET_DATA, SetDataRequest("/g", b"", 0x7FFFFFFF))

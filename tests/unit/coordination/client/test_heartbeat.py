@@ -1,4 +1,4 @@
-"""The helper thread: pings for a busy loop, none for a hung one, none into half a packet."""
+"""The heartbeat thread pings for a busy loop, but not for a hung one or inside a packet."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ TIMEOUT_MS = 6000
 
 
 class FakeTransport(asyncio.WriteTransport):
-    """A transport over one end of a socket pair."""
+    """Transport with one end of a socket pair."""
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class FakeTransport(asyncio.WriteTransport):
 
 
 class Bench:
-    """A heartbeat whose clock the test turns; the thread itself is not started."""
+    """Heartbeat with a clock set by the test; its thread is not started."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -61,34 +61,34 @@ def bench() -> Iterator[Bench]:
     bench.close()
 
 
-def test_a_loop_that_is_late_gets_help(bench: Bench) -> None:
+def test_the_thread_pings_for_a_late_loop(bench: Bench) -> None:
     bench.now_s += 1.9
     assert bench.look() == b""
     bench.now_s += 0.2
     assert bench.look() == PING_PACKET
-    assert bench.look() == b"", "once is enough for another third"
+    assert bench.look() == b"", "the next ping is due after another third"
 
 
-def test_a_loop_that_pings_itself_needs_none(bench: Bench) -> None:
+def test_the_thread_does_not_ping_for_a_loop_that_sends(bench: Bench) -> None:
     bench.now_s += 1.9
-    bench.heartbeat.on_said()
+    bench.heartbeat.on_sent()
     bench.now_s += 1.9
     bench.heartbeat._turned_s = bench.now_s
     assert bench.look() == b""
 
 
-def test_a_hung_loop_gets_none(bench: Bench) -> None:
+def test_the_thread_does_not_ping_for_a_hung_loop(bench: Bench) -> None:
     bench.now_s += 3.0
     assert bench.look() == b""
 
 
-def test_no_ping_goes_into_half_a_packet(bench: Bench) -> None:
+def test_no_ping_is_sent_inside_another_packet(bench: Bench) -> None:
     bench.now_s += 2.5
     bench.transport.buffered_bytes = 5
     assert bench.look() == b""
 
 
-def test_a_connection_that_is_gone_is_left_alone(bench: Bench) -> None:
+def test_no_ping_is_sent_on_a_detached_connection(bench: Bench) -> None:
     bench.heartbeat.detach()
     bench.now_s += 2.5
     assert bench.look() == b""

@@ -17,18 +17,18 @@ from coordination.client.hosts import Host, Rotation, parse_connect_string
         ("[::1]:5, b", (Host("::1", 5), Host("b", 2181)), ""),
     ],
 )
-def test_a_connect_string_is_read(text: str, hosts: tuple[Host, ...], chroot: str) -> None:
+def test_a_connect_string_is_parsed(text: str, hosts: tuple[Host, ...], chroot: str) -> None:
     parsed = parse_connect_string(text)
     assert (parsed.hosts, parsed.chroot) == (hosts, chroot)
 
 
 @pytest.mark.parametrize("text", ["", "/kafka", "a:x", "a:70000", "a:1//x"])
-def test_nonsense_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"server in|is no"):
+def test_an_invalid_connect_string_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"server in|is not a"):
         parse_connect_string(text)
 
 
-def test_every_server_is_tried_before_anybody_waits() -> None:
+def test_every_server_is_tried_before_a_back_off() -> None:
     hosts = [Host(name, 1) for name in "abc"]
     rotation = Rotation(hosts, Random(1))
     first = [rotation.next() for _ in range(3)]
@@ -41,7 +41,7 @@ def test_every_server_is_tried_before_anybody_waits() -> None:
     assert rotation.next().delay_ms == 0
 
 
-def test_the_pause_grows_to_a_second_and_no_further() -> None:
+def test_the_back_off_grows_to_one_second() -> None:
     rotation = Rotation([Host("a", 1)], Random(1))
     delays = [rotation.next().delay_ms for _ in range(40)]
     assert max(delays) <= 1000
@@ -54,5 +54,5 @@ def test_clients_spread_over_the_servers() -> None:
     assert chosen == set(hosts)
 
 
-def test_a_rotation_knows_how_many_servers_there_are() -> None:
+def test_a_rotation_has_the_number_of_servers() -> None:
     assert Rotation([Host("a", 1), Host("b", 1)], Random(1)).host_count == 2

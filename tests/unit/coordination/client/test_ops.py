@@ -1,4 +1,4 @@
-"""The operations of a multi, by name: each is the request that it says."""
+"""Operations of a multi, by name: `coordination.client.ops`."""
 
 import pytest
 
@@ -33,5 +33,5 @@ from coordination.multi import Op
     ],
     ids=lambda value: value.name if isinstance(value, OpCode) else "",
 )
-def test_an_operation_is_its_request(made: Op, code: OpCode, request_: object) -> None:
+def test_an_operation_has_its_request(made: Op, code: OpCode, request_: object) -> None:
     assert made == Op(code, request_)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A client that meets a server which takes its time."""
+"""Reconnects of a client to a slow server."""
 
 import asyncio
 import contextlib
@@ -19,19 +19,19 @@ from coordination.messages import ConnectRequest, ConnectResponse
 HOST = "127.0.0.1"
 TIMEOUT_MS = 300
 UNHURRIED_MS = 10_000
-"""A third of it is the time for one attempt."""
+"""Session timeout; one attempt to reconnect gets a third of it."""
 LIMIT_S = 10.0
 PASSWORD = b"p" * 16
 FIRST, SECOND = 0x100000D0E96C0003, 0x100000D19A270000
-"""Sessions; read as the head of a reply, the first one's answer tells a very late transaction."""
+"""Session ids; misread as the head of a reply, the response for FIRST has a very large zxid."""
 
 
 class SlowServer:
-    """Answers who begins a session, and keeps those waiting who come back with their first."""
+    """Server that accepts new sessions, but holds back responses to a resumed FIRST session."""
 
     def __init__(self) -> None:
-        self.may_answer = asyncio.Event()
-        self.may_answer.set()
+        self.may_respond = asyncio.Event()
+        self.may_respond.set()
         self.requests: list[ConnectRequest] = []
         self.late: list[asyncio.StreamWriter] = []
         self.connected: list[asyncio.StreamWriter] = []
@@ -50,20 +50,20 @@ class SlowServer:
             self.late.append(writer)
             self.waits.set()
         else:
-            await self.may_answer.wait()
+            await self.may_respond.wait()
             self.connected.append(writer)
-            self.answer_late()
-            answer(writer, FIRST if len(self.connected) == 1 else SECOND)
+            self.respond_late()
+            respond(writer, FIRST if len(self.connected) == 1 else SECOND)
         await reader.read()
         writer.close()
 
-    def answer_late(self) -> None:
-        """Tell those who wait that their session lives."""
+    def respond_late(self) -> None:
+        """Send the responses that were held back: the session is alive."""
         for writer in self.late:
-            answer(writer, FIRST)
+            respond(writer, FIRST)
 
 
-def answer(writer: asyncio.StreamWriter, session_id: int) -> None:
+def respond(writer: asyncio.StreamWriter, session_id: int) -> None:
     response = ConnectResponse(0, TIMEOUT_MS, session_id, PASSWORD)
     writer.write(frames.encode_handshake(Handshake(response, read_only=False)))
 
@@ -83,7 +83,7 @@ async def slow_server() -> AsyncIterator[SlowServer]:
                 await writer.wait_closed()
 
 
-async def test_an_answer_to_a_session_that_was_given_up_is_not_heard() -> None:
+async def test_a_response_to_an_expired_session_is_ignored() -> None:
     async with slow_server() as server, asyncio.timeout(LIMIT_S):
         client = Client(f"{HOST}:{server.port}", session_timeout_ms=TIMEOUT_MS)
         expired = asyncio.Event()
@@ -93,31 +93,31 @@ async def test_an_answer_to_a_session_that_was_given_up_is_not_heard() -> None:
         await client.connect()
         server.connected[0].close()
         await expired.wait()
-        assert server.late, "it has tried to come back"
+        assert server.late, "it has tried to resume the session"
         await client.connect()
         assert client.session_id == SECOND
-        # What the client believes to have seen, it tells the server when it comes back.
+        # The client sends the last zxid it has seen when it reconnects.
         server.connected[1].close()
         await server.came_back.wait()
         assert server.requests[-1].last_zxid_seen == 0
         await client.abandon()
 
 
-async def test_a_session_that_begins_slowly_is_waited_for() -> None:
+async def test_a_client_waits_a_whole_timeout_for_a_new_session() -> None:
     async with slow_server() as server, asyncio.timeout(LIMIT_S):
-        server.may_answer.clear()
-        # By then a third of the timeout is over, which is the time of one who comes back.
-        asyncio.get_running_loop().call_later(TIMEOUT_MS / 2000, server.may_answer.set)
+        server.may_respond.clear()
+        # By then a third of the timeout is over, which is the limit for a resumed session.
+        asyncio.get_running_loop().call_later(TIMEOUT_MS / 2000, server.may_respond.set)
         client = Client(f"{HOST}:{server.port}", session_timeout_ms=TIMEOUT_MS)
         await client.connect()
         assert len(server.requests) == 1
         await client.abandon()
 
 
-async def test_a_session_that_ends_before_it_is_adopted_is_followed_by_another(
+async def test_a_session_that_ends_before_its_adoption_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
     writers: list[asyncio.StreamWriter] = []
     is_lost = asyncio.Event()
 
@@ -125,23 +125,23 @@ async def test_a_session_that_ends_before_it_is_adopted_is_followed_by_another(
         size = int.from_bytes(await reader.readexactly(4))
         request = frames.decode_handshake(ConnectRequest, await reader.readexactly(size)).record
         assert isinstance(request, ConnectRequest)
-        asked.append(request.session_id)
-        # The first session is given, lost at once, and over when its owner comes back.
+        requested.append(request.session_id)
+        # The first session is accepted, loses its connection at once, and has then expired.
         writers.append(writer)
-        answer(writer, {1: FIRST, 2: 0}.get(len(asked), SECOND))
-        if len(asked) == 1:
+        respond(writer, {1: FIRST, 2: 0}.get(len(requested), SECOND))
+        if len(requested) == 1:
             writer.close()
 
     async def save_until_lost(_path: Path, _session: SavedSession) -> None:
-        if len(asked) == 1:
+        if len(requested) == 1:
             await is_lost.wait()
 
-    def note_loss(connection: ClientConnection, error: Exception | None) -> None:
+    def record_loss(connection: ClientConnection, error: Exception | None) -> None:
         connection_lost(connection, error)
         is_lost.set()
 
     connection_lost = ClientConnection.connection_lost
-    monkeypatch.setattr(ClientConnection, "connection_lost", note_loss)
+    monkeypatch.setattr(ClientConnection, "connection_lost", record_loss)
     monkeypatch.setattr(session_file, "save", save_until_lost)
     server = await asyncio.start_server(on_client, HOST)
     port = server.sockets[0].getsockname()[1]
@@ -150,7 +150,7 @@ async def test_a_session_that_ends_before_it_is_adopted_is_followed_by_another(
     )
     async with asyncio.timeout(LIMIT_S):
         await client.connect(timeout_s=10 * LIMIT_S)
-    assert asked == [0, FIRST, 0]
+    assert requested == [0, FIRST, 0]
     assert client.session_id == SECOND
     await client.abandon()
     server.close()
@@ -160,7 +160,7 @@ async def test_a_session_that_ends_before_it_is_adopted_is_followed_by_another(
             await writer.wait_closed()
 
 
-async def test_ending_a_dead_session_leaves_no_task_behind_when_cancelled(tmp_path: Path) -> None:
+async def test_a_cancelled_end_of_a_dead_session_leaves_no_task(tmp_path: Path) -> None:
     async with slow_server() as server:
         saved = SavedSession(f"{HOST}:{server.port}", FIRST, PASSWORD, pid=1)
         await session_file.save(tmp_path / "session", saved)
@@ -173,11 +173,13 @@ async def test_ending_a_dead_session_leaves_no_task_behind_when_cancelled(tmp_pa
         assert [task.get_name() for task in left if "coordination" in task.get_name()] == []
 
 
-async def test_a_request_that_no_server_takes_is_refused_without_being_sent() -> None:
+async def test_a_request_above_the_servers_limit_is_not_sent() -> None:
     async with slow_server() as server, asyncio.timeout(LIMIT_S):
         client = Client(f"{HOST}:{server.port}", session_timeout_ms=TIMEOUT_MS)
         await client.connect()
-        with pytest.raises(RequestTooLargeError, match="bytes for /a exceeds 1048575") as caught:
+        with pytest.raises(
+            RequestTooLargeError, match="for /a exceeds the limit of 1048575"
+        ) as caught:
             await client.set_data("/a", bytes(frames.MAX_REQUEST_BYTES))
         assert caught.value.size_bytes > caught.value.limit_bytes
         with pytest.raises(RequestTooLargeError, match=r"bytes exceeds"):

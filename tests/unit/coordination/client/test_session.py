@@ -1,4 +1,4 @@
-"""The client's clock: ping, leave, doubt, give up."""
+"""Deadlines of a session on the client: ping, drop, suspect, expire."""
 
 import pytest
 
@@ -10,7 +10,7 @@ SUSPECT, CLOSED = SessionState.SUSPECT, SessionState.CLOSED
 
 
 @pytest.mark.parametrize(
-    ("state", "silence_ms", "said_ms_ago", "due"),
+    ("state", "silence_ms", "sent_ms_ago", "due"),
     [
         (CONNECTED, 0, 999, Due.NOTHING),
         (CONNECTED, 0, 1000, Due.PING),
@@ -24,16 +24,16 @@ SUSPECT, CLOSED = SessionState.SUSPECT, SessionState.CLOSED
         (CLOSED, 9999, 9999, Due.NOTHING),
     ],
 )
-def test_what_the_time_demands(
-    state: SessionState, silence_ms: int, said_ms_ago: int, due: Due
+def test_the_due_action_follows_from_state_and_times(
+    state: SessionState, silence_ms: int, sent_ms_ago: int, due: Due
 ) -> None:
     clock = SessionClock(TIMEOUT_MS, 0)
-    clock.heard_ms, clock.said_ms = 10_000 - silence_ms, 10_000 - said_ms_ago
+    clock.received_ms, clock.sent_ms = 10_000 - silence_ms, 10_000 - sent_ms_ago
     assert clock.due(state, 10_000) is due
 
 
 @pytest.mark.parametrize("state", [CONNECTED, SUSPENDED, SUSPECT])
-def test_after_the_announced_wait_something_is_due(state: SessionState) -> None:
+def test_an_action_is_due_exactly_after_the_wait(state: SessionState) -> None:
     clock = SessionClock(TIMEOUT_MS, 500)
     wait_ms = clock.wait_ms(state, 500)
     assert clock.due(state, 500 + wait_ms - 1) is Due.NOTHING

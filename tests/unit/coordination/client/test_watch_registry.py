@@ -1,4 +1,4 @@
-"""Who is called for an event, and what is armed again."""
+"""Callbacks of events, and requests that set watches again."""
 
 from coordination.client.watch_registry import (
     REARM_BATCH_BYTES,
@@ -10,11 +10,11 @@ from coordination.messages import EventType, SetWatches2Request, SetWatchesReque
 
 
 def first(_event: WatchEvent) -> None:
-    """A callback."""
+    """Do nothing, as a first callback."""
 
 
 def second(_event: WatchEvent) -> None:
-    """Another one."""
+    """Do nothing, as a second callback."""
 
 
 def test_a_one_shot_callback_is_called_once() -> None:
@@ -26,7 +26,7 @@ def test_a_one_shot_callback_is_called_once() -> None:
     assert registry.hit(EventType.NODE_DATA_CHANGED, "/a") == []
 
 
-def test_a_deletion_hits_everything_at_the_node_once() -> None:
+def test_a_deletion_triggers_each_callback_of_the_node_once() -> None:
     registry = WatchRegistry()
     for kind in (Kind.DATA, Kind.CHILD, Kind.PERSISTENT):
         registry.add(kind, "/a", first)
@@ -34,7 +34,7 @@ def test_a_deletion_hits_everything_at_the_node_once() -> None:
     assert registry.hit(EventType.NODE_DELETED, "/a") == [first, second]
 
 
-def test_recursive_callbacks_hear_of_descendants() -> None:
+def test_recursive_callbacks_get_events_of_descendants() -> None:
     registry = WatchRegistry()
     registry.add(Kind.RECURSIVE, "/a", first)
     registry.add(Kind.RECURSIVE, "/", second)
@@ -43,7 +43,7 @@ def test_recursive_callbacks_hear_of_descendants() -> None:
     assert registry.hit(EventType.NODE_CHILDREN_CHANGED, "/a/b") == []
 
 
-def test_rearming_names_every_watch_and_uses_the_old_request_when_it_can() -> None:
+def test_rearming_includes_every_watch_and_prefers_the_older_request() -> None:
     registry = WatchRegistry()
     registry.add(Kind.DATA, "/d", first)
     registry.add(Kind.EXIST, "/e", first)
@@ -56,7 +56,7 @@ def test_rearming_names_every_watch_and_uses_the_old_request_when_it_can() -> No
     ]
 
 
-def test_very_many_watches_are_armed_in_batches() -> None:
+def test_many_watches_are_rearmed_in_batches() -> None:
     registry = WatchRegistry()
     paths = [f"/{'x' * 1000}-{n}" for n in range(500)]
     for path in paths:
@@ -68,14 +68,14 @@ def test_very_many_watches_are_armed_in_batches() -> None:
         assert sum(map(len, request.child_watches)) <= REARM_BATCH_BYTES
 
 
-def test_nothing_is_armed_after_an_expiry() -> None:
+def test_no_watch_is_rearmed_after_an_expiry() -> None:
     registry = WatchRegistry()
     registry.add(Kind.RECURSIVE, "/a", first)
     registry.clear()
     assert list(registry.rearm(1)) == []
 
 
-def test_what_is_removed_hears_nothing_more() -> None:
+def test_removed_callbacks_get_no_events() -> None:
     registry = WatchRegistry()
     for path in ("/a", "/b"):
         registry.add(Kind.DATA, path, first)

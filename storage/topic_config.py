@@ -74,7 +74,7 @@ _LAYOUT: Final = (
         rule=at_least(4),
         synonyms=_synonyms("log.index.size.max.bytes"),
         documentation="Size to which the index files of the active segment are extended. They "
-        "shrink to what they hold when the segment is closed; a full index closes the segment.",
+        "shrink to their content when the segment is closed; a full index closes the segment.",
     ),
     ConfigKey(
         name="index.interval.bytes",
@@ -127,8 +127,8 @@ _RETENTION: Final = (
         default="delete",
         rule=list_of("compact", "delete"),
         synonyms=_synonyms("log.cleanup.policy"),
-        documentation="What happens to old segments: delete discards them by age and size, "
-        "compact keeps the last record of every key; compact,delete does both.",
+        documentation="Treatment of old segments: delete discards them by age and size, compact "
+        "keeps the last record of every key, compact,delete does both.",
     ),
     ConfigKey(
         name="retention.ms",

@@ -32,7 +32,7 @@ def make_app() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich" if sys.stdout.isatty() else None,
-        help="A replicated log that speaks Kafka's protocol: run it, use it, look inside.",
+        help="Run, use and inspect a replicated log that speaks Kafka's protocol.",
         epilog="Start with: ottla up",
     )
     app.command("up")(up.up)

@@ -41,7 +41,7 @@ async def describe_group(admin: Admin, group_id: str) -> GroupReport:
     group = await admin.describe_group(group_id)
     committed = await admin.list_group_offsets(group_id)
     if group.state == DEAD and not committed:
-        raise CommandError(f"there is no group {group_id}: see `ottla groups list`.")
+        raise CommandError(f"group {group_id} does not exist: see `ottla groups list`.")
     owners = {
         partition: member.member_id
         for member in group.members

@@ -58,5 +58,5 @@ def parse_start_point(text: str) -> StartPoint:
             f"{text!r} is not beginning, end, an offset, or a time like 2026-01-31T12:00:00Z"
         ) from None
     if timestamp_ms < 0:
-        raise InputError(f"{text!r} lies before 1970, where timestamps begin")
+        raise InputError(f"{text!r} lies before 1970, the earliest possible timestamp")
     return AtTime(timestamp_ms)

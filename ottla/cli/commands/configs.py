@@ -102,7 +102,7 @@ def alter(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Change configs while the cluster runs.
+    """Change configs of a topic or broker at run time.
 
     \b
     Examples:
@@ -144,5 +144,5 @@ async def _entity(admin: "Admin", kind: Kind, name: str) -> str:
     # The client would wait for the broker to return, but a mistyped id should fail at once.
     alive = [str(broker) for broker in sorted((await admin.describe_cluster()).brokers)]
     if name not in alive:
-        raise CommandError(f"there is no broker {name} in the cluster: it has {', '.join(alive)}.")
+        raise CommandError(f"no broker {name} in the cluster: it has brokers {', '.join(alive)}.")
     return name

@@ -45,7 +45,7 @@ class BatchCheck:
 
     def _check_place(self, position: int, header: BatchHeader) -> None:
         if header.base_offset < self._base_offset:
-            text = f"offset {header.base_offset} in a segment named from {self._base_offset}"
+            text = f"offset {header.base_offset} lies before the segment's base {self._base_offset}"
             self._find(Damage.WRONG_SEGMENT_NAME, position, header, text)
         elif header.base_offset < self._next_offset:
             text = f"begins at {header.base_offset}, before the next offset {self._next_offset}"

@@ -1,4 +1,4 @@
-"""Several broker processes on one coordinator, and what they say of each other. An edge."""
+"""Several broker processes on one coordinator, and their view of the cluster (edge)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,11 +28,11 @@ IDS = (1, 2, 3)
 
 
 NOT_ALIVE = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-"""Also what a controller says of an assignment to a broker that is not there."""
+"""Also the controller's error for an assignment to a broker that does not exist."""
 
 
 class BrokerCluster:
-    """Brokers by their numbers; those that run are stopped at the end."""
+    """Brokers by their ids; running brokers are stopped at the end."""
 
     def __init__(
         self, directory: Path, coordinator: str, overrides: Mapping[str, str] | None = None
@@ -45,7 +45,7 @@ class BrokerCluster:
             "auto.leader.rebalance.enable": "false",
             **(overrides or {}),
         }
-        # The same address after a restart, as on a machine of its own.
+        # Each broker keeps its address after a restart, like on its own machine.
         self._ports = {broker_id: free_port() for broker_id in IDS}
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class BrokerCluster:
         return Wire(self._ports[broker_id])
 
     def metadata(self, asked: int, *topics: str) -> MetadataResponse:
-        """Return what broker `asked` says of topics."""
+        """Return the metadata of topics from broker `asked`."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,
@@ -85,12 +85,12 @@ class BrokerCluster:
             return wire.ask(ApiKey.METADATA, 12, request, MetadataResponse)
 
     def partitions(self, asked: int, topic: str) -> list[MetadataResponsePartition]:
-        """Return what broker `asked` says of a topic's partitions."""
+        """Return the metadata of a topic's partitions from broker `asked`."""
         [found] = self.metadata(asked, topic).topics
         return sorted(found.partitions, key=lambda each: each.partition_index)
 
     def controller(self, asked: int) -> int:
-        """Return who is controller, as broker `asked` says."""
+        """Return the id of the controller from broker `asked`."""
         return self.metadata(asked).controller_id
 
     def create_topic(self, name: str, assignments: Sequence[Sequence[int]], **configs: str) -> None:
@@ -114,7 +114,7 @@ class BrokerCluster:
             with self.wire(self.controller(self.running[0])) as wire:
                 answer = wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse)
             [result] = answer.topics
-            # A broker that has just come back may not be known to the controller yet.
+            # The controller may not know a broker that has just restarted.
             assert result.error_code in (ErrorCode.NONE, NOT_ALIVE), result
             return result.error_code == ErrorCode.NONE
 
@@ -123,7 +123,7 @@ class BrokerCluster:
 
     @property
     def running(self) -> list[int]:
-        """The brokers whose processes live."""
+        """Ids of the brokers with a live process."""
         return [
             broker_id for broker_id, broker in self.brokers.items() if broker.process.poll() is None
         ]
@@ -131,12 +131,12 @@ class BrokerCluster:
     def until_all_say(
         self, condition: Callable[[int], bool], among: Iterable[int] | None = None
     ) -> None:
-        """Wait until `condition` holds for every broker that runs."""
+        """Wait until `condition` holds for every running broker."""
         asked = list(self.running if among is None else among)
         wait_until(lambda: all(condition(broker_id) for broker_id in asked))
 
     def until_in_sync(self, topic: str, *isrs: set[int]) -> None:
-        """Wait until the partitions of `topic` have these in-sync sets, as every broker says."""
+        """Wait until the partitions of `topic` have these in-sync sets on every broker."""
 
         def says(broker_id: int) -> bool:
             found = self.partitions(broker_id, topic)
@@ -145,5 +145,5 @@ class BrokerCluster:
         self.until_all_say(says)
 
     def leaders(self, asked: int, topic: str) -> list[int]:
-        """Return the leader of each partition, as broker `asked` says."""
+        """Return the leader of each partition from broker `asked`."""
         return [each.leader_id for each in self.partitions(asked, topic)]

@@ -1,4 +1,4 @@
-"""Fixtures of the broker's own tests. An edge: a real process."""
+"""Fixtures of the broker's integration tests, with a real process (edge)."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.integration.coordination.process import Coordinator, kill_all
 def shared_broker(
     tmp_path_factory: pytest.TempPathFactory, counted: Mapping[str, str]
 ) -> Iterator[BrokerProcess]:
-    """One running broker for all tests of a module, which must stop in order after all of them."""
+    """One running broker for all tests of a module; it must stop in order after them."""
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"), {}, counted)
     try:
         broker.wait_for_event(READY_EVENT)
@@ -35,7 +35,7 @@ def wire(shared_broker: BrokerProcess) -> Iterator[Wire]:
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    """A coordinator in a process of its own."""
+    """A coordinator in its own process."""
     started = Coordinator(tmp_path / "coordinator")
     yield started
     kill_all([started])

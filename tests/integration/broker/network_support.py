@@ -1,4 +1,4 @@
-"""A socket server with handlers of the test's own, and raw clients, on every kind of loop."""
+"""A socket server with handlers of the test, and raw clients, on every kind of loop."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def on_every_loop(test: Test) -> Callable[..., None]:
 
 
 def echo(request: Request) -> Reply:
-    """Answer with the body."""
+    """Respond with the body."""
     return Reply(EncodedMessage(bytes(request.body)))
 
 
 class Parking:
-    """Parks every reply, by correlation id, until the test completes it."""
+    """Keeps every reply pending, by correlation id, until the test completes it."""
 
     def __init__(self) -> None:
         self.replies: dict[int, Reply] = {}
@@ -62,7 +62,7 @@ class Parking:
 
 
 class Client:
-    """A client of raw frames."""
+    """A client that sends and receives raw frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -75,26 +75,26 @@ class Client:
         self.writer.write(data)
 
     async def receive(self) -> tuple[int, bytes]:
-        """The next response: correlation id and body."""
+        """Return correlation id and body of the next response."""
         size, correlation_id = struct.unpack(">ii", await self.reader.readexactly(8))
         return correlation_id, await self.reader.readexactly(size - 4)
 
     async def ask(self, number: int, body: bytes = b"") -> bytes:
-        """Send one request and return its answer, the only one in flight."""
+        """Send one request, the only one in flight, and return its response."""
         self.send((number, body))
         correlation_id, answer = await self.receive()
         assert correlation_id == number
         return answer
 
     async def is_closed_by_broker(self) -> bool:
-        """Wait for the end; whether nothing came before it."""
+        """Wait for the end of the connection; return whether no byte came before it."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:
             return True
 
     def abort(self) -> None:
-        """Close at once, if it is not closed; asyncio's transports do not take it twice."""
+        """Close at once, unless closed already: asyncio's transports cannot be aborted twice."""
         if not self.writer.transport.is_closing():
             self.writer.transport.abort()
 
@@ -106,7 +106,7 @@ class Client:
 
 @dataclass
 class Served:
-    """A running server; clients that it made are closed with it."""
+    """A running server; it closes its clients at the end."""
 
     server: SocketServer
     channel: RequestChannel
@@ -129,7 +129,7 @@ async def serving(
     names: tuple[str, ...] = ("PLAINTEXT",),
     **arguments: Any,
 ) -> AsyncIterator[Served]:
-    """Run a server on free ports; afterwards check that nothing of it is left."""
+    """Run a server on free ports; afterwards check that it holds no memory or connection."""
     limits = limits or NetworkLimits()
     channel = RequestChannel(asyncio.get_running_loop(), handle, limits)
     listeners = [Listener(name, HOST, 0) for name in names]
@@ -149,6 +149,6 @@ async def serving(
 
 
 def held_bytes(server: SocketServer) -> int:
-    """What half-received and waiting requests hold."""
+    """Return the memory held by incomplete and waiting requests."""
     memory = server._network.memory
     return memory.reserved_bytes + memory.kept_bytes

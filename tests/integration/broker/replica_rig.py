@@ -1,4 +1,7 @@
-"""Several brokers' replicas in one process, over real sockets; the test is the controller. Edge."""
+"""The replicas of several brokers in one process, over real sockets (edge).
+
+The test plays the controller.
+"""
 
 from __future__ import annotations
 
@@ -82,12 +85,12 @@ def now_ms() -> int:
 
 
 async def learn_nothing(topics: Set[str]) -> None:
-    """Read no configs: those of the rig's topics are known."""
+    """Read no configs: the rig's topics have known configs."""
     del topics
 
 
 class Recorder:
-    """Says yes to every in-sync set, unless the test holds it back."""
+    """Accepts every in-sync set, unless the test delays or refuses it."""
 
     def __init__(self) -> None:
         self.asked: list[IsrProposal] = []
@@ -96,7 +99,7 @@ class Recorder:
         self.refusals: list[ErrorCode | OSError] = []
 
     async def record(self, proposals: Sequence[IsrProposal]) -> Sequence[ProposalResult]:
-        """ProposalResult as the test has said."""
+        """Return the results chosen by the test."""
         self.asked += proposals
         await self.may_answer.wait()
         if self.refusals:
@@ -115,7 +118,7 @@ class Recorder:
 
 
 class RigBroker:
-    """What of a broker replicates."""
+    """The parts of a broker that take part in replication."""
 
     def __init__(
         self,
@@ -187,7 +190,7 @@ class RigBroker:
         return FetchHandler(self.replicas, self.purgatory, MAX_BYTES, followers).handle
 
     async def start(self) -> None:
-        """Listen, and tell the others where."""
+        """Listen, and publish the endpoint to the other brokers."""
         await self.server.start()
         host, port = self.server.bound_addresses[LISTENER]
         self.endpoints[self.broker_id] = Endpoint(host, port)
@@ -197,7 +200,7 @@ class RigBroker:
         self.replicas.start()
 
     async def stop(self) -> None:
-        """Stop everything, and keep what is on disk."""
+        """Stop all parts, and keep the files on disk."""
         self.endpoints.pop(self.broker_id, None)
         await self.replicas.stop()
         if self.peer is not None:
@@ -219,7 +222,7 @@ class RigBroker:
         return next(each for each in self.replicas if each.topic_partition == wanted)
 
     async def ask(self, message: object, version: int | None = None) -> object:
-        """Send it a request, as a client or a controller."""
+        """Send a request to this broker, as a client or a controller."""
         assert self.peer is not None
         answer: object = await self.peer.request(message, version=version)
         return answer
@@ -235,7 +238,7 @@ class RigBroker:
         return answer.error_code, answer.base_offset
 
     async def delete_records(self, offset: int, timeout_ms: int = 10_000) -> tuple[int, int]:
-        """Delete what is below `offset`; return the error and the low watermark."""
+        """Delete the records below `offset`; return the error and the low watermark."""
         wanted = DeleteRecordsTopic(
             name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)]
         )
@@ -275,7 +278,7 @@ class Rig:
         self.topic_id = TOPIC_ID
 
     async def start(self, *broker_ids: int) -> None:
-        """Start brokers, anew or again."""
+        """Start or restart brokers."""
         for broker_id in broker_ids:
             broker = RigBroker(
                 BrokerId(broker_id),
@@ -286,21 +289,21 @@ class Rig:
             )
             await broker.start()
             self.brokers[broker_id] = broker
-        self.tell_metadata()
+        self.send_metadata()
 
     async def stop(self, *broker_ids: int) -> None:
-        """Stop brokers, all of them unless named."""
+        """Stop the given brokers, or all."""
         for broker_id in broker_ids or list(self.brokers):
             await self.brokers.pop(broker_id).stop()
-        self.tell_metadata()
+        self.send_metadata()
 
     def register(self, broker_id: int) -> None:
-        """Tell all brokers of one that the test plays itself."""
+        """Register a broker that the test plays itself."""
         self._endpoints[BrokerId(broker_id)] = Endpoint("127.0.0.1", 0)
-        self.tell_metadata()
+        self.send_metadata()
 
-    def tell_metadata(self) -> None:
-        """Tell all brokers who is alive."""
+    def send_metadata(self) -> None:
+        """Send the live brokers to all brokers."""
         live = [
             LiveBroker(broker_id=one, endpoints={LISTENER: self._endpoints[one]})
             for one in self._endpoints
@@ -309,7 +312,7 @@ class Rig:
             set_brokers(broker.metadata, live, CONTROLLER)
             broker.replicas.on_metadata_changed()
 
-    async def order(
+    async def set_leader(
         self,
         leader: int,
         isr: Sequence[int],
@@ -323,7 +326,7 @@ class Rig:
         kind: UpdateType = UpdateType.UNKNOWN,
         topic_name: str = TOPIC,
     ) -> list[LeaderAndIsrResponse]:
-        """Tell the replicas who leads, in a new epoch, or in the last one again."""
+        """Send LeaderAndIsr to the replicas, in a new epoch or, if repeated, in the last one."""
         self.epoch += not is_repeated
         epoch = self.epoch
         states = [
@@ -366,7 +369,7 @@ class Rig:
         index: int = 0,
         topic_name: str = TOPIC,
     ) -> ErrorCode:
-        """Tell a broker to give up a replica; return what it answers."""
+        """Send StopReplica to a broker; return the error code of its response."""
         state = StopReplicaPartitionState(
             partition_index=index,
             leader_epoch=self.epoch if leader_epoch is None else leader_epoch,

@@ -90,7 +90,7 @@ def topic(wire: Wire) -> str:
 
 
 def partition_count(wire: Wire, name: str) -> int | ErrorCode:
-    """Return how many partitions a topic has, or the error that says why it has none."""
+    """Return the number of a topic's partitions, or the error of its metadata."""
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False
     )
@@ -213,9 +213,7 @@ ON_UNKNOWN_BROKER = [CreatableReplicaAssignment(partition_index=0, broker_ids=[5
     ],
     ids=lambda value: value.name if isinstance(value, ErrorCode) else "",
 )
-def test_a_topic_that_cannot_be_is_refused(
-    wire: Wire, wanted: CreatableTopic, code: ErrorCode
-) -> None:
+def test_an_invalid_topic_is_refused(wire: Wire, wanted: CreatableTopic, code: ErrorCode) -> None:
     request = CreateTopicsRequest(topics=[wanted])
     result = wire.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics[0]
     assert result.error_code == code
@@ -239,7 +237,7 @@ def test_records_flow_while_a_large_topic_is_created(
     assert partition_count(wire, large) == 60
 
 
-def test_a_topic_exists_once(wire: Wire, topic: str) -> None:
+def test_an_existing_topic_is_not_created_again(wire: Wire, topic: str) -> None:
     assert wire.create_topic(topic).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     dotted, dashed = f"{topic}.x", f"{topic}_x"
     assert wire.create_topic(dotted).error_code == ErrorCode.NONE
@@ -270,7 +268,7 @@ def delete(wire: Wire, *wanted: DeleteTopicState, version: int = 6) -> list[int]
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_a_deleted_topic_is_gone_and_its_successor_is_empty(
+def test_a_deleted_topic_is_gone_and_its_recreation_is_empty(
     wire: Wire, topic: str, version: int
 ) -> None:
     wire.produce(topic, batch(b"old"))
@@ -299,7 +297,7 @@ UNKNOWN_ID = topic_id_from_text("A" * 21 + "Q")
         ("both", UNKNOWN_ID, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_not_there_cannot_be_deleted(
+def test_a_missing_topic_cannot_be_deleted(
     wire: Wire, name: str | None, topic_id: TopicId, code: ErrorCode
 ) -> None:
     assert delete(wire, DeleteTopicState(name=name, topic_id=topic_id)) == [code]
@@ -332,7 +330,7 @@ def grow(wire: Wire, name: str, count: int, *, version: int = 3, brokers: int | 
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_a_topic_grows_and_keeps_what_it_had(wire: Wire, topic: str, version: int) -> None:
+def test_a_topic_grows_and_keeps_its_records(wire: Wire, topic: str, version: int) -> None:
     wire.produce(topic, batch(b"a"))
     assert grow(wire, topic, 3, version=version) == ErrorCode.NONE
     assert partition_count(wire, topic) == 3
@@ -349,14 +347,16 @@ def test_a_topic_grows_and_keeps_what_it_had(wire: Wire, topic: str, version: in
         (2, 1001, ErrorCode.NONE),
     ],
 )
-def test_growth_is_checked(
+def test_invalid_partition_counts_are_refused(
     wire: Wire, topic: str, count: int, brokers: int | None, code: ErrorCode
 ) -> None:
     assert grow(wire, topic, count, brokers=brokers) == code
     assert partition_count(wire, topic) == (2 if code == ErrorCode.NONE else 1)
 
 
-def test_growth_can_be_only_validated_and_names_each_topic_once(wire: Wire, topic: str) -> None:
+def test_create_partitions_may_only_validate_and_names_each_topic_once(
+    wire: Wire, topic: str
+) -> None:
     wanted = CreatePartitionsTopic(name=topic, count=5, assignments=None)
     for topics, code in (([wanted], ErrorCode.NONE), ([wanted] * 2, ErrorCode.INVALID_REQUEST)):
         request = CreatePartitionsRequest(topics=topics, timeout_ms=1000, validate_only=True)
@@ -425,7 +425,7 @@ def test_the_configs_of_a_topic_are_described_in_every_version(wire: Wire, versi
     entry = entries["retention.ms"]
     assert (result.error_code, entry.value) == (ErrorCode.NONE, "5000")
     if version == 0:
-        # Clients of Kafka 0.11 and 1.0 learn only this much of where a value comes from.
+        # For clients of Kafka 0.11 and 1.0 this is the only information about a value's source.
         assert not entry.is_default
         assert entries["retention.bytes"].is_default
         return
@@ -462,7 +462,9 @@ def test_the_brokers_configs_are_described_and_read_only(start_broker: StartBrok
         (32, "group", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_has_no_configs_is_refused(wire: Wire, kind: int, name: str, code: ErrorCode) -> None:
+def test_resources_without_configs_are_refused(
+    wire: Wire, kind: int, name: str, code: ErrorCode
+) -> None:
     result = describe(wire, kind, name)
     assert (result.error_code, result.configs) == (code, [])
     assert result.error_message
@@ -482,7 +484,7 @@ def test_lists_grow_and_shrink(wire: Wire, topic: str) -> None:
         assert config(wire, topic, "cleanup.policy").value == expected
 
 
-def test_replacing_configs_forgets_the_others(wire: Wire) -> None:
+def test_replacing_configs_drops_the_others(wire: Wire) -> None:
     name = next(names)
     wire.create_topic(name, retention_ms="5", segment_ms="6")
     resource = alter.AlterConfigsResource(
@@ -529,7 +531,7 @@ def test_a_change_can_be_only_validated(wire: Wire, topic: str) -> None:
         (TOPIC, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_who_has_no_configs_here_is_not_altered(
+def test_resources_without_configs_are_not_altered(
     wire: Wire, kind: int, name: str, code: ErrorCode
 ) -> None:
     setting = alter.AlterableConfig(name="segment.ms", value="5")
@@ -567,7 +569,9 @@ def list_offset(
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_offsets_are_found_by_words_and_by_time(wire: Wire, topic: str, version: int) -> None:
+def test_offsets_are_found_by_special_value_and_by_time(
+    wire: Wire, topic: str, version: int
+) -> None:
     for shift in (0, 100, 200):
         wire.produce(topic, batch(b"a", b"b", timestamp_ms=NOW_MS + shift))
     found = {
@@ -618,7 +622,7 @@ def test_an_empty_topic_has_no_largest_timestamp(wire: Wire, topic: str) -> None
         (0, -4, -1, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_a_lookup_that_cannot_be_is_refused(
+def test_an_invalid_lookup_is_refused(
     wire: Wire, topic: str, partition: int, timestamp: int, epoch: int, code: ErrorCode
 ) -> None:
     found = list_offset(wire, topic, timestamp, partition=partition, epoch=epoch)
@@ -645,7 +649,7 @@ def delete_records(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_deleted_records_are_out_of_reach(wire: Wire, topic: str, version: int) -> None:
+def test_deleted_records_cannot_be_fetched(wire: Wire, topic: str, version: int) -> None:
     wire.produce(topic, batch(b"a", b"b", b"c"))
     assert delete_records(wire, topic, 2, version=version) == (ErrorCode.NONE, 2)
     assert delete_records(wire, topic, 1, version=version) == (ErrorCode.NONE, 2)
@@ -663,7 +667,7 @@ def test_deleted_records_are_out_of_reach(wire: Wire, topic: str, version: int) 
         (0, 9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_records_that_are_not_there_cannot_be_deleted(
+def test_offsets_outside_the_log_cannot_be_deleted(
     wire: Wire, topic: str, offset: int, partition: int, code: ErrorCode
 ) -> None:
     wire.produce(topic, batch(b"a", b"b", b"c"))
@@ -680,7 +684,7 @@ def test_a_compacted_topic_keeps_its_records(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_log_dirs_tell_sizes(
+def test_log_dirs_report_sizes(
     shared_broker: BrokerProcess, wire: Wire, topic: str, version: int
 ) -> None:
     sent = batch(b"a" * 1000)
@@ -731,7 +735,7 @@ def test_every_producer_gets_an_id_of_its_own(wire: Wire, version: int) -> None:
         (None, -1, 5, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_no_idempotent_producer_gets_none(
+def test_only_idempotent_producers_get_an_id(
     wire: Wire, transactional_id: str | None, producer_id: int, epoch: int, code: ErrorCode
 ) -> None:
     request = InitProducerIdRequest(
@@ -750,7 +754,7 @@ def test_an_unknown_kind_of_coordinator_is_refused(wire: Wire) -> None:
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-# Features that this broker does not have
+# Features that this broker does not serve
 
 
 @pytest.mark.parametrize("version", range(4))

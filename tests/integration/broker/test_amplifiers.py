@@ -1,4 +1,4 @@
-"""The dearest requests that a broker takes: each is answered or refused, and others go on."""
+"""The most expensive requests are answered or refused, and do not block others."""
 
 import socket
 import time
@@ -11,10 +11,9 @@ from kafkawire.messages.api_versions import ApiVersionsRequest, ApiVersionsRespo
 from tests.conftest import BrokerProcess, StartBroker
 from tests.integration.broker.wire import Wire
 
-# Far above the goal of 250 ms: the machine may be busy, and what is measured is in the benchmark,
-# for all APIs.
+# Far above the goal of 250 ms, because the machine may be busy. The benchmark measures all APIs.
 GENEROUS_S = 10.0
-# Before there were limits, these took the loop for minutes.
+# Without limits, these requests would block the loop for minutes.
 DEAREST = ("METADATA", "OFFSET_FETCH", "FIND_COORDINATOR", "DESCRIBE_GROUPS", "DELETE_GROUPS")
 ANSWER_TIMEOUT_S = 60
 
@@ -23,7 +22,7 @@ def ask(bystander: Wire) -> None:
     bystander.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
 
 
-def test_while_the_dearest_requests_run_others_are_answered(start_broker: StartBroker) -> None:
+def test_the_most_expensive_requests_do_not_block_others(start_broker: StartBroker) -> None:
     broker = start_broker(overrides={"auto.create.topics.enable": "false"})
     waits: dict[str, float] = {}
     with Wire(broker.port) as bystander:
@@ -39,7 +38,7 @@ def test_while_the_dearest_requests_run_others_are_answered(start_broker: StartB
     assert max(waits.values()) < GENEROUS_S, waits
 
 
-def test_tagged_fields_of_a_header_cost_their_own_connection_only(
+def test_tagged_fields_of_a_header_close_only_their_own_connection(
     shared_broker: BrokerProcess,
 ) -> None:
     tags = b"\xff\xff\x3f" + bytes(2 * (2**20 - 1))

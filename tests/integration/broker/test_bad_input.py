@@ -1,4 +1,4 @@
-"""What clients should never send: it costs their own connection, and nobody else's."""
+"""Malformed input closes the connection that sent it, and does not affect other clients."""
 
 import os
 import random
@@ -59,7 +59,7 @@ def header(key: int, version: int) -> bytes:
         pytest.param(framed(header(ApiKey.PRODUCE, 3) + b"\0"), id="half a message"),
     ],
 )
-def test_what_is_no_request_closes_its_connection_only(
+def test_malformed_input_closes_only_its_connection(
     shared_broker: BrokerProcess, wire: Wire, data: bytes
 ) -> None:
     del wire
@@ -68,7 +68,9 @@ def test_what_is_no_request_closes_its_connection_only(
         assert bad.is_closed()
 
 
-def test_answers_to_what_came_before_still_arrive(shared_broker: BrokerProcess, wire: Wire) -> None:
+def test_responses_to_earlier_requests_still_arrive(
+    shared_broker: BrokerProcess, wire: Wire
+) -> None:
     del wire
     with Wire(shared_broker.port) as bad:
         sent = [bad.send(ApiKey.METADATA, 1, MetadataRequest(topics=[])) for _ in range(3)]
@@ -121,7 +123,7 @@ def test_without_compiled_code_noise_is_refused_too(tmp_path: Path) -> None:
         broker.stop()
 
 
-def test_half_a_request_and_then_nothing_disturbs_nobody(
+def test_an_incomplete_request_does_not_disturb_others(
     shared_broker: BrokerProcess, wire: Wire
 ) -> None:
     halves = [Wire(shared_broker.port) for _ in range(50)]
@@ -135,7 +137,7 @@ def test_half_a_request_and_then_nothing_disturbs_nobody(
             half.socket.close()
 
 
-def test_a_client_that_never_reads_disturbs_nobody(
+def test_a_client_that_never_reads_does_not_disturb_others(
     shared_broker: BrokerProcess, wire: Wire
 ) -> None:
     for _ in range(20):
@@ -193,7 +195,7 @@ def test_parked_fetches_of_vanished_clients_leave_nothing_behind(
         parked.append(Wire(shared_broker.port))
         parked[-1].send(ApiKey.FETCH, 12, request)
         if number % OPEN_AT_ONCE == 0:
-            # Lets the broker accept: more than its backlog at once would make connects wait.
+            # Lets the broker accept: with a full backlog, further connects would wait.
             wire.fetch("t", end)
     for each in parked:
         each.socket.close()

@@ -1,4 +1,4 @@
-"""Configs of brokers that are changed while they run: what they do, and how long they last."""
+"""Dynamic configs of running brokers: their effect and their persistence."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ ALL = ""
 
 
 def alter(wire: Wire, name: str, **changes: str | None) -> tuple[int, str | None]:
-    """Set keys of a broker, or (None) take them back; return the code and the text."""
+    """Set keys of a broker, or remove them (None); return the error code and message."""
     resource = AlterConfigsResource(
         resource_type=BROKER,
         resource_name=name,
@@ -64,12 +64,12 @@ def described(
 
 
 def shown(wire: Wire, kind: int, name: str, key: str) -> tuple[str | None, int]:
-    """Return a key's value and where it comes from."""
+    """Return a key's value and its source."""
     [entry] = described(wire, kind, name, [key])
     return entry.value, entry.config_source
 
 
-def test_layers_win_in_kafkas_order_and_last_over_a_restart(start_broker: StartBroker) -> None:
+def test_layers_have_kafkas_precedence_and_survive_a_restart(start_broker: StartBroker) -> None:
     overrides = {"log.retention.hours": "2", "broker.id": ID, "reserved.broker.max.id": "2000"}
     broker = start_broker(overrides=overrides)
     with Wire(broker.port) as wire:
@@ -100,7 +100,7 @@ def broker(start_broker: StartBroker) -> BrokerProcess:
     return start_broker()
 
 
-def test_logs_follow_what_they_inherit_at_once(broker: BrokerProcess) -> None:
+def test_logs_adopt_inherited_configs_at_once(broker: BrokerProcess) -> None:
     with Wire(broker.port) as wire:
         wire.create_topic("t")
         wire.create_topic("own", max_message_bytes="2000")
@@ -121,7 +121,7 @@ def test_new_connections_are_counted_by_the_new_limit(broker: BrokerProcess) -> 
             assert shown(taken, BROKER, ID, "max.connections") == ("5", OWN)
 
 
-def test_cleaners_and_moves_follow(broker: BrokerProcess) -> None:
+def test_cleaners_and_moves_adopt_new_limits(broker: BrokerProcess) -> None:
     with Wire(broker.port) as wire:
         changes = {"log_cleaner_threads": "2", "log_cleaner_backoff_ms": "77"}
         assert alter(wire, ALL, **changes) == (ErrorCode.NONE, None)
@@ -143,7 +143,7 @@ def test_cleaners_and_moves_follow(broker: BrokerProcess) -> None:
         ("listeners", "PLAINTEXT://:1"),
     ],
 )
-def test_what_cannot_be_in_force_is_refused_and_changes_nothing(
+def test_invalid_configs_are_refused_and_change_nothing(
     shared_broker: BrokerProcess, name: str, key: str, value: str
 ) -> None:
     with Wire(shared_broker.port) as wire:
@@ -154,7 +154,7 @@ def test_what_cannot_be_in_force_is_refused_and_changes_nothing(
         assert shown(wire, BROKER, ID, "log.segment.bytes") == ("1073741824", DEFAULT)
 
 
-def test_what_all_share_reaches_every_broker_and_the_controller(
+def test_shared_configs_reach_every_broker_and_the_controller(
     tmp_path: Path, coordinator: Coordinator
 ) -> None:
     with BrokerCluster(tmp_path, f"127.0.0.1:{coordinator.port}") as cluster:
@@ -167,7 +167,7 @@ def test_what_all_share_reaches_every_broker_and_the_controller(
             assert alter(two, "2", log_segment_bytes="5000")[0] == ErrorCode.NONE
             assert shown(two, BROKER, "2", "log.segment.bytes") == ("5000", OWN)
             assert shown(one, BROKER, "1", "log.segment.bytes") == ("1073741824", DEFAULT)
-        # The only replica in sync goes, then the one that has not kept up is let lead.
+        # The only in-sync replica stops; then the lagging one may become leader.
         cluster.brokers[2].kill()
         cluster.until_in_sync("t", {1})
         cluster.brokers[1].kill()

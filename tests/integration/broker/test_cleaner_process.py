@@ -1,4 +1,4 @@
-"""A cleaner is a process that takes nothing from the broker beside which it runs."""
+"""A cleaner is a process that does not slow down its broker."""
 
 import dataclasses
 import os
@@ -25,23 +25,23 @@ def child_pids() -> set[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into Linux's /proc")
-async def test_a_cleaner_yields_from_its_first_instruction_on(tmp_path: Path) -> None:
+async def test_a_cleaner_has_low_priority_from_its_first_instruction_on(tmp_path: Path) -> None:
     log = open_log(tmp_path / "orders-0", COMPACTED)
     for number in range(30):
         put(log, (b"key-%d" % (number % 3), b"%d" % number))
     log.roll(0)
     before = child_pids()
-    # Slow enough to be looked at.
+    # Slow enough to be observed.
     chosen = dataclasses.replace(settings(), max_bytes_per_second=5_000)
     cleaner = await CleanerProcess.start(job_of(log, chosen=chosen))
     (pid,) = child_pids() - before
-    # Long before it can have done anything about it itself.
+    # Long before the process can have lowered its own priority.
     expected = min(os.getpriority(os.PRIO_PROCESS, 0) + NICENESS, NICEST)
     assert os.getpriority(os.PRIO_PROCESS, pid) == expected
     assert os.sched_getscheduler(pid) == os.SCHED_BATCH
-    # Niceness counts within a session only, where the system groups what it runs by session.
+    # If the system schedules by session, niceness has effect only within a session.
     assert os.getsid(pid) == os.getsid(0)
-    # Ctrl-C at a terminal goes to a whole process group.
+    # Ctrl-C at a terminal reaches the whole process group.
     await until(lambda: os.getpgid(pid) == pid, "a process group of its own")
     reports = [report async for report in cleaner.reports()]
     assert [type(each) for each in reports[-2:]] == [GroupCleaned, CleaningDone]

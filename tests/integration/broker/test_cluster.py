@@ -1,4 +1,4 @@
-"""Three brokers on one coordinator: what they do together, and what a member may not do."""
+"""Three brokers on one coordinator: cooperation, and refusal of illegal members."""
 
 import asyncio
 import itertools
@@ -63,7 +63,7 @@ names = (f"cluster-{number}" for number in itertools.count())
 def cluster(
     shared_coordinator: Coordinator, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerCluster]:
-    """Three brokers for the tests that leave them running; each uses topics of its own."""
+    """Three brokers for tests that leave them running; each test uses its own topics."""
     overrides = {"log.segment.delete.delay.ms": "1", "log.initial.task.delay.ms": "0"}
     directory = tmp_path_factory.mktemp("cluster")
     with BrokerCluster(directory, shared_coordinator.address, overrides) as made:
@@ -72,7 +72,7 @@ def cluster(
         yield made
 
 
-def test_all_agree_on_who_is_there_and_who_controls(cluster: BrokerCluster) -> None:
+def test_all_brokers_agree_on_live_brokers_and_controller(cluster: BrokerCluster) -> None:
     said = [cluster.metadata(asked) for asked in IDS]
     assert {response.cluster_id for response in said} == {said[0].cluster_id}
     assert {response.controller_id for response in said} <= set(IDS)
@@ -80,7 +80,7 @@ def test_all_agree_on_who_is_there_and_who_controls(cluster: BrokerCluster) -> N
     assert [{each.node_id for each in response.brokers} for response in said] == [set(IDS)] * 3
 
 
-def test_what_is_acknowledged_is_on_every_replica(cluster: BrokerCluster) -> None:
+def test_acknowledged_records_are_on_every_replica(cluster: BrokerCluster) -> None:
     name = next(names)
     cluster.create_topic(name, [[1, 2, 3], [2, 3, 1]])
     cluster.until_all_say(lambda asked: cluster.leaders(asked, name) == [1, 2])
@@ -136,7 +136,7 @@ def test_only_the_controller_administers(cluster: BrokerCluster) -> None:
     assert codes == [ErrorCode.NOT_CONTROLLER] * 6
 
 
-def test_any_broker_creates_a_topic_that_somebody_asks_for(cluster: BrokerCluster) -> None:
+def test_any_broker_creates_a_requested_topic(cluster: BrokerCluster) -> None:
     name = next(names)
     for asked in IDS:
         with cluster.wire(asked) as wire:
@@ -245,7 +245,7 @@ def test_a_partition_moves_with_its_records(cluster: BrokerCluster) -> None:
     ],
     ids=str,
 )
-def test_a_move_that_cannot_be_changes_nothing(
+def test_an_invalid_reassignment_changes_nothing(
     cluster: BrokerCluster, replicas: list[int] | None, code: ErrorCode
 ) -> None:
     name = next(names)
@@ -266,7 +266,7 @@ def test_more_replicas_than_brokers_are_refused(cluster: BrokerCluster) -> None:
     assert not cluster.partitions(1, name)
 
 
-def test_orders_of_the_past_are_refused(cluster: BrokerCluster) -> None:
+def test_stale_control_requests_are_refused(cluster: BrokerCluster) -> None:
     before = cluster.metadata(1)
     with cluster.wire(1) as wire:
         for controller_epoch, broker_epoch, code in (
@@ -286,7 +286,9 @@ def test_orders_of_the_past_are_refused(cluster: BrokerCluster) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 8])
-def test_who_claims_to_be_the_controller_must_be_it(cluster: BrokerCluster, version: int) -> None:
+def test_control_requests_of_a_false_controller_are_refused(
+    cluster: BrokerCluster, version: int
+) -> None:
     forged = UpdateMetadataRequest(
         controller_id=7,
         controller_epoch=2**31 - 1,
@@ -301,11 +303,11 @@ def test_who_claims_to_be_the_controller_must_be_it(cluster: BrokerCluster, vers
         forged.broker_epoch = 2**62
         wire.send(ApiKey.UPDATE_METADATA, 8, forged)
         assert wire.is_closed(), "it may be a controller that is not known yet"
-    # The real one is still heard.
+    # Requests of the real controller are still accepted.
     cluster.create_topic(next(names), [(1, 2)])
 
 
-def test_a_broker_is_not_relieved_for_a_stranger(cluster: BrokerCluster) -> None:
+def test_a_stranger_cannot_request_the_shutdown_of_a_broker(cluster: BrokerCluster) -> None:
     order = ControlledShutdownRequest(broker_id=1, broker_epoch=-1)
     with cluster.wire(cluster.controller(1)) as wire:
         for version in (2, 3):
@@ -328,7 +330,7 @@ def test_producer_ids_of_two_brokers_differ(cluster: BrokerCluster) -> None:
 
 
 def end_session_of(cluster: BrokerCluster, broker_id: int) -> None:
-    """End a broker's session while it sleeps, as the coordinator does after a long silence."""
+    """End a broker's session while the broker sleeps, like the coordinator after a timeout."""
     process = cluster.brokers[broker_id].process
     process.send_signal(signal.SIGSTOP)
     try:
@@ -360,13 +362,13 @@ def test_a_broker_that_loses_its_session_comes_back_under_a_new_epoch(
     assert registrations(cluster.brokers[lost])[-1] > epochs[-1]
     cluster.until_in_sync(name, {1, 2, 3}, {1, 2, 3}, {1, 2, 3})
     cluster.until_all_say(lambda asked: -1 not in cluster.leaders(asked, name))
-    # What brokers say may still be older than the session's end: a producer asks again.
+    # Metadata may still be older than the end of the session: a producer retries.
     for index in range(3):
         wait_until(partial(takes_a_record, cluster, name, index))
 
 
 def takes_a_record(cluster: BrokerCluster, name: str, index: int) -> bool:
-    """Whether the leader that broker 1 names writes a record to one partition."""
+    """Return whether the leader in the metadata of broker 1 appends a record to one partition."""
     with cluster.wire(cluster.leaders(1, name)[index]) as wire:
         error_code = wire.produce(name, batch(b"x"), partition=index).error_code
     assert error_code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -374,7 +376,7 @@ def takes_a_record(cluster: BrokerCluster, name: str, index: int) -> bool:
 
 
 def registrations(broker: BrokerProcess) -> list[int]:
-    """Return the epochs under which a broker has registered so far."""
+    """Return the epochs of a broker's registrations so far."""
     return [
         int(str(event["broker_epoch"]))
         for event in broker.events
@@ -402,7 +404,7 @@ def test_leadership_returns_to_the_preferred_replica_when_asked(cluster: BrokerC
 
 
 def refused(tmp_path: Path, **others: str) -> str:
-    """Start a broker that must end by itself with exit code 1, and return what it says."""
+    """Start a broker that must end by itself with exit code 1, and return its output."""
     named = {key.replace("_", "."): value for key, value in others.items()}
     values = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path), **named}
     code, output = try_to_start(*overridden(values))
@@ -410,7 +412,7 @@ def refused(tmp_path: Path, **others: str) -> str:
     return output
 
 
-def test_a_second_broker_of_one_number_is_refused(
+def test_a_second_broker_with_the_same_id_is_refused(
     cluster: BrokerCluster, shared_coordinator: Coordinator, tmp_path: Path
 ) -> None:
     connect = shared_coordinator.address
@@ -419,7 +421,7 @@ def test_a_second_broker_of_one_number_is_refused(
     assert {each.node_id for each in cluster.metadata(1).brokers} == set(IDS)
 
 
-def test_a_broker_where_another_is_reached_is_refused(
+def test_a_broker_with_the_endpoint_of_another_is_refused(
     cluster: BrokerCluster, shared_coordinator: Coordinator, tmp_path: Path
 ) -> None:
     taken = f"PLAINTEXT://127.0.0.1:{cluster.brokers[1].port}"
@@ -441,14 +443,12 @@ def test_log_dirs_of_another_cluster_are_refused(
     assert "belongs to cluster another" in said
 
 
-def test_without_a_coordinator_a_broker_says_so(tmp_path: Path) -> None:
+def test_a_broker_without_a_coordinator_reports_it(tmp_path: Path) -> None:
     said = refused(tmp_path, zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms="200")
     assert "no coordinator answers at 127.0.0.1:1" in said
 
 
-def test_a_leader_that_dies_is_followed_and_comes_back(
-    coordinator: Coordinator, tmp_path: Path
-) -> None:
+def test_a_dead_leader_is_replaced_and_rejoins(coordinator: Coordinator, tmp_path: Path) -> None:
     with BrokerCluster(tmp_path, coordinator.address) as cluster:
         cluster.start(*IDS)
         cluster.create_topic("t", [[1, 2, 3]], min_insync_replicas="2")
@@ -457,7 +457,7 @@ def test_a_leader_that_dies_is_followed_and_comes_back(
         cluster.brokers[1].kill()
         cluster.until_all_say(lambda asked: cluster.leaders(asked, "t") == [2])
         with cluster.wire(2) as wire:
-            # A new leader hears from its followers how much of its log is committed.
+            # A new leader learns its high watermark from the fetches of its followers.
             wait_until(lambda: wire.fetch("t", 0).high_watermark == 2)
             assert wire.produce("t", batch(b"c")).base_offset == 2
         cluster.start(1)
@@ -465,7 +465,7 @@ def test_a_leader_that_dies_is_followed_and_comes_back(
         log = "t-0/00000000000000000000.log"
         contents = {(cluster.data_dir(each) / log).read_bytes() for each in IDS}
         assert len(contents) == 1
-        # Whoever controls, one after the other may go in order, and nobody is cut off.
+        # All brokers, the controller included, may stop in turn without cutting off a client.
         for stopped in IDS:
             assert cluster.brokers[stopped].stop() == 0
             stop = [each["event"] for each in cluster.brokers[stopped].events]
@@ -479,7 +479,7 @@ def test_a_leader_that_dies_is_followed_and_comes_back(
             cluster.until_in_sync("t", {1, 2, 3})
 
 
-def test_below_protocol_2_7_leaders_write_in_sync_sets_themselves(
+def test_leaders_write_in_sync_sets_themselves_below_protocol_2_7(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     overrides = {"inter.broker.protocol.version": "2.6", "replica.lag.time.max.ms": "1000"}
@@ -490,12 +490,12 @@ def test_below_protocol_2_7_leaders_write_in_sync_sets_themselves(
         sleeper = cluster.brokers[followers[0]].process
         sleeper.send_signal(signal.SIGSTOP)
         try:
-            # The broker is not missed yet: its session lives longer than the leader's patience.
+            # The broker still counts as live: its session outlives replica.lag.time.max.ms.
             with cluster.wire(1) as wire:
                 assert wire.produce("t", batch(b"a")).error_code == ErrorCode.NONE
         finally:
             sleeper.send_signal(signal.SIGCONT)
-        # One write let it go, another took it back; no controller was asked.
+        # One write removed the follower, another added it again, both without the controller.
         wait_until(lambda: asyncio.run(state_version(coordinator)) >= 2)
 
 
@@ -511,7 +511,7 @@ def test_a_broker_stops_without_its_coordinator_and_comes_back_when_it_does(
             assert wire.produce("t", batch(b"b")).base_offset == 1, "records flow on"
         assert cluster.brokers[1].stop() == 0
         coordinator.start()
-        # The session of the last life is ended by the next one, which would else be refused.
+        # The new incarnation ends the session of the last one; otherwise it would be refused.
         cluster.start(1)
         cluster.until_all_say(lambda asked: cluster.leaders(asked, "t") == [1])
         with cluster.wire(1) as wire:

@@ -1,4 +1,4 @@
-"""Disks that fail in a cluster: what else has the partition takes over."""
+"""Failed disks in a cluster: another replica of each partition takes over."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ VALUE = b"v" * 1_000
 
 
 def produce_until_refused(wire: Wire, partition: int) -> int:
-    """Return how many batches were acknowledged before the disk failed."""
+    """Return the number of batches acknowledged before the disk failed."""
     for count in range(MANY):
         code = wire.produce("t", batch(VALUE), partition=partition).error_code
         if code != ErrorCode.NONE:
@@ -37,7 +37,7 @@ def test_partitions_of_a_failed_disk_go_to_other_brokers(
         with_one.until_in_sync("t", {1, 2}, {1, 2})
         lost = 0 if (disks[1] / "t-0").is_dir() else 1
         with with_two.wire(1) as wire:
-            # The first batch of an epoch is noted in a file of its own.
+            # The first batch of an epoch also writes to the file of leader epochs.
             assert wire.produce("t", batch(VALUE), partition=lost).error_code == 0
             disks[1].rename(tmp_path / "away")
             count = produce_until_refused(wire, lost)

@@ -1,4 +1,4 @@
-"""A running broker keeps the last record of every key, and goes on serving meanwhile."""
+"""A running broker compacts logs to the last record of every key while it serves clients."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def put(wire: Wire, topic: str, count: int) -> None:
 
 
 def fetch_all(wire: Wire, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    """What a consumer from the beginning sees."""
+    """Return all records that a consumer reads from the beginning."""
     found: list[tuple[int, bytes | None, bytes | None]] = []
     offset = 0
     while True:
@@ -62,7 +62,7 @@ def wait_until_clean(broker: BrokerProcess, end_offset: int, partition: str = "t
     )
 
 
-def test_only_the_last_record_of_each_key_stays(start_broker: StartBroker) -> None:
+def test_only_the_last_record_of_each_key_remains(start_broker: StartBroker) -> None:
     broker = start_broker(overrides=EAGER)
     with Wire(broker.port) as wire:
         wire.create_topic("t", cleanup_policy=COMPACT)
@@ -111,10 +111,10 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_what_is_compacted_and_deleted_expires_too(start_broker: StartBroker) -> None:
+def test_compacted_topics_with_deletion_expire_too(start_broker: StartBroker) -> None:
     broker = start_broker(overrides=EAGER)
     with Wire(broker.port) as wire:
-        # The records are from 2023.
+        # The records have timestamps of 2023.
         wire.create_topic("t", cleanup_policy="compact,delete", retention_ms="-1")
         put(wire, "t", 30)
         end_offset = newest_segment(broker)
@@ -145,7 +145,7 @@ def test_no_cleaner_and_no_file_of_one_outlives_the_broker(start_broker: StartBr
         put(wire, "t", 60)
         broker.wait_for_event("cleaning.started")
         put(wire, "t", 3)
-    # In the middle of it, or behind it where the broker is slower than its cleaner.
+    # During the cleaning, or after it if the broker is slower than its cleaner.
     assert broker.stop() == 0
     again = start_broker(broker.data_dir, slow | {"log.cleaner.enable": "false"})
     with Wire(again.port) as wire:

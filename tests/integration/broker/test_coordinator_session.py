@@ -1,4 +1,4 @@
-"""A broker's session with the coordinator, when that ends at a bad moment."""
+"""A broker's session with the coordinator that expires at a bad moment."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
 
 
 def end(session: CoordinatorSession, port: int) -> None:
-    """Let the session end behind its owner's back, who sees nothing of it before this returns."""
+    """End the session at the coordinator; its owner notices only after this returns."""
     with RawClient(port) as other:
         assert other.shake_hands(session.client.session_id, session.client.password)
         other.ask(1, OpCode.CLOSE_SESSION)
@@ -64,7 +64,7 @@ async def test_a_session_that_ends_before_the_registration_is_followed_by_anothe
 
 
 class NoCandidate:
-    """A controller component that never was controller; `reelected` says when it stands again."""
+    """A controller component that never was controller; `reelected` is set by `reelect`."""
 
     def __init__(self) -> None:
         self.reelected = asyncio.Event()
@@ -76,7 +76,7 @@ class NoCandidate:
         self.reelected.set()
 
 
-async def test_a_registration_of_any_earlier_session_of_the_process_is_its_own(
+async def test_a_broker_recognizes_registrations_of_its_earlier_sessions(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     session = CoordinatorSession(
@@ -92,7 +92,7 @@ async def test_a_registration_of_any_earlier_session_of_the_process_is_its_own(
         sessions.append(session.client.session_id)
         doubts.append(session.is_in_doubt)
         if len(sessions) == 2:
-            # The second session is given up before its registration is answered.
+            # The second session is closed before the response to its registration.
             session.client._expire()
         return b"{}"
 
@@ -100,7 +100,7 @@ async def test_a_registration_of_any_earlier_session_of_the_process_is_its_own(
     await session.open()
     await session.register(ID, encode)
     session.keep_registered(ID, encode, candidate, failures.append)
-    # Given up by the client alone, as after a pause of the coordinator: there the session lives.
+    # Only the client closes it, like after a pause of the coordinator, which keeps the session.
     session.client._expire()
     async with asyncio.timeout(DEADLINE_S):
         await candidate.reelected.wait()
@@ -115,7 +115,7 @@ async def test_a_registration_of_any_earlier_session_of_the_process_is_its_own(
     await session.close()
 
 
-async def test_a_chroot_that_is_not_there_is_made(coordinator: Coordinator, tmp_path: Path) -> None:
+async def test_a_missing_chroot_is_created(coordinator: Coordinator, tmp_path: Path) -> None:
     connect = f"{coordinator.address}/a/chroot"
     for number in range(2):
         session = CoordinatorSession(

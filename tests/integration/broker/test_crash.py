@@ -1,7 +1,7 @@
-"""A broker killed with -9 under load: nothing acknowledged is lost, nothing torn is served.
+"""A broker killed with -9 under load loses no acknowledged record and serves no torn one.
 
-The kill leaves the page cache intact, so that every acknowledged record must be there, fsynced or
-not. What power loss takes from an unreplicated broker is said in docs/operations.md.
+The kill leaves the page cache intact, so that every acknowledged record must survive, fsynced or
+not. docs/operations.md describes the effect of a power loss on an unreplicated broker.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SMALL_SEGMENTS: Final = {
 async def load(
     address: str, acknowledged: dict[int, bytes], dice: random.Random, going: asyncio.Event
 ) -> None:
-    """Produce until cancelled; note what was acknowledged where, and when the load is going."""
+    """Produce until cancelled; record the acknowledged offsets, and when the load has started."""
 
     def on_delivery(delivery: asyncio.Future[ottla.RecordMetadata], value: bytes) -> None:
         if not delivery.cancelled() and delivery.exception() is None:
@@ -51,7 +51,7 @@ async def load(
 async def load_and_kill(
     broker: BrokerProcess, acknowledged: dict[int, bytes], dice: random.Random
 ) -> None:
-    """Let the load run for a moment, kill the broker, end the load."""
+    """Run the load for a moment, kill the broker, end the load."""
     going = asyncio.Event()
     loading = asyncio.create_task(load(broker.bootstrap, acknowledged, dice, going))
     async with asyncio.timeout(TIMEOUT_S):
@@ -113,7 +113,7 @@ async def test_damaged_indexes_are_rebuilt_to_the_same_bytes(
     assert any(healthy.values()), "no index has an entry, so nothing would be proved"
     for path in indexes:
         damage_file(path, damage)
-    # An index without a checksum is judged only after an unclean stop, as in Kafka.
+    # An index has no checksum, and is checked only after an unclean stop, like in Kafka.
     (data_dir / ".kafka_cleanshutdown").unlink()
     (data_dir / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
     broker = start_broker(data_dir, SMALL_SEGMENTS)
@@ -123,7 +123,7 @@ async def test_damaged_indexes_are_rebuilt_to_the_same_bytes(
 
 
 def damage_file(path: Path, damage: str) -> None:
-    """Delete `path`, flip a bit in its middle, or cut it within an entry."""
+    """Delete `path`, flip a bit in its middle, or truncate it within an entry."""
     data = bytearray(path.read_bytes())
     if damage == "deleted" or not data:
         path.unlink()

@@ -1,4 +1,4 @@
-"""What other hands do to the files of a running broker, which lives on and names it."""
+"""Files damaged from outside: the broker keeps running and reports the damage."""
 
 import subprocess
 import sys
@@ -53,7 +53,7 @@ def closed_segment(broker: BrokerProcess) -> Path:
 
 
 def check_the_rest(wire: Wire, damaged: int, end: int) -> None:
-    """Everything but the damaged batch is there, and can be added to."""
+    """Check that all other batches can be read, and that the log accepts appends."""
     for offset in set(range(end)) - {damaged}:
         found = wire.fetch("t", offset, max_bytes=1)
         assert found.error_code == ErrorCode.NONE, offset
@@ -67,7 +67,7 @@ def verify(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_flipped_bit_in_a_header_costs_its_batch_alone(broker: BrokerProcess) -> None:
+def test_a_flipped_bit_in_a_header_affects_only_its_batch(broker: BrokerProcess) -> None:
     path = closed_segment(broker)
     damaged = int(path.stem) + 1
     size = path.stat().st_size // BATCHES_PER_SEGMENT
@@ -85,8 +85,8 @@ def test_a_flipped_bit_in_a_header_costs_its_batch_alone(broker: BrokerProcess) 
     assert str(path) in found.stdout
 
 
-def test_a_flipped_bit_in_a_record_is_left_to_those_who_read_records(broker: BrokerProcess) -> None:
-    """Bytes go from file to socket: the checksum is the reader's to look at, as in Kafka."""
+def test_a_flipped_bit_in_a_record_is_detected_by_readers(broker: BrokerProcess) -> None:
+    """Bytes go from file to socket, so the reader must verify the checksum, like in Kafka."""
     path = closed_segment(broker)
     damaged = int(path.stem)
     flip(path, 500)
@@ -95,22 +95,22 @@ def test_a_flipped_bit_in_a_record_is_left_to_those_who_read_records(broker: Bro
     found = verify(broker.data_dir)
     assert found.returncode == EXIT_FOUND
     assert f"bad_crc at 0, offset {damaged}" in found.stdout
-    # Below the recovery point a crash cuts nothing away, either.
+    # A recovery truncates nothing below the recovery point, either.
     broker.kill()
 
 
-def test_a_log_dir_that_vanishes_takes_its_partitions_alone(
+def test_a_vanished_log_dir_affects_only_its_partitions(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     broker = start_broker(overrides={"log.dirs": f"{first},{second}"})
     with Wire(broker.port) as wire:
         create(wire, partitions=2)
-        # The first batch of an epoch is noted in a file of its own.
+        # The first batch of an epoch also writes to the file of leader epochs.
         wire.produce("t", batch(VALUE), partition=0)
         first.rename(tmp_path / "away")
         codes = [wire.produce("t", batch(VALUE), partition=0).error_code for _ in range(10)]
-        # What is open goes on; the next segment finds no place.
+        # Open segments still work, but the next one cannot be created.
         assert codes[0] == ErrorCode.NONE
         assert codes[-1] == ErrorCode.KAFKA_STORAGE_ERROR
         broker.wait_for_event("log_dir.offline", where=lambda event: event["path"] == str(first))

@@ -1,7 +1,7 @@
 """A disk that fails under a running broker.
 
-The system refuses every write to a file (a limit on file sizes, set from outside), which is what
-a broken disk looks like to a process.
+The system refuses every write to a file (a limit on file sizes, set from outside). To a process,
+this looks like a broken disk.
 """
 
 import resource
@@ -20,7 +20,7 @@ STOP_TIMEOUT_S = 20
 
 
 def break_disk(broker: BrokerProcess) -> None:
-    # Python ignores the signal that comes with it, so that writes fail with EFBIG.
+    # Python ignores SIGXFSZ, so that writes fail with EFBIG.
     _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (0, hard))
 
@@ -31,7 +31,7 @@ def mend_disk(broker: BrokerProcess) -> None:
 
 
 def states(wire: Wire) -> list[tuple[int, int, int, Sequence[int]]]:
-    """Return what the metadata tell of each partition."""
+    """Return the metadata of each partition."""
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     found = wire.ask(ApiKey.METADATA, 12, asked, MetadataResponse).topics[0]
     return [
@@ -39,7 +39,7 @@ def states(wire: Wire) -> list[tuple[int, int, int, Sequence[int]]]:
     ]
 
 
-def test_without_a_log_dir_left_the_broker_stops_and_says_why(
+def test_a_broker_without_any_log_dir_stops_and_logs_the_reason(
     start_broker: StartBroker, coordinator: Coordinator
 ) -> None:
     joining = {"zookeeper.connect": coordinator.address}
@@ -57,7 +57,7 @@ def test_without_a_log_dir_left_the_broker_stops_and_says_why(
         assert wire.fetch("t", 0).high_watermark == 1
 
 
-def test_the_other_log_dirs_go_on(
+def test_the_other_log_dirs_stay_online(
     start_broker: StartBroker, coordinator: Coordinator, tmp_path: object
 ) -> None:
     paths = f"{tmp_path}/first,{tmp_path}/second"
@@ -78,7 +78,7 @@ def test_the_other_log_dirs_go_on(
         _, response = parked.receive(ApiKey.FETCH, 12)
         assert isinstance(response, FetchResponse)
         code = response.responses[0].partitions[0].error_code
-        assert code == ErrorCode.KAFKA_STORAGE_ERROR, "a waiting consumer is told"
+        assert code == ErrorCode.KAFKA_STORAGE_ERROR, "a waiting consumer gets the error"
 
         assert wire.produce("t", batch(b"b"), partition=1).base_offset == 1
         again = wire.produce("t", batch(b"a"), partition=0)

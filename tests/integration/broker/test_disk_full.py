@@ -1,6 +1,6 @@
 """A disk that fills up under a running broker: a small file system in memory.
 
-Mounting one takes privileges; where they are missing, these tests are skipped.
+These tests are skipped without the privileges to mount it.
 """
 
 import os
@@ -54,7 +54,7 @@ def start(start_broker: StartBroker, disk: Path) -> BrokerProcess:
 
 
 def fill_disk(wire: Wire, topic: str) -> int:
-    """Produce until the disk is full; return how many records were acknowledged."""
+    """Produce until the disk is full; return the number of acknowledged records."""
     for count in range(MANY):
         answer = wire.produce(topic, batch(CHUNK))
         if answer.error_code != ErrorCode.NONE:
@@ -65,8 +65,8 @@ def fill_disk(wire: Wire, topic: str) -> int:
     raise AssertionError("the disk never filled up")
 
 
-def first_answer_of_a_leader(wire: Wire, topic: str) -> int:
-    """Produce until the partition is led; return the error of that."""
+def first_response_of_a_leader(wire: Wire, topic: str) -> int:
+    """Produce until the partition has a leader; return the error code of its response."""
     for _ in range(MANY):
         answer = wire.produce(topic, batch(b"x"))
         if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -74,7 +74,7 @@ def first_answer_of_a_leader(wire: Wire, topic: str) -> int:
     raise AssertionError("the partition was never led")
 
 
-def test_writes_are_refused_reads_go_on_and_space_heals(
+def test_a_full_disk_refuses_writes_until_there_is_space(
     start_broker: StartBroker, small_disk: Path
 ) -> None:
     broker = start(start_broker, small_disk)
@@ -90,19 +90,19 @@ def test_writes_are_refused_reads_go_on_and_space_heals(
         for offset in range(count):
             assert wire.fetch("t", offset).error_code == ErrorCode.NONE
         assert wire.fetch("t", 0).high_watermark == count
-        # The topic is the cluster's; its log waits until there is room.
+        # The topic exists in the cluster; its log waits until there is space.
         wire.create_topic("new")
         assert wire.produce("new", batch(b"x")).error_code in WITHOUT_LOG
 
         gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="other")], timeout_ms=10_000)
         answer = wire.ask(ApiKey.DELETE_TOPICS, 6, gone, DeleteTopicsResponse)
         assert answer.responses[0].error_code == ErrorCode.NONE
-        # Nobody has to do anything else: what was deleted is freed, and appends go on.
+        # No other action is needed: the deletion frees space, and appends succeed again.
         broker.wait_for_event("log_dir.resumed")
         assert wire.produce("t", batch(b"again")).base_offset == count
-        # Also the log that could not be made is made now.
+        # The log that could not be created before is created now.
         broker.wait_for_event("log.created", where=lambda event: event["partition"] == "new-0")
-        assert first_answer_of_a_leader(wire, "new") == ErrorCode.NONE
+        assert first_response_of_a_leader(wire, "new") == ErrorCode.NONE
         assert wire.create_topic("newer").error_code == ErrorCode.NONE
         assert wire.produce("newer", batch(b"x")).error_code == ErrorCode.NONE
     broker.process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Fetch over a real socket: what is returned, how long it waits, and whom it wakes."""
+"""Fetch over a real socket: returned records, waiting, and wake-ups."""
 
 import itertools
 import threading
@@ -45,7 +45,7 @@ def topic(wire: Wire) -> str:
 
 
 def values(data: PartitionData) -> list[bytes | None]:
-    """Return the values of all records in an answer."""
+    """Return the values of all records in a response."""
     assert isinstance(data.records, memoryview)
     return [
         record.value for _, found in iterate_batches(data.records) for record in read_records(found)
@@ -86,7 +86,7 @@ def test_a_fetch_inside_a_batch_returns_the_whole_batch(wire: Wire, topic: str) 
     assert values(wire.fetch(topic, 2)) == [b"c"]
 
 
-def test_at_the_end_there_is_nothing_and_no_error(wire: Wire, topic: str) -> None:
+def test_a_fetch_at_the_log_end_offset_is_empty(wire: Wire, topic: str) -> None:
     wire.produce(topic, batch(b"a"))
     data = wire.fetch(topic, 1)
     assert (data.error_code, values(data), data.log_start_offset) == (ErrorCode.NONE, [], 0)
@@ -106,7 +106,7 @@ def test_an_unknown_partition_is_refused(
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_the_first_batch_comes_whole_however_small_the_limit(wire: Wire, topic: str) -> None:
+def test_the_first_batch_is_whole_for_any_limit(wire: Wire, topic: str) -> None:
     large = batch(b"x" * 50_000)
     for _ in range(3):
         wire.produce(topic, large)
@@ -115,7 +115,7 @@ def test_the_first_batch_comes_whole_however_small_the_limit(wire: Wire, topic: 
     assert len(values(wire.fetch(topic, 0, max_bytes=2 * len(large)))) == 2
 
 
-def test_the_limit_of_a_response_counts_over_its_partitions(wire: Wire, topic: str) -> None:
+def test_the_limit_of_a_response_applies_to_all_its_partitions(wire: Wire, topic: str) -> None:
     for partition in (0, 1):
         for _ in range(3):
             wire.produce(topic, batch(b"x" * 10_000), partition=partition)
@@ -149,9 +149,7 @@ def test_a_long_poll_waits_for_all_its_bytes(wire: Wire, other: Wire, topic: str
 
 
 @pytest.mark.parametrize("wait_ms", [0, 300])
-def test_a_long_poll_ends_with_nothing_when_its_time_is_over(
-    wire: Wire, topic: str, wait_ms: int
-) -> None:
+def test_a_long_poll_ends_empty_after_its_timeout(wire: Wire, topic: str, wait_ms: int) -> None:
     began_s = time.monotonic()
     response = wire.ask(ApiKey.FETCH, 12, long_poll(topic, max_wait_ms=wait_ms), FetchResponse)
     waited_ms = (time.monotonic() - began_s) * 1000
@@ -174,7 +172,7 @@ def test_a_fetch_of_nothing_is_answered_at_once(wire: Wire) -> None:
     assert wire.ask(ApiKey.FETCH, 12, request, FetchResponse).responses == []
 
 
-def test_a_parked_client_that_vanishes_does_not_touch_the_one_who_would_wake_it(
+def test_a_vanished_waiting_client_does_not_affect_the_producer(
     shared_broker: BrokerProcess, wire: Wire, topic: str
 ) -> None:
     for _ in range(20):
@@ -202,13 +200,13 @@ def test_requests_behind_a_long_poll_are_answered_after_it_in_order(
         (1, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_a_client_of_another_leadership_is_refused(
+def test_a_client_with_another_leader_epoch_is_refused(
     wire: Wire, topic: str, epoch: int, code: ErrorCode
 ) -> None:
     assert wire.fetch(topic, 0, leader_epoch=epoch).error_code == code
 
 
-def test_a_history_that_departs_from_the_leaders_is_told_where(wire: Wire, topic: str) -> None:
+def test_a_diverging_client_gets_the_diverging_epoch(wire: Wire, topic: str) -> None:
     wire.produce(topic, batch(b"a", b"b"))
     agrees = wire.fetch(topic, 2, last_fetched_epoch=0)
     unknown = wire.fetch(topic, 2, last_fetched_epoch=9)
@@ -220,7 +218,7 @@ def test_a_history_that_departs_from_the_leaders_is_told_where(wire: Wire, topic
 
 
 @pytest.mark.parametrize(("isolation_level", "aborted"), [(0, None), (1, [])])
-def test_committed_reads_are_told_that_nothing_was_aborted(
+def test_a_read_committed_fetch_lists_no_aborted_transactions(
     wire: Wire, topic: str, isolation_level: int, aborted: list[object] | None
 ) -> None:
     data = wire.fetch(topic, 0, isolation_level=isolation_level)
@@ -237,7 +235,7 @@ def test_a_full_fetch_is_answered_without_a_session(
     assert (response.error_code, response.session_id, len(response.responses)) == (0, 0, 1)
 
 
-def test_a_fetch_within_a_session_is_told_that_there_is_none(wire: Wire, topic: str) -> None:
+def test_a_fetch_in_an_unknown_session_is_refused(wire: Wire, topic: str) -> None:
     request = long_poll(topic, max_wait_ms=0)
     request.session_id, request.session_epoch = 77, 3
     response = wire.ask(ApiKey.FETCH, 12, request, FetchResponse)
@@ -265,7 +263,7 @@ def test_an_old_client_is_not_given_a_codec_that_it_cannot_read(wire: Wire) -> N
     assert values(new) == [b"a" * 100]
 
 
-def test_a_reader_never_sees_more_than_the_high_watermark_that_it_is_told(
+def test_a_consumer_never_reads_beyond_the_reported_high_watermark(
     shared_broker: BrokerProcess, wire: Wire, topic: str
 ) -> None:
     stop = threading.Event()
@@ -291,7 +289,7 @@ def test_a_reader_never_sees_more_than_the_high_watermark_that_it_is_told(
         writer.join()
 
 
-def test_the_end_of_a_leadership_is_told(wire: Wire, topic: str) -> None:
+def test_the_end_offset_of_an_epoch_is_reported(wire: Wire, topic: str) -> None:
     wire.produce(topic, batch(b"a", b"b"))
 
     def ask(epoch: int, current: int = -1, partition: int = 0) -> tuple[int, int, int]:

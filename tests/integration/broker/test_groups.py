@@ -1,6 +1,6 @@
 """Consumer groups over a real socket: every API in every version, bad input, restarts.
 
-The groups' own rules are tested in tests/unit/broker/test_group*.py.
+tests/unit/broker/groups and tests/unit/broker/test_group_states.py test the rules of groups.
 """
 
 from collections.abc import Iterator
@@ -110,7 +110,7 @@ def join_request(
 
 
 def join(wire: Wire, request: JoinGroupRequest, version: int = 9) -> JoinGroupResponse:
-    """Join, coming back with the id that was given if there is one."""
+    """Join; rejoin with the assigned member id if the broker requires it."""
     answer = wire.ask(ApiKey.JOIN_GROUP, version, request, JoinGroupResponse)
     if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
         return answer
@@ -133,7 +133,7 @@ def sync(
 
 
 def enter(wire: Wire, group_id: str, instance_id: str | None = None) -> JoinGroupResponse:
-    """Be the only member of a group, in its stable state."""
+    """Become the only member of a group in its stable state."""
     joined = join(wire, join_request(group_id, instance_id=instance_id))
     assert sync(wire, joined, group_id).error_code == ErrorCode.NONE
     return joined
@@ -159,7 +159,7 @@ def commit(
     metadata: str | None = "note",
     version: int = 8,
 ) -> int:
-    """Commit one offset and return what came of it."""
+    """Commit one offset and return the error code."""
     each = OffsetCommitRequestPartition(
         partition_index=partition, committed_offset=offset, committed_metadata=metadata
     )
@@ -175,7 +175,7 @@ def commit(
 
 
 def committed(wire: Wire, group_id: str, partition: int = 0) -> int:
-    """Return the committed offset of a partition, -1 if there is none."""
+    """Return the committed offset of a partition; -1 if there is none."""
     wanted = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[partition])
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[wanted])], require_stable=True
@@ -203,8 +203,8 @@ def test_this_broker_coordinates_every_group(
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_nobody_coordinates_transactions_yet(wire: Wire, version: int) -> None:
-    """With a code that no client retries: tests/interop/clients/test_transactional.py."""
+def test_transactions_have_no_coordinator_yet(wire: Wire, version: int) -> None:
+    """No client retries the error code: see tests/interop/clients/test_transactional.py."""
     request = FindCoordinatorRequest(key_type=1)
     if version >= 4:
         request.coordinator_keys = ["a"]
@@ -213,7 +213,7 @@ def test_nobody_coordinates_transactions_yet(wire: Wire, version: int) -> None:
     assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
 
 
-def test_the_offsets_topic_is_as_kafka_makes_it(shared_broker: BrokerProcess, wire: Wire) -> None:
+def test_the_offsets_topic_has_kafkas_configs(shared_broker: BrokerProcess, wire: Wire) -> None:
     created = shared_broker.wait_for_event(
         "topic.created", where=lambda event: event["topic"] == "__consumer_offsets"
     )
@@ -244,7 +244,7 @@ def describe_topic(wire: Wire, name: str) -> dict[str, str | None]:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_member_joins_syncs_lives_and_leaves_in_every_version(wire: Wire, version: int) -> None:
+def test_a_member_joins_syncs_beats_and_leaves_in_every_version(wire: Wire, version: int) -> None:
     group_id = f"member-v{version}"
     joined = join(wire, join_request(group_id), version)
     assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, 1)
@@ -268,7 +268,7 @@ def test_a_member_joins_syncs_lives_and_leaves_in_every_version(wire: Wire, vers
     assert codes == ([ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID] if version >= 3 else [])
 
 
-def test_a_new_member_is_told_its_id_first_from_version_four_on(wire: Wire) -> None:
+def test_a_new_member_must_rejoin_with_its_id_from_version_4_on(wire: Wire) -> None:
     answer = wire.ask(ApiKey.JOIN_GROUP, 4, join_request("ids"), JoinGroupResponse)
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert (answer.generation_id, answer.protocol_name, answer.leader) == (-1, "", "")
@@ -374,7 +374,7 @@ def test_several_groups_are_fetched_at_once_and_a_bad_one_fails_alone(wire: Wire
     ]
 
 
-def test_offsets_of_nobody_in_particular_can_be_committed(wire: Wire) -> None:
+def test_offsets_can_be_committed_without_a_member(wire: Wire) -> None:
     assert commit(wire, "", 5) == ErrorCode.NONE
     assert committed(wire, "") == 5
 
@@ -510,7 +510,7 @@ def test_a_member_whose_id_would_be_too_long_is_refused(wire: Wire) -> None:
     assert sync(wire, joined, "long-names").error_code == ErrorCode.NONE
 
 
-def test_a_record_that_no_coordinator_wrote_does_not_keep_groups_from_loading(
+def test_foreign_records_in_the_offsets_topic_do_not_stop_loading(
     start_broker: StartBroker,
 ) -> None:
     broker = start_broker(overrides=AT_ONCE)
@@ -563,7 +563,7 @@ def test_groups_are_described_in_every_version(wire: Wire, version: int) -> None
     assert (dead.group_state, dead.error_code) == ("Dead", ErrorCode.NONE)
 
 
-def test_no_assignment_is_shown_while_there_is_none(wire: Wire) -> None:
+def test_no_assignment_is_described_during_a_rebalance(wire: Wire) -> None:
     join(wire, join_request("rebalancing"))
     request = DescribeGroupsRequest(groups=["rebalancing"])
     [group] = wire.ask(ApiKey.DESCRIBE_GROUPS, 5, request, DescribeGroupsResponse).groups
@@ -630,7 +630,7 @@ def delete_offsets(wire: Wire, group_id: str, *topics: str) -> OffsetDeleteRespo
     return wire.ask(ApiKey.OFFSET_DELETE, 0, request, OffsetDeleteResponse)
 
 
-def test_offsets_that_nobody_uses_are_deleted(wire: Wire) -> None:
+def test_offsets_of_unsubscribed_topics_are_deleted(wire: Wire) -> None:
     wire.create_topic("unused")
     commit(wire, "cleaned", 5, topic="unused")
     commit(wire, "cleaned", 5)
@@ -646,9 +646,7 @@ def test_offsets_that_nobody_uses_are_deleted(wire: Wire) -> None:
     assert delete_offsets(wire, "nobody", TOPIC).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_offsets_of_a_topic_that_is_deleted_are_forgotten(
-    wire: Wire, shared_broker: BrokerProcess
-) -> None:
+def test_offsets_of_a_deleted_topic_are_removed(wire: Wire, shared_broker: BrokerProcess) -> None:
     wire.create_topic("short-lived")
     commit(wire, "survivor", 5, topic="short-lived")
     commit(wire, "survivor", 6)
@@ -704,7 +702,7 @@ def test_groups_and_offsets_survive_a_restart(start_broker: StartBroker, way: st
         assert sync(wire, member, "g").assignment == b"mine"
 
 
-def test_old_offsets_are_forgotten_for_good(start_broker: StartBroker) -> None:
+def test_expired_offsets_stay_deleted_after_a_restart(start_broker: StartBroker) -> None:
     overrides = {**AT_ONCE, "offsets.retention.check.interval.ms": "50"}
     broker = start_broker(overrides=overrides)
     with Wire(broker.port) as wire:
@@ -716,7 +714,7 @@ def test_old_offsets_are_forgotten_for_good(start_broker: StartBroker) -> None:
         request = OffsetCommitRequest(
             group_id="g",
             member_id="",
-            # An old client's own retention, which is less than a minute.
+            # The retention requested by an old client, less than a minute.
             retention_time_ms=100,
             topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[each])],
         )
@@ -765,7 +763,7 @@ def test_a_broker_stops_while_members_wait(start_broker: StartBroker) -> None:
         assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_groups_are_spread_as_kafka_spreads_them(shared_broker: BrokerProcess, wire: Wire) -> None:
+def test_groups_are_spread_like_in_kafka(shared_broker: BrokerProcess, wire: Wire) -> None:
     group_id = "spread"
     commit(wire, group_id, 1)
     partition = abs(java_string_hash(group_id)) % 5

@@ -1,4 +1,4 @@
-"""Idempotent producers over a real socket: what is repeated, refused, remembered."""
+"""Idempotent producers over a real socket: duplicates, refusals, remembered state."""
 
 import itertools
 import time
@@ -22,7 +22,7 @@ from tests.unit.storage.producers import produced
 
 names = (f"idempotent-{number}" for number in itertools.count())
 PRODUCER = 4321
-# Of this day: a producer whose records are older than one is forgotten.
+# Today, because the broker forgets producers whose records are older than a day.
 NOW_MS = time.time_ns() // 1_000_000
 
 
@@ -54,12 +54,12 @@ def test_a_repeated_batch_is_answered_like_the_first_time(
     again = [send(wire, topic, sequence, 2, acks=acks) for sequence in range(0, 10, 2)]
     assert [answer.error_code for answer in (*first, *again)] == [ErrorCode.NONE] * 10
     assert [answer.base_offset for answer in again] == [answer.base_offset for answer in first]
-    # As by Kafka: of a repeated batch the time is told, also where it is the records' own.
+    # Like in Kafka, the response to a duplicate has a timestamp even with CreateTime.
     assert {answer.log_append_time_ms for answer in again} == {NOW_MS}
     assert stored_sequences(wire, topic) == [0, 2, 4, 6, 8]
 
 
-def test_what_is_out_of_order_is_refused(wire: Wire, topic: str) -> None:
+def test_batches_out_of_order_are_refused(wire: Wire, topic: str) -> None:
     send(wire, topic, 0, 2, epoch=1)
     refused = {
         (3, 1): ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -76,13 +76,13 @@ def test_what_is_out_of_order_is_refused(wire: Wire, topic: str) -> None:
     assert send(wire, topic, 0, epoch=2).base_offset == 3
 
 
-def test_an_unknown_producer_may_begin_anywhere(wire: Wire, topic: str) -> None:
-    """Retention may have removed what it wrote before (KIP-360)."""
+def test_an_unknown_producer_may_start_at_any_sequence(wire: Wire, topic: str) -> None:
+    """Retention may have removed its earlier records (KIP-360)."""
     assert send(wire, topic, 77).base_offset == 0
     assert send(wire, topic, 78).base_offset == 1
 
 
-def test_the_producers_of_a_partition_are_told(wire: Wire, topic: str) -> None:
+def test_the_producers_of_a_partition_are_described(wire: Wire, topic: str) -> None:
     send(wire, topic, 0, 3, epoch=2)
     asked = [
         DescribeProducersTopic(name=topic, partition_indexes=[0]),
@@ -104,7 +104,7 @@ def test_the_producers_of_a_partition_are_told(wire: Wire, topic: str) -> None:
     assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_producers_are_remembered_over_a_stop_and_a_crash(start_broker: StartBroker) -> None:
+def test_producers_are_remembered_after_a_stop_and_a_crash(start_broker: StartBroker) -> None:
     broker = start_broker(overrides={"log.segment.bytes": "1024"})
     with Wire(broker.port) as wire:
         wire.create_topic("kept")
@@ -141,7 +141,7 @@ def test_every_producer_gets_an_id_of_its_own(wire: Wire) -> None:
 
 
 def test_a_producer_that_asks_for_a_new_epoch_gets_a_new_id(wire: Wire) -> None:
-    """As by Kafka: without a transactional id nobody keeps count of its epochs."""
+    """Like in Kafka, the broker does not track epochs without a transactional id."""
     first = ask_for_id(wire)
     second = ask_for_id(wire, first.producer_id, first.producer_epoch)
     assert (second.error_code, second.producer_epoch) == (ErrorCode.NONE, 0)

@@ -1,4 +1,4 @@
-"""How a broker starts and stops, and what is still there afterwards."""
+"""Start and stop of a broker, and the state that survives them."""
 
 import json
 import os
@@ -34,7 +34,7 @@ START_TIMEOUT_S = 20
 
 
 def try_to_start(*arguments: str) -> tuple[int, str]:
-    """Run a broker that ends by itself; return its exit code and what it wrote."""
+    """Run a broker that ends by itself; return its exit code and its output."""
     ended = subprocess.run(
         [sys.executable, "-m", "broker", *arguments],
         capture_output=True,
@@ -50,7 +50,7 @@ def overridden(values: Mapping[str, str]) -> list[str]:
 
 
 def local(data_dir: Path, **others: str) -> list[str]:
-    """Return the arguments of a broker that listens on this machine only."""
+    """Return the arguments of a broker that listens on the loopback interface only."""
     named = {key.replace("_", "."): value for key, value in others.items()}
     return overridden({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data_dir), **named})
 
@@ -64,7 +64,7 @@ def describe(wire: Wire, topic: str) -> tuple[bytes, list[tuple[int, int]]]:
     return found.topic_id.bytes, [(p.leader_id, p.leader_epoch) for p in found.partitions]
 
 
-def test_after_an_orderly_stop_everything_is_as_it_was(start_broker: StartBroker) -> None:
+def test_topics_and_records_survive_an_orderly_stop(start_broker: StartBroker) -> None:
     first = start_broker()
     with Wire(first.port) as wire:
         wire.create_topic("t", partitions=2, retention_ms="5000")
@@ -76,7 +76,7 @@ def test_after_an_orderly_stop_everything_is_as_it_was(start_broker: StartBroker
     assert (first.data_dir / CLEAN_SHUTDOWN).exists()
 
     second = start_broker(first.data_dir)
-    assert not (first.data_dir / CLEAN_SHUTDOWN).exists(), "it says nothing while a broker runs"
+    assert not (first.data_dir / CLEAN_SHUTDOWN).exists(), "there is no marker while a broker runs"
     with Wire(second.port) as wire:
         assert describe(wire, "t") == (topic_id, leaders)
         assert config(wire, "t", "retention.ms").value == "5000"
@@ -133,7 +133,7 @@ def test_a_deleted_topic_stays_deleted_and_its_files_go(start_broker: StartBroke
         assert config(wire, "t", "retention.ms").value == "604800000"
 
 
-def test_a_stop_answers_those_who_wait_and_ends_soon(start_broker: StartBroker) -> None:
+def test_a_stop_answers_waiting_requests_and_ends_soon(start_broker: StartBroker) -> None:
     broker = start_broker()
     with Wire(broker.port) as wire:
         wire.create_topic("t")
@@ -151,7 +151,7 @@ def test_a_stop_answers_those_who_wait_and_ends_soon(start_broker: StartBroker) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_each_of_these_signals_stops_in_order(
+def test_each_stop_signal_stops_the_broker_in_order(
     start_broker: StartBroker, number: signal.Signals
 ) -> None:
     broker = start_broker()
@@ -161,7 +161,7 @@ def test_each_of_these_signals_stops_in_order(
     assert (broker.data_dir / CLEAN_SHUTDOWN).exists()
 
 
-def test_a_broker_keeps_its_number_and_cluster(start_broker: StartBroker) -> None:
+def test_a_broker_keeps_its_id_and_cluster(start_broker: StartBroker) -> None:
     first = start_broker(overrides={"broker.id": "7"})
     identified = first.wait_for_event("broker.identified")
     first.stop()
@@ -217,7 +217,7 @@ def test_a_damaged_coordinator_stops_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_log_dir_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+def test_an_unusable_log_dir_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     code, output = try_to_start(*local(tmp_path / "data"))
     assert code == 1
@@ -240,12 +240,12 @@ def test_a_log_dir_that_is_a_file_is_refused(tmp_path: Path) -> None:
         (["--no-such-option"], "unrecognized arguments: --no-such-option\n"),
     ],
 )
-def test_bad_usage_is_told_in_one_sentence(arguments: list[str], text: str) -> None:
+def test_bad_usage_is_reported_in_one_sentence(arguments: list[str], text: str) -> None:
     code, output = try_to_start(*arguments)
     assert (code, output.endswith(text)) == (2, True), output
 
 
-def test_usage_is_an_exit_code_also_for_those_who_call_main(
+def test_main_returns_the_exit_code_of_usage(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["--no-such-option"]) == 2
@@ -288,7 +288,7 @@ def test_a_file_of_properties_is_read_and_overridden(tmp_path: Path) -> None:
         ("log.flush.start.offset.checkpoint.interval.ms", "log-start-offset-checkpoint", "t 0 1"),
     ],
 )
-def test_checkpoints_are_written_now_and_then(
+def test_checkpoints_are_written_periodically(
     start_broker: StartBroker, key: str, file: str, line: str
 ) -> None:
     overrides = {key: "10", "log.initial.task.delay.ms": "0", "log.flush.interval.messages": "1"}
@@ -315,14 +315,14 @@ def test_the_flusher_honours_flush_ms(start_broker: StartBroker) -> None:
 
 
 def wait_until_served(broker: BrokerProcess) -> None:
-    """Return when the broker has handled what other connections had sent before."""
+    """Wait until the broker has handled the earlier requests of other connections."""
     with Wire(broker.port) as wire:
         for _ in range(3):
             describe(wire, "t")
 
 
 def wait_until_written(broker: BrokerProcess, wire: Wire, path: Path, line: str) -> None:
-    """Return when the file at `path` holds `line`; each look costs the broker one request."""
+    """Wait until the file at `path` holds `line`; each check costs the broker one request."""
     for _ in range(2000):
         if path.exists() and line in path.read_text().splitlines():
             return

@@ -42,7 +42,7 @@ def move(wire: Wire, path: Path | str, topic: str = "t", version: int = 2) -> in
 
 
 def places(wire: Wire) -> dict[str, bool]:
-    """Where the partition lies; whether that is where it will be."""
+    """Return the log dirs of the partition, with whether each holds the future replica."""
     request = DescribeLogDirsRequest(topics=None)
     response = wire.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, request, DescribeLogDirsResponse)
     return {
@@ -69,7 +69,7 @@ def test_a_partition_moves_while_it_is_used(
         assert wire.produce("t", batch(b"more")).base_offset == COUNT
         for offset in (0, COUNT - 1, COUNT):
             assert wire.fetch("t", offset).error_code == ErrorCode.NONE
-        assert move(wire, paths[1], version=1) == ErrorCode.NONE, "it lies there"
+        assert move(wire, paths[1], version=1) == ErrorCode.NONE, "the partition is there already"
     broker.kill()
     broker = start()
     with Wire(broker.port) as wire:
@@ -77,7 +77,7 @@ def test_a_partition_moves_while_it_is_used(
         assert wire.fetch("t", 0).high_watermark == COUNT + 1
 
 
-def test_a_move_that_a_crash_interrupts_goes_on(
+def test_a_move_interrupted_by_a_crash_continues(
     start: Callable[[], BrokerProcess], paths: list[Path]
 ) -> None:
     broker = start()
@@ -86,7 +86,7 @@ def test_a_move_that_a_crash_interrupts_goes_on(
         for _ in range(COUNT):
             wire.produce("t", batch(CHUNK))
         assert move(wire, paths[1]) == ErrorCode.NONE
-        # At once: the copy is somewhere in the middle, or has just taken over.
+        # Kill at once: the copy is in progress, or has just replaced the log.
         broker.kill()
     broker = start()
     with Wire(broker.port) as wire:
@@ -104,7 +104,7 @@ def test_impossible_moves_are_refused(
         wire.create_topic("t")
         assert move(wire, "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
         assert move(wire, paths[1], topic="x" * 220) == ErrorCode.INVALID_TOPIC_EXCEPTION
-        # Of a partition that is not here yet the wish is remembered.
+        # The broker remembers the log dir for a partition that it does not have yet.
         assert move(wire, paths[0], topic="later") == ErrorCode.REPLICA_NOT_AVAILABLE
         wire.create_topic("later")
         assert (paths[0] / "later-0").is_dir()

@@ -54,7 +54,7 @@ def only(response: MetadataResponse) -> MetadataResponseTopic:
 
 
 def when_led(wire: Wire, name: str) -> MetadataResponseTopic:
-    """Return what is said of a topic as soon as its partitions have leaders."""
+    """Return the metadata of a topic as soon as its partitions have leaders."""
     deadline_s = time.monotonic() + LED_WITHIN_S
     while time.monotonic() < deadline_s:
         topic = only(metadata(wire, [name]))
@@ -63,7 +63,7 @@ def when_led(wire: Wire, name: str) -> MetadataResponseTopic:
     raise AssertionError(f"{name} has no leaders after {LED_WITHIN_S} s")
 
 
-def test_the_broker_names_itself_its_cluster_and_the_controller(
+def test_metadata_names_the_broker_its_cluster_and_the_controller(
     shared_broker: BrokerProcess, wire: Wire
 ) -> None:
     response = metadata(wire, [])
@@ -91,7 +91,7 @@ def test_a_topic_is_described_in_every_version(wire: Wire, version: int) -> None
 
 
 @pytest.mark.parametrize(("version", "everything"), [(0, ()), (1, None), (12, None)])
-def test_all_topics_can_be_asked_for(
+def test_all_topics_can_be_requested(
     wire: Wire, version: int, everything: tuple[str, ...] | None
 ) -> None:
     name = next(names)
@@ -134,7 +134,7 @@ def test_a_topic_named_twice_is_described_once(wire: Wire) -> None:
     assert only(metadata(wire, [name, name])).name == name
 
 
-def test_a_topic_can_be_asked_for_by_its_id(wire: Wire) -> None:
+def test_a_topic_can_be_requested_by_its_id(wire: Wire) -> None:
     name = next(names)
     wire.create_topic(name)
     topic_id = only(metadata(wire, [name])).topic_id
@@ -149,13 +149,13 @@ def test_an_unknown_topic_id_is_an_error(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_ids_are_refused_where_the_version_does_not_know_them(wire: Wire, version: int) -> None:
+def test_ids_are_refused_in_versions_without_them(wire: Wire, version: int) -> None:
     asked = MetadataRequestTopic(name=None, topic_id=topic_id_from_text("A" * 21 + "Q"))
     found = only(metadata(wire, [asked], version=version))
     assert (found.error_code, found.name) == (ErrorCode.INVALID_REQUEST, "")
 
 
-def test_operations_are_told_only_when_asked_for(wire: Wire) -> None:
+def test_authorized_operations_are_returned_only_on_request(wire: Wire) -> None:
     name = next(names)
     wire.create_topic(name)
     silent = metadata(wire, [name], version=8)
@@ -193,7 +193,7 @@ def test_more_replicas_than_brokers_cannot_be_created(start_broker: StartBroker)
     assert topic.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_each_listener_tells_its_own_address(start_broker: StartBroker) -> None:
+def test_each_listener_returns_its_own_address(start_broker: StartBroker) -> None:
     broker = start_broker(
         overrides={
             "listeners": "INNER://127.0.0.1:0,OUTER://127.0.0.1:0",
@@ -214,7 +214,7 @@ def test_each_listener_tells_its_own_address(start_broker: StartBroker) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_lists_exactly_what_is_served(wire: Wire, version: int) -> None:
+def test_api_versions_lists_exactly_the_served_apis(wire: Wire, version: int) -> None:
     message = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
     response = wire.ask(ApiKey.API_VERSIONS, version, message, ApiVersionsResponse)
     assert response.error_code == ErrorCode.NONE
@@ -223,7 +223,7 @@ def test_api_versions_lists_exactly_what_is_served(wire: Wire, version: int) -> 
     } == {key: api.advertised for key, api in APIS.items() if api.advertised is not None}
 
 
-def test_api_versions_of_the_future_is_answered_in_version_0(wire: Wire) -> None:
+def test_api_versions_of_an_unknown_version_is_answered_in_version_0(wire: Wire) -> None:
     header = ApiKey.API_VERSIONS.to_bytes(2, "big") + (99).to_bytes(2, "big") + b"\0\0\0\7\xff\xff"
     body = header + b"\0" + b"anything that a newer client says"
     wire.send_bytes(len(body).to_bytes(4, "big") + body)
@@ -236,7 +236,7 @@ def test_api_versions_of_the_future_is_answered_in_version_0(wire: Wire) -> None
         for api in response.api_keys
         if api.api_key == ApiKey.API_VERSIONS
     ] == [(0, 4)]
-    assert metadata(wire, []).brokers, "the connection goes on"
+    assert metadata(wire, []).brokers, "the connection stays open"
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -1,4 +1,4 @@
-"""Clients that are broken, slow, greedy or gone; the others must not notice."""
+"""Broken, slow, greedy or vanished clients must not affect other clients."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def has_read(served: Served, byte_count: int) -> bool:
 
 
 def stop_reading(client: Client) -> asyncio.Transport:
-    """Let what the broker sends pile up in the client's socket."""
+    """Stop reading, so that responses pile up in the client's socket."""
     transport = client.writer.transport
     transport.pause_reading()  # type: ignore[attr-defined]
     return cast(asyncio.Transport, transport)
 
 
 @on_every_loop
-async def test_requests_that_come_byte_by_byte_are_answered() -> None:
+async def test_requests_that_arrive_byte_by_byte_are_answered() -> None:
     async with serving() as served:
         client = await served.connect()
         ours = client.writer.get_extra_info("socket")
@@ -63,7 +63,7 @@ async def test_requests_that_come_byte_by_byte_are_answered() -> None:
 
 
 @on_every_loop
-async def test_random_bytes_close_their_own_connection_only() -> None:
+async def test_random_bytes_close_only_their_own_connection() -> None:
     dice = random.Random(7)
     async with serving() as served:
         good = await served.connect()
@@ -78,7 +78,7 @@ async def test_random_bytes_close_their_own_connection_only() -> None:
 
 
 @on_every_loop
-async def test_half_a_frame_and_then_the_end_leaves_nothing() -> None:
+async def test_a_client_that_leaves_after_half_a_frame_leaves_nothing() -> None:
     async with serving() as served:
         for size in (10, 10_000, 10 * MIB):
             client = await served.connect()
@@ -89,7 +89,7 @@ async def test_half_a_frame_and_then_the_end_leaves_nothing() -> None:
 
 
 @on_every_loop
-async def test_half_a_frame_is_closed_when_it_is_idle() -> None:
+async def test_an_idle_connection_with_half_a_frame_is_closed() -> None:
     async with serving(limits=NetworkLimits(connections_max_idle_ms=100)) as served:
         client = await served.connect()
         client.send_raw(request_frame(1, bytes(1000))[:-1])
@@ -100,8 +100,8 @@ async def test_half_a_frame_is_closed_when_it_is_idle() -> None:
 
 
 @on_every_loop
-async def test_promising_large_frames_costs_no_memory() -> None:
-    """A hundred clients announce 100 MiB each; small requests of others go on."""
+async def test_announced_large_frames_cost_no_memory() -> None:
+    """A hundred clients announce 100 MiB each; small requests of others are still served."""
     async with serving() as served:
         good = await served.connect()
         tracemalloc.start()
@@ -178,7 +178,7 @@ async def test_a_client_that_reads_late_gets_everything() -> None:
 
 @on_every_loop
 async def test_a_flood_stays_within_the_queue_and_is_answered() -> None:
-    """Twenty clients pipeline 500 requests each: more than the queue holds, many times over."""
+    """Twenty clients pipeline 500 requests each, many times the limit of the queue."""
     queued: list[int] = []
 
     def handle(request: Request) -> Reply:
@@ -200,12 +200,12 @@ async def test_a_flood_stays_within_the_queue_and_is_answered() -> None:
 
 
 @on_every_loop
-async def test_a_client_that_vanishes_while_its_fetch_is_parked_touches_nobody() -> None:
-    """It leaves in the very turn in which a produce wakes its fetch."""
+async def test_a_client_that_vanishes_during_its_fetch_does_not_affect_others() -> None:
+    """The client leaves in the turn in which a produce request wakes its fetch."""
     parking = Parking()
 
     def handle(request: Request) -> Reply:
-        """A fetch parks; a produce wakes all fetches, as the high watermark does."""
+        """Keep fetches pending; complete all of them on a produce, like the high watermark."""
         if request.header.api_key is ApiKey.FETCH:
             return parking.handle(request)
         while parking.replies:
@@ -226,7 +226,7 @@ async def test_a_client_that_vanishes_while_its_fetch_is_parked_touches_nobody()
 
 
 def vanish(client: Client, *, is_reset: bool) -> None:
-    """Leave by a reset, as a crashed process may, or by an end."""
+    """Disconnect by a reset, like a crashed process, or by an orderly close."""
     if is_reset:
         ours = client.writer.get_extra_info("socket")
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -234,7 +234,7 @@ def vanish(client: Client, *, is_reset: bool) -> None:
 
 
 @on_every_loop
-async def test_a_cancelled_fetch_is_forgotten_by_those_who_would_wake_it() -> None:
+async def test_a_cancelled_fetch_is_not_woken() -> None:
     parking = Parking()
     waiting: set[int] = set()
 
@@ -257,7 +257,7 @@ async def test_a_cancelled_fetch_is_forgotten_by_those_who_would_wake_it() -> No
 
 @pytest.mark.parametrize("body_bytes", [0, 3_000, 300_000])
 @on_every_loop
-async def test_random_cuts_change_nothing(body_bytes: int) -> None:
+async def test_requests_in_random_pieces_are_answered(body_bytes: int) -> None:
     dice = random.Random(body_bytes)
     bodies = [dice.randbytes(dice.randint(0, body_bytes)) for _ in range(40)]
     data = b"".join(request_frame(number, body) for number, body in enumerate(bodies))

@@ -1,4 +1,4 @@
-"""Thousands of connections come and go, in every way that they can; nothing of them stays."""
+"""Thousands of connections open and close in every way, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ WARM_UP: Final = 500
 AT_ONCE: Final = 100
 SOURCES: Final = 50
 PARK: Final = b"park"
-# What a run may leave behind, whatever the number of connections: caches, free lists.
+# Memory that a run may leave behind for any number of connections: caches, free lists.
 ALLOWED_BYTES: Final = 200_000
 
 
 def handle(request: Request) -> Reply:
-    """Park what asks for it, for ever; echo the rest."""
+    """Leave requests with the body `PARK` pending forever; echo all others."""
     return Reply() if bytes(request.body) == PARK else echo(request)
 
 
 def come_and_go(port: int, number: int) -> None:
-    """One connection of the kind that its number says; blocking, in a thread."""
+    """Open and close one connection, of a kind chosen by `number`; blocking, in a thread."""
     kind = number % 5
     with socket.socket() as client:
-        # Other source addresses, so that ports in TIME_WAIT never run out.
+        # Several source addresses, so that ports in TIME_WAIT never run out.
         client.bind((f"127.0.0.{2 + number % SOURCES}", 0))
         client.connect((HOST, port))
         if kind == 1:
@@ -64,7 +64,7 @@ def come_and_go_many(port: int, numbers: range) -> None:
 
 
 async def run(served: Served, count: int) -> None:
-    """Let `count` connections come and go, `AT_ONCE` rounds of them in threads."""
+    """Open and close `count` connections, with `AT_ONCE` rounds in threads."""
     accepted = served.server.metrics.connections_accepted
     step = count // AT_ONCE
     await asyncio.gather(

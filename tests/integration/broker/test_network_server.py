@@ -1,4 +1,4 @@
-"""A socket server over real sockets: listeners, order, limits, idleness, and a stop in order."""
+"""A socket server over real sockets: listeners, order, limits, idle connections, orderly stop."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_hundred_pipelined_requests_are_answered_in_order() -> None:
 
 
 @on_every_loop
-async def test_replies_that_are_late_leave_in_request_order() -> None:
+async def test_late_replies_are_sent_in_request_order() -> None:
     parking = Parking()
     async with serving(parking.handle) as served:
         client = await served.connect()
@@ -132,7 +132,7 @@ def drop_from_memory(file: BinaryIO) -> None:
 
 @on_every_loop
 async def test_a_file_that_is_not_in_memory_is_read_by_a_thread(log_file: Path) -> None:
-    # Asked of another file: asking has the system read ahead.
+    # Probe another file, because a probe makes the system read ahead.
     twin = log_file.with_name("twin")
     twin.write_bytes(CONTENT)
     with twin.open("rb") as file:
@@ -150,7 +150,7 @@ async def test_a_file_that_is_not_in_memory_is_read_by_a_thread(log_file: Path) 
 
 
 @on_every_loop
-async def test_a_failed_read_ahead_is_left_to_the_read_that_follows() -> None:
+async def test_a_failed_read_ahead_is_left_to_the_following_read() -> None:
     ended = asyncio.Event()
     async with serving() as served:
         served.server._read_ahead(lambda: os.close(-1), ended.set)
@@ -159,7 +159,7 @@ async def test_a_failed_read_ahead_is_left_to_the_read_that_follows() -> None:
 
 @on_every_loop
 async def test_a_deleted_file_is_sent_to_its_end(log_file: Path) -> None:
-    """The client reads only after the segment is gone."""
+    """The client reads only after the segment is deleted."""
     file = log_file.open("rb")
     regions = [Region(file, 0, REGION_BYTES)]
     async with serving(lambda _request: fetch_answer(regions.pop())) as served:
@@ -216,7 +216,7 @@ async def test_one_connection_too_many_from_an_address_is_closed() -> None:
 
 
 @on_every_loop
-async def test_an_idle_connection_is_closed_though_a_request_of_it_waits() -> None:
+async def test_an_idle_connection_with_a_waiting_request_is_closed() -> None:
     parking = Parking()
     limits = NetworkLimits(connections_max_idle_ms=100)
     async with serving(parking.handle, limits) as served:
@@ -233,7 +233,7 @@ async def test_an_idle_connection_is_closed_though_a_request_of_it_waits() -> No
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the options are the system's")
 @on_every_loop
-async def test_accepted_connections_are_probed_for_clients_that_vanished() -> None:
+async def test_accepted_connections_have_keepalive_probes() -> None:
     async with serving(limits=NetworkLimits(connections_max_idle_ms=2**40)) as served:
         client = await served.connect()
         assert await client.ask(1) == b""
@@ -264,7 +264,7 @@ async def test_a_taken_port_is_an_error_and_no_listener_is_left() -> None:
 
 
 @on_every_loop
-async def test_draining_answers_what_was_read_and_then_closes() -> None:
+async def test_draining_answers_requests_already_read_and_closes() -> None:
     parking = Parking()
     async with serving(parking.handle) as served:
         busy, quiet = await served.connect(), await served.connect()
@@ -286,7 +286,7 @@ async def test_draining_answers_what_was_read_and_then_closes() -> None:
 
 
 @on_every_loop
-async def test_draining_gives_up_and_closing_cancels() -> None:
+async def test_draining_times_out_and_closing_cancels() -> None:
     parking = Parking()
     async with serving(parking.handle) as served:
         client = await served.connect()
@@ -314,13 +314,13 @@ async def test_buffer_sizes_reach_the_sockets() -> None:
         assert await (await served.connect()).ask(1) == b""
         (connection,) = served.server._connections
         ours = connection._transport.get_extra_info("socket")
-        # The system doubles what it is asked for.
+        # The system doubles the requested size.
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
         assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 120_000
 
 
 @on_every_loop
-async def test_a_control_plane_listener_is_heard_first() -> None:
+async def test_requests_of_a_control_plane_listener_come_first() -> None:
     handled: list[str] = []
 
     def handle(request: Request) -> Reply:

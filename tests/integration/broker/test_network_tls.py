@@ -1,4 +1,4 @@
-"""A listener that speaks TLS: the same order and limits, and files are copied, never sent."""
+"""A TLS listener has the same order and limits; files are copied, never sent by sendfile."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_tls_client_that_never_reads_costs_a_bounded_amount() -> None:
 
 
 @on_every_loop
-async def test_a_client_that_never_shakes_hands_does_not_hold_up_the_end() -> None:
+async def test_a_client_without_a_handshake_does_not_delay_the_stop() -> None:
     async with serving(names=("SSL",), ssl_contexts={"SSL": server_context()}) as served:
         silent = await served.connect("SSL")
         await (await served.connect("SSL", ssl=client_context())).ask(1)
@@ -116,7 +116,7 @@ def is_stuck(served: Served) -> bool:
 
 
 async def until_closed(reader: asyncio.StreamReader) -> None:
-    """Read an alert, if one comes, to the end."""
+    """Read to the end of the connection, including an alert, if there is one."""
     try:
         await reader.read()
     except ConnectionError:

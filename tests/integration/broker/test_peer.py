@@ -1,4 +1,4 @@
-"""A connection to another broker that is slow, gone, or no broker: `broker.replication.peer`."""
+"""Connections to a slow, dead or invalid broker: `broker.replication.peer`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,7 +32,7 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[ApiKey, int, int]:
 async def greet(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, newest: int = 1
 ) -> None:
-    """Answer the question for versions with one API."""
+    """Respond to the ApiVersions request with one API."""
     key, version, correlation_id = await read_request(reader)
     assert (key, version) == (ApiKey.API_VERSIONS, API_VERSIONS_VERSION)
     api = ApiVersion(api_key=ApiKey.DESCRIBE_CLUSTER, min_version=0, max_version=newest)
@@ -74,7 +74,7 @@ async def ask(peer: Peer) -> str:
 
 
 @pytest.mark.parametrize("newest", [0, 1, 9])
-async def test_the_newest_version_of_both_is_spoken(newest: int) -> None:
+async def test_the_newest_common_version_is_used(newest: int) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await greet(reader, writer, newest)
         await answer(reader, writer)
@@ -90,7 +90,7 @@ async def test_an_api_that_is_not_served_is_an_error() -> None:
             await peer.choose_version(ApiKey.ALTER_PARTITION, 3)
 
 
-async def test_nobody_listens() -> None:
+async def test_a_refused_connection_is_an_error() -> None:
     async with peer_of(greet) as peer:
         gone = Endpoint("127.0.0.1", 1)
         lonely = Peer(gone, loop=asyncio.get_running_loop(), client_id="t")
@@ -99,7 +99,7 @@ async def test_nobody_listens() -> None:
         assert peer.endpoint != gone
 
 
-async def test_silence_ends_with_the_time_limit_and_the_next_request_connects_anew() -> None:
+async def test_a_silent_peer_times_out_and_the_next_request_reconnects() -> None:
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,7 +116,7 @@ async def test_silence_ends_with_the_time_limit_and_the_next_request_connects_an
     assert connections == 2
 
 
-async def test_a_connection_that_is_lost_is_an_error_and_then_opened_anew() -> None:
+async def test_a_lost_connection_is_an_error_and_then_reopened() -> None:
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,7 +144,7 @@ async def test_a_connection_that_is_lost_is_an_error_and_then_opened_anew() -> N
         pytest.param(SIZE.pack(0), id="no header"),
     ],
 )
-async def test_what_is_no_answer_ends_the_connection(garbage: bytes) -> None:
+async def test_a_malformed_response_closes_the_connection(garbage: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await greet(reader, writer)
         await read_request(reader)
@@ -155,7 +155,7 @@ async def test_what_is_no_answer_ends_the_connection(garbage: bytes) -> None:
             await ask(peer)
 
 
-async def test_an_answer_to_nothing_ends_the_connection() -> None:
+async def test_an_unexpected_response_closes_the_connection() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await greet(reader, writer)
         await answer(reader, writer)
@@ -171,7 +171,7 @@ async def test_an_answer_to_nothing_ends_the_connection() -> None:
         await asyncio.wait_for(link.closed, TIMEOUT_MS / 1000)
 
 
-async def test_a_broker_that_does_not_tell_its_versions_is_of_no_use() -> None:
+async def test_a_broker_without_api_versions_is_an_error() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         key, version, correlation_id = await read_request(reader)
         refusal = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -182,7 +182,7 @@ async def test_a_broker_that_does_not_tell_its_versions_is_of_no_use() -> None:
             await ask(peer)
 
 
-async def test_who_waits_can_be_interrupted() -> None:
+async def test_a_waiting_request_can_be_interrupted() -> None:
     asked = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -198,7 +198,7 @@ async def test_who_waits_can_be_interrupted() -> None:
             await waiting
 
 
-async def test_a_request_that_is_cancelled_leaves_no_answer_for_the_next() -> None:
+async def test_the_response_to_a_cancelled_request_is_not_given_to_the_next() -> None:
     connections = 0
     asked = asyncio.Event()
 

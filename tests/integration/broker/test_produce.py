@@ -1,4 +1,4 @@
-"""Produce over a real socket: what is appended, what is refused, with which code."""
+"""Produce over a real socket: appends, refusals and their error codes."""
 
 import itertools
 from struct import pack_into, unpack_from
@@ -28,7 +28,7 @@ def topic(wire: Wire) -> str:
 
 
 def with_crc(data: bytes | bytearray) -> bytes:
-    """Return `data` with a checksum that fits what was changed."""
+    """Return the modified `data` with a valid checksum."""
     mended = bytearray(data)
     pack_into(">I", mended, 17, crc32c(bytes(mended[CRC_START:])))
     return bytes(mended)
@@ -49,7 +49,7 @@ def test_offsets_are_dense_in_every_version(
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_the_bytes_fetched_are_those_sent_but_for_offset_and_epoch(
+def test_fetched_bytes_equal_sent_bytes_except_offset_and_epoch(
     wire: Wire, topic: str, codec: Codec
 ) -> None:
     sent = batch(b"first" * 50, b"second" * 50, codec=codec)
@@ -63,16 +63,14 @@ def test_the_bytes_fetched_are_those_sent_but_for_offset_and_epoch(
     assert bytes(fetched[BASE_OFFSET_BYTES : EPOCH.start]) == sent[BASE_OFFSET_BYTES : EPOCH.start]
 
 
-def test_without_acks_nothing_is_answered_and_the_order_stays(wire: Wire, topic: str) -> None:
+def test_acks_0_gets_no_response_and_keeps_the_order(wire: Wire, topic: str) -> None:
     wire.send(ApiKey.PRODUCE, 9, produce_request([(topic, 0, batch(b"a"))], acks=0))
     answer = wire.produce(topic, batch(b"b"))
-    assert answer.base_offset == 1, "the first answer belongs to the second request"
+    assert answer.base_offset == 1, "the first response belongs to the second request"
 
 
 @pytest.mark.parametrize("broken", [b"", batch(b"a")[:-1]], ids=["no batch", "half a batch"])
-def test_without_acks_a_failure_closes_the_connection(
-    wire: Wire, topic: str, broken: bytes
-) -> None:
+def test_a_failure_with_acks_0_closes_the_connection(wire: Wire, topic: str, broken: bytes) -> None:
     wire.send(ApiKey.PRODUCE, 9, produce_request([(topic, 0, broken)], acks=0))
     assert wire.is_closed()
 
@@ -92,7 +90,7 @@ def test_one_bad_partition_does_not_fail_the_others(wire: Wire, topic: str) -> N
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_acks_of_another_number_are_refused(wire: Wire, topic: str, acks: int) -> None:
+def test_other_values_of_acks_are_refused(wire: Wire, topic: str, acks: int) -> None:
     answer = wire.produce(topic, batch(b"a"), acks=acks)
     assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
     assert wire.fetch(topic, 0).high_watermark == 0
@@ -133,7 +131,7 @@ def changed(position: int, value: int) -> bytes:
         pytest.param(batch(bytes(1_100_000)), ErrorCode.MESSAGE_TOO_LARGE, id="too large"),
     ],
 )
-def test_what_is_no_batch_of_a_producer_is_refused(
+def test_a_malformed_batch_is_refused(
     wire: Wire, topic: str, records: bytes | None, code: ErrorCode
 ) -> None:
     answer = wire.produce(topic, records)
@@ -172,7 +170,7 @@ def test_a_topic_may_stamp_records_with_the_brokers_time(wire: Wire) -> None:
 
 @pytest.mark.parametrize("wanted", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
 @pytest.mark.parametrize("sent", [Codec.NONE, Codec.LZ4], ids=lambda codec: codec.name)
-def test_a_topic_may_ask_for_a_codec_of_its_own(wire: Wire, wanted: str, sent: Codec) -> None:
+def test_a_topic_may_have_its_own_codec(wire: Wire, wanted: str, sent: Codec) -> None:
     topic = next(names)
     wire.create_topic(topic, compression_type=wanted)
     assert wire.produce(topic, batch(b"a" * 500, b"b" * 500, codec=sent)).error_code == 0
@@ -183,7 +181,7 @@ def test_a_topic_may_ask_for_a_codec_of_its_own(wire: Wire, wanted: str, sent: C
     assert [record.value for record in read_records(fetched)] == [b"a" * 500, b"b" * 500]
 
 
-def test_zstd_needs_a_client_that_knows_it(wire: Wire, topic: str) -> None:
+def test_zstd_needs_a_recent_version(wire: Wire, topic: str) -> None:
     data = batch(b"a" * 100, codec=Codec.ZSTD)
     answer = wire.produce(topic, data, version=6)
     assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -202,7 +200,7 @@ def test_batches_of_an_idempotent_producer_are_stored_unchanged(wire: Wire, topi
     assert read_header(fetched).producer_id == given.producer_id
 
 
-def test_transactions_are_refused_clearly(wire: Wire, topic: str) -> None:
+def test_transactions_are_refused_with_an_error(wire: Wire, topic: str) -> None:
     by_batch = wire.produce(topic, batch(b"a", producer_id=5, is_transactional=True))
     by_request = wire.produce(topic, batch(b"a"), transactional_id="t")
     for answer in (by_batch, by_request):

@@ -1,4 +1,4 @@
-"""Quotas of clients: set over the wire or by a tool at the nodes, kept, and felt."""
+"""Client quotas: set over the wire or by a tool at the nodes, persisted, and enforced."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ from tests.integration.coordination.process import Coordinator, wait_until
 
 PAYLOAD = b"x" * 20_000
 LIMIT = 1500
-"""Ten seconds of it are a little less than the payload: one request is too much by a third."""
+"""Ten seconds' worth are less than the payload: one request exceeds the quota by a third."""
 Names = tuple[tuple[str, str | None], ...]
 SLOW: Names = (("client-id", "slow"),)
 
@@ -66,7 +66,7 @@ def described(wire: Wire, *components: ComponentData) -> dict[Names, dict[str, f
 
 
 def produce(wire: Wire, client_id: str) -> int:
-    """Write one batch; return for how long the broker says that it will not listen."""
+    """Write one batch; return the throttle time in the response."""
     data = PartitionProduceData(index=0, records=batch(PAYLOAD))
     request = ProduceRequest(
         acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])]
@@ -77,7 +77,7 @@ def produce(wire: Wire, client_id: str) -> int:
 
 
 def fetch(wire: Wire, client_id: str) -> tuple[int, int]:
-    """Read from the beginning; return the bytes, and for how long the broker will not listen."""
+    """Read from the beginning; return the number of bytes and the throttle time."""
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(
         max_wait_ms=0,
@@ -91,7 +91,7 @@ def fetch(wire: Wire, client_id: str) -> tuple[int, int]:
     return len(records or b""), answer.throttle_time_ms  # type: ignore[arg-type]
 
 
-def test_a_producer_above_its_quota_is_told_and_not_listened_to(start_broker: StartBroker) -> None:
+def test_a_producer_above_its_quota_is_throttled_and_muted(start_broker: StartBroker) -> None:
     broker = start_broker()
     with Wire(broker.port) as admin, Wire(broker.port) as slow:
         admin.create_topic("t")
@@ -117,13 +117,13 @@ def test_a_consumer_above_its_quota_gets_its_records_and_then_waits(
         everybody: Names = (("user", None), ("client-id", None))
         assert alter(admin, everybody, consumer_byte_rate=LIMIT) == (ErrorCode.NONE, None)
         size, throttle_ms = fetch(slow, "slow")
-        assert len(PAYLOAD) < size < 2 * len(PAYLOAD), "one batch, however large"
+        assert len(PAYLOAD) < size < 2 * len(PAYLOAD), "one batch of any size"
         assert 1000 < throttle_ms < 5000
         size, throttle_ms = fetch(slow, "slow")
         assert throttle_ms > 0
 
 
-def test_quotas_are_described_and_last(start_broker: StartBroker) -> None:
+def test_quotas_are_described_and_survive_a_restart(start_broker: StartBroker) -> None:
     broker = start_broker()
     both: Names = (("user", "anna"), ("client-id", "a b"))
     with Wire(broker.port) as wire:

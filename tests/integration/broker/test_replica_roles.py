@@ -1,4 +1,4 @@
-"""What controllers may order, and what that does: LeaderAndIsr and StopReplica over sockets."""
+"""LeaderAndIsr and StopReplica over sockets: acceptance and effects of control requests."""
 
 import errno
 import gc
@@ -42,23 +42,23 @@ def epoch(rig: Rig) -> int:
 
 
 async def test_an_older_controller_changes_nothing(rig: Rig) -> None:
-    await rig.order(1, isr=[1], controller_epoch=7, to=[1])
-    answers = await rig.order(2, isr=[2], controller_epoch=6, to=[1])
+    await rig.set_leader(1, isr=[1], controller_epoch=7, to=[1])
+    answers = await rig.set_leader(2, isr=[2], controller_epoch=6, to=[1])
     assert codes(answers) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert (epoch(rig), rig.brokers[1].replica.leader) == (1, 1)
 
 
-async def test_an_order_for_an_earlier_life_of_the_broker_changes_nothing(rig: Rig) -> None:
+async def test_a_request_with_an_older_broker_epoch_changes_nothing(rig: Rig) -> None:
     rig.brokers[1].replicas.on_registered(50)
-    answers = await rig.order(1, isr=[1], broker_epoch=49, to=[1])
+    answers = await rig.set_leader(1, isr=[1], broker_epoch=49, to=[1])
     assert codes(answers) == [ErrorCode.STALE_BROKER_EPOCH]
     assert list(rig.brokers[1].replicas) == []
-    assert codes(await rig.order(1, isr=[1], broker_epoch=50, to=[1])) == [ErrorCode.NONE]
+    assert codes(await rig.set_leader(1, isr=[1], broker_epoch=50, to=[1])) == [ErrorCode.NONE]
 
 
-async def test_a_leadership_is_obeyed_once(rig: Rig) -> None:
-    await rig.order(1, isr=[1], to=[1])
-    again = await rig.order(1, isr=[1], to=[1], is_repeated=True)
+async def test_a_repeated_leader_and_isr_request_changes_nothing(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1], to=[1])
+    again = await rig.set_leader(1, isr=[1], to=[1], is_repeated=True)
     assert codes(again) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert rig.brokers[1].replica.leadership is not None
 
@@ -70,48 +70,52 @@ async def test_a_leadership_is_obeyed_once(rig: Rig) -> None:
         pytest.param(1, [2], [1, 2], ErrorCode.INVALID_REQUEST, id="leader out of sync"),
     ],
 )
-async def test_an_order_that_makes_no_sense_is_refused(
+async def test_an_invalid_request_is_refused(
     rig: Rig, leader: int, isr: list[int], replicas: list[int], code: ErrorCode
 ) -> None:
-    assert codes(await rig.order(leader, isr=isr, replicas=replicas, to=[1])) == [code]
+    assert codes(await rig.set_leader(leader, isr=isr, replicas=replicas, to=[1])) == [code]
     assert list(rig.brokers[1].logs) == []
 
 
-async def test_an_epoch_that_cannot_be_is_refused(rig: Rig) -> None:
+async def test_an_invalid_leader_epoch_is_refused(rig: Rig) -> None:
     rig.epoch = -3
-    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.INVALID_REQUEST]
+    assert codes(await rig.set_leader(1, isr=[1], to=[1])) == [ErrorCode.INVALID_REQUEST]
     rig.epoch = 4
-    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE]
+    assert codes(await rig.set_leader(1, isr=[1], to=[1])) == [ErrorCode.NONE]
 
 
 @pytest.mark.parametrize("name", ["../outside", "x/y", "..", "t" * 250, "", "/tmp/absolute"])
-async def test_a_topic_whose_name_is_no_directory_is_refused_alone(rig: Rig, name: str) -> None:
-    refused = await rig.order(1, isr=[1], to=[1], topic_name=name)
+async def test_only_the_topic_with_an_illegal_directory_name_is_refused(
+    rig: Rig, name: str
+) -> None:
+    refused = await rig.set_leader(1, isr=[1], to=[1], topic_name=name)
     assert codes(refused) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
     stopped = await rig.stop_replica(1, deletes=True, topic_name=name)
     assert stopped is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert list(rig.brokers[1].logs) == []
-    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE], "the disk has not failed"
+    assert codes(await rig.set_leader(1, isr=[1], to=[1])) == [ErrorCode.NONE], (
+        "the disk has not failed"
+    )
 
 
 async def test_another_topic_of_the_same_name_is_refused_while_this_one_is_served(
     rig: Rig,
 ) -> None:
-    await rig.order(1, isr=[1], to=[1])
+    await rig.set_leader(1, isr=[1], to=[1])
     served = TopicState(name=TOPIC, topic_id=rig.topic_id, partitions={})
     put_topics(rig.brokers[1].metadata, [served])
     rig.topic_id = OTHER_ID
-    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    assert codes(await rig.set_leader(1, isr=[1], to=[1])) == [ErrorCode.INCONSISTENT_TOPIC_ID]
     assert rig.brokers[1].replica.topic_id == TOPIC_ID
 
 
-async def test_what_is_left_of_a_topic_that_is_gone_makes_way_for_one_of_its_name(
+async def test_the_remains_of_a_deleted_topic_are_replaced_by_its_recreation(
     rig: Rig,
 ) -> None:
-    await rig.order(2, isr=[2], replicas=[1, 2])
-    # The controller that moved it away died before it had it deleted; then the topic was deleted.
+    await rig.set_leader(2, isr=[2], replicas=[1, 2])
+    # The controller that moved the partition died before its deletion; then the topic was deleted.
     rig.topic_id = OTHER_ID
-    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE]
+    assert codes(await rig.set_leader(1, isr=[1], to=[1])) == [ErrorCode.NONE]
     replica = rig.brokers[1].replica
     assert (replica.topic_id, replica.log.topic_id) == (OTHER_ID, OTHER_ID)
     assert replica.leadership is not None
@@ -120,12 +124,12 @@ async def test_what_is_left_of_a_topic_that_is_gone_makes_way_for_one_of_its_nam
 
 
 async def test_after_a_restart_the_records_of_a_former_topic_are_set_aside(rig: Rig) -> None:
-    await rig.order(1, isr=[1], to=[1])
+    await rig.set_leader(1, isr=[1], to=[1])
     await rig.brokers[1].produce(b"old")
     await rig.stop(1)
     await rig.start(1)
     rig.topic_id = OTHER_ID
-    assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE]
+    assert codes(await rig.set_leader(1, isr=[1], to=[1])) == [ErrorCode.NONE]
     assert rig.brokers[1].replica.log.log_end_offset == 0
     [stray] = rig.brokers[1].directory.glob("*-stray")
     assert stray.name.startswith(f"{PARTITION}.")
@@ -149,91 +153,91 @@ def strays(rig: Rig) -> set[str]:
     return {path.name.split(".")[0] for path in rig.brokers[1].directory.glob("*-stray")}
 
 
-async def test_a_partition_that_the_metadata_give_to_others_is_a_stray_after_a_registration(
+async def test_a_partition_reassigned_in_the_metadata_is_a_stray_after_registration(
     rig: Rig,
 ) -> None:
-    await rig.order(1, isr=[1], to=[1], partitions=[0, 1, 2])
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0, 1, 2])
     known = {1: assigned(1), 2: assigned(2, 3)}
     put_topics(
         rig.brokers[1].metadata, [TopicState(name=TOPIC, topic_id=TOPIC_ID, partitions=known)]
     )
     rig.brokers[1].replicas.on_registered(50)
-    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
     assert (held(rig), strays(rig)) == ({0, 1}, {"orders-2"})
-    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
-    assert held(rig) == {0, 1}, "later orders name only what changes"
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    assert held(rig) == {0, 1}, "later requests name only changed partitions"
 
 
-async def test_a_partition_of_a_topic_that_the_metadata_do_not_know_stays_where_it_is(
+async def test_a_partition_of_a_topic_missing_in_the_metadata_is_kept(
     rig: Rig,
 ) -> None:
-    await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0, 1])
     await rig.brokers[1].produce(b"acknowledged", index=1)
     await rig.stop(1)
     await rig.start(1)
     rig.brokers[1].replicas.on_registered(50)
-    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
     assert rig.brokers[1].replicas.roles.is_unclaimed(TopicPartition(TOPIC, 1))
-    # Its node can be read again.
-    assert codes(await rig.order(1, isr=[1], to=[1], partitions=[1], broker_epoch=50)) == [0]
+    # The topic's node can be read again.
+    assert codes(await rig.set_leader(1, isr=[1], to=[1], partitions=[1], broker_epoch=50)) == [0]
     assert rig.brokers[1].replica_of(1).log.log_end_offset == 1
     assert strays(rig) == set()
 
 
-async def test_a_partition_becomes_a_stray_when_the_metadata_learn_later_of_another_topic(
+async def test_a_partition_becomes_a_stray_when_its_topic_is_recreated(
     rig: Rig,
 ) -> None:
-    await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0, 1])
     rig.brokers[1].replicas.on_registered(50)
-    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
     assert held(rig) == {0, 1}
     other = TopicState(name=TOPIC, topic_id=OTHER_ID, partitions={0: assigned(2)})
     put_topics(rig.brokers[1].metadata, [other])
-    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
     assert (held(rig), strays(rig)) == ({0}, {"orders-1"})
 
 
 async def test_a_deletion_that_waited_for_this_broker_frees_its_data(rig: Rig) -> None:
-    await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0, 1])
     await rig.stop(1)
     await rig.start(1)
     rig.brokers[1].replicas.on_registered(50)
-    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
     assert await rig.stop_replica(1, deletes=True, leader_epoch=-2, index=1) is ErrorCode.NONE
     assert [each.topic_partition for each in rig.brokers[1].logs] == [PARTITION]
     assert strays(rig) == set()
     assert len(list(rig.brokers[1].directory.glob("orders-1.*-delete"))) == 1
 
 
-async def test_an_order_that_says_that_it_names_only_some_leaves_out_no_strays(rig: Rig) -> None:
-    await rig.order(1, isr=[1], to=[1], partitions=[0, 1])
+async def test_an_incremental_request_creates_no_strays(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0, 1])
     known = TopicState(name=TOPIC, topic_id=TOPIC_ID, partitions={1: assigned(2)})
     put_topics(rig.brokers[1].metadata, [known])
     rig.brokers[1].replicas.on_registered(50)
     some = UpdateType.INCREMENTAL
-    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50, kind=some)
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0], broker_epoch=50, kind=some)
     assert held(rig) == {0, 1}
-    await rig.order(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
+    await rig.set_leader(1, isr=[1], to=[1], partitions=[0], broker_epoch=50)
     assert held(rig) == {0}
 
 
 async def test_a_stopped_replica_neither_leads_nor_follows(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2], replicas=[1, 2])
+    await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
     await rig.brokers[1].produce(b"a")
     assert await rig.stop_replica(1, deletes=False) is ErrorCode.NONE
     assert (await rig.brokers[1].produce(b"b"))[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert rig.brokers[1].records() == rig.brokers[2].records()
-    assert codes(await rig.order(2, isr=[2], replicas=[1, 2])) == [0, 0]
+    assert codes(await rig.set_leader(2, isr=[2], replicas=[1, 2])) == [0, 0]
     await rig.brokers[2].produce(b"c")
     await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
 
 
 async def test_a_deleted_replica_is_gone(rig: Rig) -> None:
-    await rig.order(1, isr=[1], to=[1])
+    await rig.set_leader(1, isr=[1], to=[1])
     assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE
     assert list(rig.brokers[1].logs) == []
     assert (await rig.brokers[1].produce(b"a"))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE, "again, it is gone"
+    assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE, "a repeated deletion succeeds"
 
 
 async def test_a_deleted_log_that_refused_a_batch_leaves_no_file_open(
@@ -245,11 +249,11 @@ async def test_a_deleted_log_that_refused_a_batch_leaves_no_file_open(
     def logs_in_memory() -> set[int]:
         return {id(each) for each in gc.get_objects() if isinstance(each, Log | LogFile)}
 
-    # What only a search for garbage frees may stay for hours, and with it the space on the disk.
+    # An object freed only by the garbage collector may keep its disk space for hours.
     gc.collect()
     gc.disable()
     before = logs_in_memory()
-    await rig.order(1, isr=[1], to=[1])
+    await rig.set_leader(1, isr=[1], to=[1])
     await rig.brokers[1].produce(b"a")
     try:
         with monkeypatch.context() as patch:
@@ -261,16 +265,16 @@ async def test_a_deleted_log_that_refused_a_batch_leaves_no_file_open(
         gc.enable()
 
 
-async def test_a_stop_for_an_older_leadership_is_refused_but_not_a_deletion(rig: Rig) -> None:
-    await rig.order(1, isr=[1], to=[1])
-    await rig.order(1, isr=[1], to=[1])
+async def test_a_stop_with_an_older_epoch_is_refused_but_a_deletion_is_not(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1], to=[1])
+    await rig.set_leader(1, isr=[1], to=[1])
     refused = await rig.stop_replica(1, deletes=True, leader_epoch=1)
     assert refused is ErrorCode.FENCED_LEADER_EPOCH
     assert await rig.stop_replica(1, deletes=True, leader_epoch=-2) is ErrorCode.NONE
 
 
-async def test_partitions_of_a_failed_log_dir_are_told_apart(rig: Rig) -> None:
-    await rig.order(1, isr=[1], to=[1])
+async def test_partitions_of_a_failed_log_dir_return_storage_errors(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1], to=[1])
     broker = rig.brokers[1]
     assert broker.replicas.on_directory_failed(broker.directory) == {PARTITION}
     assert (await broker.produce(b"a"))[0] == ErrorCode.KAFKA_STORAGE_ERROR
@@ -283,12 +287,12 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_retries")
-async def test_replicas_that_find_no_space_get_their_roles_when_there_is_some(rig: Rig) -> None:
+async def test_replicas_without_disk_space_get_their_roles_later(rig: Rig) -> None:
     broker = rig.brokers[1]
     health = broker.logs.directories[0].health
     health.note_full("no space")
-    answers = await rig.order(1, isr=[1], to=[1], partitions=(0, 1, 2))
-    # No failure of the disk: the controller would take the replicas for lost.
+    answers = await rig.set_leader(1, isr=[1], to=[1], partitions=(0, 1, 2))
+    # Not a disk failure, after which the controller would treat the replicas as lost.
     assert codes(answers) == [ErrorCode.NONE]
     assert list(broker.replicas) == []
     health.note_space()
@@ -297,7 +301,7 @@ async def test_replicas_that_find_no_space_get_their_roles_when_there_is_some(ri
 
 
 @pytest.mark.usefixtures("quick_retries")
-async def test_replicas_that_find_no_descriptor_get_their_roles_when_there_is_one(
+async def test_replicas_without_file_descriptors_get_their_roles_later(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = rig.brokers[1]
@@ -309,7 +313,7 @@ async def test_replicas_that_find_no_descriptor_get_their_roles_when_there_is_on
 
     with monkeypatch.context() as patch:
         patch.setattr(broker.logs.directories[0], "create_log", create_log)
-        assert codes(await rig.order(1, isr=[1], to=[1])) == [ErrorCode.NONE]
+        assert codes(await rig.set_leader(1, isr=[1], to=[1])) == [ErrorCode.NONE]
         await until(lambda: len(tries) > 2)
     await until(lambda: len(list(broker.replicas)) == 1)
     assert await broker.produce(b"a") == (ErrorCode.NONE, 0)
@@ -317,20 +321,20 @@ async def test_replicas_that_find_no_descriptor_get_their_roles_when_there_is_on
 
 @pytest.mark.usefixtures("quick_retries")
 @pytest.mark.parametrize("is_stopped", [True, False])
-async def test_a_replica_that_waits_for_space_waits_no_longer_than_its_order_counts(
+async def test_a_replica_stops_waiting_for_space_after_a_stop_or_registration(
     rig: Rig, is_stopped: bool
 ) -> None:
     broker = rig.brokers[1]
     health = broker.logs.directories[0].health
     health.note_full("no space")
-    await rig.order(1, isr=[1], to=[1])
+    await rig.set_leader(1, isr=[1], to=[1])
     if is_stopped:
         assert await rig.stop_replica(1, deletes=True) is ErrorCode.NONE
     else:
         broker.replicas.on_registered(5)
     assert not broker.replicas.roles.is_waiting
     health.note_space()
-    await rig.order(1, isr=[1], to=[1], partitions=(1,), broker_epoch=-1 if is_stopped else 5)
+    await rig.set_leader(1, isr=[1], to=[1], partitions=(1,), broker_epoch=-1 if is_stopped else 5)
     assert [each.topic_partition.partition for each in broker.replicas] == [1]
 
 
@@ -345,12 +349,12 @@ class Listener:
         self.heard.append(("resigns", topic_partition))
 
 
-async def test_listeners_hear_what_this_broker_leads(rig: Rig) -> None:
+async def test_listeners_are_notified_of_leaderships(rig: Rig) -> None:
     listener = Listener()
     rig.brokers[1].replicas.add_leadership_listener(listener)
-    await rig.order(1, isr=[1, 2], replicas=[1, 2])
-    await rig.order(2, isr=[1, 2], replicas=[1, 2])
-    await rig.order(1, isr=[1, 2], replicas=[1, 2])
+    await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
+    await rig.set_leader(2, isr=[1, 2], replicas=[1, 2])
+    await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
     await rig.stop_replica(1, deletes=True)
     assert [what for what, _ in listener.heard] == [
         "leads in 1", "resigns", "leads in 3", "resigns",

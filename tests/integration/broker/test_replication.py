@@ -1,4 +1,4 @@
-"""Brokers that copy from each other: leaders, followers, and what survives a change of leader."""
+"""Replication between brokers: leaders, followers, and records across changes of leader."""
 
 import asyncio
 import shutil
@@ -38,8 +38,8 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
     await rig.stop()
 
 
-async def test_followers_hold_what_was_acknowledged(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3])
+async def test_followers_hold_acknowledged_records(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1, 2, 3])
     leader = rig.brokers[1]
     for number in range(10):
         assert await leader.produce(b"%d" % number) == (ErrorCode.NONE, number)
@@ -50,43 +50,41 @@ async def test_followers_hold_what_was_acknowledged(rig: Rig) -> None:
 
 
 async def test_followers_learn_the_high_watermark_with_the_next_fetch(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3])
+    await rig.set_leader(1, isr=[1, 2, 3])
     await rig.brokers[1].produce(b"a")
     await until(lambda: all(each.replica.high_watermark == 1 for each in rig.brokers.values()))
 
 
-async def test_a_fetcher_that_a_bug_ends_is_replaced(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_fetcher_is_replaced(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_once(*_: object) -> None:
         monkeypatch.undo()
         raise ZeroDivisionError
 
     with capture_logs() as captured:
         monkeypatch.setattr(Fetcher, "_take", fail_once)
-        await rig.order(1, isr=[1], replicas=(1, 2))
+        await rig.set_leader(1, isr=[1], replicas=(1, 2))
         await rig.brokers[1].produce(b"a")
         await until(lambda: rig.brokers[2].replica.log.log_end_offset == 1)
     assert "fetcher.failed" in {each["event"] for each in captured}
 
 
 async def test_acks_all_waits_for_a_follower_that_is_not_there(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3], to=[1, 2])
+    await rig.set_leader(1, isr=[1, 2, 3], to=[1, 2])
     produced = asyncio.create_task(rig.brokers[1].produce(b"a"))
     await until(lambda: rig.brokers[2].replica.log.log_end_offset == 1)
     assert not produced.done()
     assert rig.brokers[1].replica.high_watermark == 0
-    await rig.order(1, isr=[1, 2, 3], to=[3], is_repeated=True)
+    await rig.set_leader(1, isr=[1, 2, 3], to=[3], is_repeated=True)
     assert await produced == (ErrorCode.NONE, 0)
 
 
 async def test_followers_refuse_clients(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3])
+    await rig.set_leader(1, isr=[1, 2, 3])
     assert await rig.brokers[2].produce(b"a") == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
 async def test_a_follower_that_dies_leaves_the_in_sync_set_and_comes_back(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3])
+    await rig.set_leader(1, isr=[1, 2, 3])
     leader = rig.brokers[1]
     await leader.produce(b"a")
     await rig.stop(3)
@@ -95,46 +93,46 @@ async def test_a_follower_that_dies_leaves_the_in_sync_set_and_comes_back(rig: R
     assert leadership is not None
     assert leadership.state.isr == {1, 2}
     await rig.start(3)
-    await rig.order(1, isr=[1, 2], to=[3], is_repeated=True)
+    await rig.set_leader(1, isr=[1, 2], to=[3], is_repeated=True)
     await until(
         lambda: (led := leader.replica.leadership) is not None and led.state.isr == {1, 2, 3}
     )
     assert rig.brokers[3].records() == leader.records()
 
 
-async def test_a_log_that_diverged_is_cut_where_it_departs(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3])
+async def test_a_diverged_log_is_truncated_at_the_divergence(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1, 2, 3])
     assert await rig.brokers[1].produce(b"both") == (ErrorCode.NONE, 0)
-    # Only broker 1 has the next ones: nobody follows it any more.
-    await rig.order(1, isr=[1], to=[1])
+    # Only broker 1 has the next records, because no follower fetches from it any more.
+    await rig.set_leader(1, isr=[1], to=[1])
     await rig.brokers[1].produce(b"lost 1", acks=1)
     await rig.brokers[1].produce(b"lost 2", acks=1)
-    await rig.order(2, isr=[2, 3], to=[2, 3])
+    await rig.set_leader(2, isr=[2, 3], to=[2, 3])
     assert await rig.brokers[2].produce(b"kept") == (ErrorCode.NONE, 1)
-    await rig.order(2, isr=[2, 3])
+    await rig.set_leader(2, isr=[2, 3])
     await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
     assert rig.brokers[1].replica.log.log_end_offset == 2
     await rig.brokers[2].produce(b"next")
     await until(lambda: rig.brokers[1].records() == rig.brokers[2].records())
 
 
-async def test_followers_follow_the_start_of_the_log(tmp_path: Path) -> None:
+async def test_followers_follow_the_log_start_offset(tmp_path: Path) -> None:
     rig = Rig(tmp_path, KEYS, LogConfig(segment_bytes=200))
     await rig.start(1, 2)
     try:
-        await rig.order(1, isr=[1, 2], replicas=[1, 2])
+        await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
         for _ in range(5):
             await rig.brokers[1].produce(b"x" * 50)
         assert await rig.brokers[1].delete_records(3) == (ErrorCode.NONE, 3)
         assert rig.brokers[2].replica.log.log_start_offset == 3
-        # One that was away finds its offset gone.
+        # A returning follower finds that its fetch offset no longer exists.
         await rig.stop(2)
         await rig.brokers[1].produce(b"y" * 50, acks=1)
-        await rig.order(1, isr=[1], replicas=[1, 2], to=[1])
+        await rig.set_leader(1, isr=[1], replicas=[1, 2], to=[1])
         assert await rig.brokers[1].delete_records(-1) == (ErrorCode.NONE, 6)
         await rig.brokers[1].produce(b"z" * 50, acks=1)
         await rig.start(2)
-        await rig.order(1, isr=[1], replicas=[1, 2])
+        await rig.set_leader(1, isr=[1], replicas=[1, 2])
         await until(lambda: rig.brokers[2].replica.log.log_end_offset == 7)
         assert rig.brokers[2].replica.log.log_start_offset == Offset(6)
     finally:
@@ -142,20 +140,20 @@ async def test_followers_follow_the_start_of_the_log(tmp_path: Path) -> None:
 
 
 async def test_new_partitions_do_not_wait_for_an_idle_fetch_to_end(tmp_path: Path) -> None:
-    """A follower's fetch waits at the leader; what it is told to copy meanwhile goes at once."""
+    """A follower fetches new partitions at once, although its last fetch waits at the leader."""
     patient = ReplicationKeys(replica_fetch_wait_max_ms=20_000, replica_lag_time_max_ms=30_000)
     rig = Rig(tmp_path, patient)
     await rig.start(1, 2)
     try:
         for index in (0, 1):
-            await rig.order(1, isr=[1, 2], replicas=[1, 2], partitions=[index])
+            await rig.set_leader(1, isr=[1, 2], replicas=[1, 2], partitions=[index])
             assert await rig.brokers[1].produce(b"a", index=index) == (ErrorCode.NONE, 0)
     finally:
         await rig.stop()
 
 
 class RawFollower:
-    """Broker 2 as a leader sees it: one session, over any of its connections."""
+    """Broker 2, as seen by a leader: one session, over any of its connections."""
 
     def __init__(self, leader: RigBroker) -> None:
         self._endpoint = leader.endpoints[leader.broker_id]
@@ -166,7 +164,7 @@ class RawFollower:
         return Peer(self._endpoint, loop=asyncio.get_running_loop(), client_id="2")
 
     async def fetch(self, peer: Peer, *offsets: int, wait_ms: int = 0) -> dict[int, PartitionData]:
-        """Ask for partitions 0, 1 and so on from there; none of them: as before."""
+        """Fetch partitions 0, 1, ... from `offsets`; without any, repeat the session's fetch."""
         wanted = [
             FetchPartition(partition=index, current_leader_epoch=-1, fetch_offset=offset)
             for index, offset in enumerate(offsets)
@@ -189,7 +187,7 @@ class RawFollower:
         }
 
 
-async def test_followers_that_nobody_registered_and_partitions_that_are_not_here_are_not_kept(
+async def test_unregistered_followers_and_missing_partitions_are_not_kept(
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path, KEYS)
@@ -197,7 +195,7 @@ async def test_followers_that_nobody_registered_and_partitions_that_are_not_here
     follower = RawFollower(rig.brokers[1])
     peer = follower.connect()
     try:
-        await rig.order(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
+        await rig.set_leader(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
         refused = await follower.fetch(peer, 0, 0, 0)
         handler = rig.brokers[1].followers
         assert handler is not None
@@ -210,51 +208,51 @@ async def test_followers_that_nobody_registered_and_partitions_that_are_not_here
         assert set(await follower.fetch(peer, 0, 0, 0)) == {0, 1, 2}
         assert len(sessions) == 1
         assert {key[1] for key in sessions._watching} == {0, 1}
-        assert await follower.fetch(peer) == {}, "a failure is told once"
+        assert await follower.fetch(peer) == {}, "a failure is reported once"
     finally:
         await peer.close()
         await rig.stop()
 
 
-async def test_a_session_goes_on_over_another_connection(tmp_path: Path) -> None:
+async def test_a_session_continues_on_another_connection(tmp_path: Path) -> None:
     rig = Rig(tmp_path, KEYS)
     await rig.start(1)
     rig.register(2)
     follower = RawFollower(rig.brokers[1])
     first, second = follower.connect(), follower.connect()
     try:
-        await rig.order(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
+        await rig.set_leader(1, isr=[1, 2], replicas=[1, 2], partitions=[0, 1])
         assert list(await follower.fetch(first, 0, 0)) == [0, 1]
         assert await rig.brokers[1].produce(b"a", acks=1) == (ErrorCode.NONE, 0)
         assert list(await follower.fetch(first)) == [0]
         assert (await follower.fetch(first, 1))[0].high_watermark == 1
         told = await follower.fetch(second)
-        assert list(told) == [0], "the last answer might not have arrived"
+        assert list(told) == [0], "the last response might not have arrived"
         assert told[0].high_watermark == 1
         assert await follower.fetch(second) == {}
         waiting = asyncio.create_task(follower.fetch(second, wait_ms=20_000))
         await until(lambda: rig.brokers[1].purgatory.waiting.operation_count == 1)
         assert await follower.fetch(first) == {}
-        assert await waiting == {}, "it makes way for what is asked next"
+        assert await waiting == {}, "the next request supersedes it"
     finally:
         await asyncio.gather(first.close(), second.close())
         await rig.stop()
 
 
-async def test_a_follower_may_know_of_a_leader_before_it_does(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2], to=[2])
-    await rig.order(1, isr=[1, 2], to=[1], is_repeated=True)
+async def test_a_follower_may_know_a_leader_before_the_leader_itself(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1, 2], to=[2])
+    await rig.set_leader(1, isr=[1, 2], to=[1], is_repeated=True)
     assert await rig.brokers[1].produce(b"a") == (ErrorCode.NONE, 0)
 
 
-async def test_three_leaders_that_wrote_alone_end_with_one_history(rig: Rig) -> None:
-    """Unclean elections in a row: everybody ends with the last leader's log (KIP-279)."""
-    await rig.order(1, isr=[1, 2, 3])
+async def test_logs_of_three_unclean_leaders_converge(rig: Rig) -> None:
+    """After several unclean elections all replicas have the last leader's log (KIP-279)."""
+    await rig.set_leader(1, isr=[1, 2, 3])
     await rig.brokers[1].produce(b"all")
     for leader in (1, 2, 3, 1, 2):
-        await rig.order(leader, isr=[leader], to=[leader])
+        await rig.set_leader(leader, isr=[leader], to=[leader])
         await rig.brokers[leader].produce(b"by %d" % leader, acks=1)
-    await rig.order(3, isr=[3])
+    await rig.set_leader(3, isr=[3])
     await rig.brokers[3].produce(b"last", acks=1)
     await until(lambda: len({broker.records() for broker in rig.brokers.values()}) == 1)
     epochs = {tuple(broker.replica.log.leader_epochs.entries) for broker in rig.brokers.values()}
@@ -262,15 +260,15 @@ async def test_three_leaders_that_wrote_alone_end_with_one_history(rig: Rig) -> 
 
 
 async def test_a_broker_with_a_wiped_disk_comes_back_into_the_in_sync_set(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3])
+    await rig.set_leader(1, isr=[1, 2, 3])
     for number in range(20):
         await rig.brokers[1].produce(b"%d" % number)
     directory = rig.brokers[3].directory
     await rig.stop(3)
     shutil.rmtree(directory)
-    await rig.order(1, isr=[1, 2])
+    await rig.set_leader(1, isr=[1, 2])
     await rig.start(3)
-    await rig.order(1, isr=[1, 2], to=[3], is_repeated=True)
+    await rig.set_leader(1, isr=[1, 2], to=[3], is_repeated=True)
     await until(lambda: isr(rig) == {1, 2, 3})
     assert rig.brokers[3].records() == rig.brokers[1].records()
 
@@ -281,8 +279,8 @@ def isr(rig: Rig) -> frozenset[BrokerId]:
     return leadership.state.isr
 
 
-async def test_whoever_lags_counts_until_the_controller_has_answered(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3])
+async def test_a_lagging_follower_counts_until_the_controller_responds(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1, 2, 3])
     leader = rig.brokers[1]
     leader.recorder.may_answer.clear()
     await rig.stop(3)
@@ -294,32 +292,32 @@ async def test_whoever_lags_counts_until_the_controller_has_answered(rig: Rig) -
     assert isr(rig) == {1, 2}
 
 
-async def test_who_stops_outside_the_in_sync_set_holds_nobody_up(tmp_path: Path) -> None:
-    """As a broker does that hands over and stops: the controller lets it join no more."""
+async def test_a_stopping_follower_outside_the_isr_does_not_delay_writes(tmp_path: Path) -> None:
+    """A broker in controlled shutdown: the controller does not let it join the ISR again."""
     rig = Rig(tmp_path, replace(KEYS, replica_lag_time_max_ms=60_000))
     await rig.start(1, 2, 3)
     try:
         leader, stopping = rig.brokers[1], rig.brokers[3]
         leader.recorder.refusals += [ErrorCode.INELIGIBLE_REPLICA] * 1000
-        await rig.order(1, isr=[1, 2])
+        await rig.set_leader(1, isr=[1, 2])
         assert await leader.produce(b"a") == (ErrorCode.NONE, 0)
         await until(lambda: stopping.replica.log.log_end_offset == 1)
         await rig.brokers.pop(3).stop()
         produced = asyncio.create_task(leader.produce(b"b"))
         await until(lambda: rig.brokers[2].replica.log.log_end_offset == 2)
-        assert not produced.done(), "it could be about to join"
-        rig.tell_metadata()
+        assert not produced.done(), "the follower might be about to join the ISR"
+        rig.send_metadata()
         async with asyncio.timeout(10):
             assert await produced == (ErrorCode.NONE, 1)
     finally:
         await rig.stop()
 
 
-async def test_too_few_in_sync_replicas_take_no_writes_that_need_them(tmp_path: Path) -> None:
+async def test_acks_all_writes_need_min_isr(tmp_path: Path) -> None:
     rig = Rig(tmp_path, KEYS, LogConfig(min_insync_replicas=2))
     await rig.start(1, 2)
     try:
-        await rig.order(1, isr=[1, 2], replicas=[1, 2])
+        await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
         assert await rig.brokers[1].produce(b"a") == (ErrorCode.NONE, 0)
         await rig.stop(2)
         assert await rig.brokers[1].produce(b"b", acks=1) == (ErrorCode.NONE, 1)
@@ -346,18 +344,20 @@ PATIENT = replace(KEYS, replica_fetch_wait_max_ms=50, replica_lag_time_max_ms=50
         pytest.param(replace(PATIENT, replica_fetch_max_bytes=0), id="one batch at a time"),
     ],
 )
-async def test_many_partitions_catch_up_whatever_the_limits(
+async def test_many_partitions_catch_up_under_any_limits(
     tmp_path: Path, limits: ReplicationKeys
 ) -> None:
     rig = Rig(tmp_path, limits)
     await rig.start(1, 2)
     try:
         indexes = range(4)
-        await rig.order(1, isr=[1], replicas=[1, 2], partitions=indexes, to=[1])
+        await rig.set_leader(1, isr=[1], replicas=[1, 2], partitions=indexes, to=[1])
         for index in indexes:
             for number in range(10):
                 await rig.brokers[1].produce(b"%d" % number * 300, acks=1, index=index)
-        await rig.order(1, isr=[1], replicas=[1, 2], partitions=indexes, is_repeated=True, to=[2])
+        await rig.set_leader(
+            1, isr=[1], replicas=[1, 2], partitions=indexes, is_repeated=True, to=[2]
+        )
         await until(
             lambda: all(rig.brokers[2].replica_of(n).log.log_end_offset == 10 for n in indexes)
         )
@@ -367,39 +367,39 @@ async def test_many_partitions_catch_up_whatever_the_limits(
         await rig.stop()
 
 
-async def test_a_leader_that_restarts_is_found_again(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3])
+async def test_followers_reconnect_to_a_restarted_leader(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1, 2, 3])
     await rig.brokers[1].produce(b"a")
     await rig.stop(1)
     await rig.start(1)
-    await rig.order(1, isr=[1, 2, 3])
+    await rig.set_leader(1, isr=[1, 2, 3])
     assert await rig.brokers[1].produce(b"b") == (ErrorCode.NONE, 1)
     assert rig.brokers[2].records() == rig.brokers[3].records() == rig.brokers[1].records()
 
 
 async def test_a_follower_waits_for_a_leader_whose_address_is_not_known(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2], replicas=[1, 2], to=[1])
+    await rig.set_leader(1, isr=[1, 2], replicas=[1, 2], to=[1])
     address = rig.brokers[2].endpoints.pop(BrokerId(1))
-    await rig.order(1, isr=[1, 2], replicas=[1, 2], to=[2], is_repeated=True)
+    await rig.set_leader(1, isr=[1, 2], replicas=[1, 2], to=[2], is_repeated=True)
     produced = asyncio.create_task(rig.brokers[1].produce(b"a"))
     await until(lambda: rig.brokers[1].replica.log.log_end_offset == 1)
     rig.brokers[2].endpoints[BrokerId(1)] = address
-    rig.tell_metadata()
+    rig.send_metadata()
     assert await produced == (ErrorCode.NONE, 0)
 
 
-async def test_deleting_gives_up_when_a_follower_does_not_follow(rig: Rig) -> None:
-    await rig.order(1, isr=[1, 2, 3])
+async def test_delete_records_times_out_when_a_follower_does_not_fetch(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1, 2, 3])
     await rig.brokers[1].produce(b"a")
     await until(lambda: rig.brokers[1].replica.high_watermark == 1)
-    await rig.order(1, isr=[1, 2, 3], to=[1])
+    await rig.set_leader(1, isr=[1, 2, 3], to=[1])
     timed_out = await rig.brokers[1].delete_records(1, timeout_ms=50)
     assert timed_out == (ErrorCode.REQUEST_TIMED_OUT, -1)
     assert rig.brokers[1].replica.log.log_start_offset == 1
 
 
-async def test_fetches_by_topic_id_are_for_consumers_too(rig: Rig) -> None:
-    await rig.order(1, isr=[1], replicas=[1], to=[1])
+async def test_consumers_may_fetch_by_topic_id(rig: Rig) -> None:
+    await rig.set_leader(1, isr=[1], replicas=[1], to=[1])
     await rig.brokers[1].produce(b"a")
     found = await fetch_by_id(rig, TOPIC_ID)
     assert (found.error_code, found.high_watermark) == (ErrorCode.NONE, 1)
@@ -424,7 +424,7 @@ STEPS = replace(KEYS, replica_lag_time_max_ms=20_000, replica_fetch_max_bytes=10
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-async def test_who_lags_is_copied_to_no_faster_than_the_rate(tmp_path: Path, side: str) -> None:
+async def test_a_lagging_follower_is_throttled_to_the_rate(tmp_path: Path, side: str) -> None:
     rig = Rig(tmp_path, STEPS, SLOW)
     await rig.start(1, 2)
     leader, follower = rig.brokers[1], rig.brokers[2]
@@ -432,12 +432,12 @@ async def test_who_lags_is_copied_to_no_faster_than_the_rate(tmp_path: Path, sid
     if side == "follower":
         throttled = follower.replicas.follower_throttle
     throttled.set_rate(100)
-    await rig.order(1, isr=[1], replicas=[1, 2], to=[1])
+    await rig.set_leader(1, isr=[1], replicas=[1, 2], to=[1])
     for _ in range(20):
         await leader.produce(b"x" * 900)
-    await rig.order(1, isr=[1], replicas=[1, 2], to=[2], is_repeated=True)
+    await rig.set_leader(1, isr=[1], replicas=[1, 2], to=[2], is_repeated=True)
     await until(lambda: follower.replica.log.log_end_offset >= 1)
-    # One batch is worth ten seconds; the others are held back while new ones come.
+    # One batch uses ten seconds of the rate; the others are throttled while new ones arrive.
     for _ in range(20):
         await leader.produce(b"x" * 900)
     assert follower.replica.log.log_end_offset < 5
@@ -446,13 +446,13 @@ async def test_who_lags_is_copied_to_no_faster_than_the_rate(tmp_path: Path, sid
     await rig.stop()
 
 
-async def test_who_keeps_up_is_not_held_back(tmp_path: Path) -> None:
+async def test_an_in_sync_follower_is_not_throttled(tmp_path: Path) -> None:
     rig = Rig(tmp_path, STEPS, SLOW)
     await rig.start(1, 2)
     for broker in rig.brokers.values():
         broker.replicas.followers.throttle.set_rate(100)
         broker.replicas.follower_throttle.set_rate(100)
-    await rig.order(1, isr=[1, 2], replicas=[1, 2])
+    await rig.set_leader(1, isr=[1, 2], replicas=[1, 2])
     for number in range(20):
         assert await rig.brokers[1].produce(b"x" * 900) == (ErrorCode.NONE, number)
     await rig.stop()

@@ -1,4 +1,4 @@
-"""Old records go from a running broker, and those who read are told where the log begins."""
+"""A running broker deletes expired records, and reports the log start offset to consumers."""
 
 from kafkawire.errors import ErrorCode
 from tests.conftest import StartBroker
@@ -11,11 +11,11 @@ AT_ONCE = {
 }
 
 
-def test_expired_records_go_and_the_end_stays(start_broker: StartBroker) -> None:
+def test_expired_records_are_deleted_and_the_log_end_stays(start_broker: StartBroker) -> None:
     broker = start_broker(overrides=AT_ONCE)
     with Wire(broker.port) as wire:
         wire.create_topic("t", retention_ms="1000", file_delete_delay_ms="0")
-        # The records are from 2023.
+        # The records have timestamps of 2023.
         for value in (b"a", b"b"):
             wire.produce("t", batch(value))
         broker.wait_for_event("log.expired", where=lambda event: event["log_start_offset"] == 2)
@@ -27,5 +27,5 @@ def test_expired_records_go_and_the_end_stays(start_broker: StartBroker) -> None
     broker.kill()
     again = start_broker(broker.data_dir)
     with Wire(again.port) as wire:
-        # Where the log begins does not move back, also after a crash.
+        # The log start offset never decreases, even after a crash.
         assert wire.fetch("t", 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -1,4 +1,4 @@
-"""What a broker finds when it starts, and what it makes of it."""
+"""Start of a broker under various conditions of disk, coordinator and environment."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ from tests.integration.broker.wire import Wire, batch
 from tests.integration.coordination.process import Coordinator
 
 
-def test_a_log_dir_that_cannot_be_used_leaves_the_others(
+def test_an_unusable_log_dir_does_not_affect_the_others(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -45,7 +45,7 @@ def test_a_log_dir_that_cannot_be_used_leaves_the_others(
 def test_a_second_process_on_a_log_dir_leaves_the_first_ones_session_alone(
     start_broker: StartBroker, coordinator: Coordinator
 ) -> None:
-    """Also one in another container, which cannot see whether the first one runs."""
+    """The same holds for a process in another container, which cannot see the first one."""
     overrides = {"zookeeper.connect": coordinator.address, "broker.id": "1"}
     first = start_broker(None, overrides)
     file = first.data_dir / "coordinator-session"
@@ -67,10 +67,10 @@ async def owner_of(coordinator: Coordinator, path: str) -> int | None:
         return None if stat is None else stat.ephemeral_owner
 
 
-def test_brokers_without_numbers_that_start_at_once_agree(
+def test_brokers_without_ids_may_start_concurrently(
     tmp_path: Path, coordinator: Coordinator
 ) -> None:
-    """Below a chroot, which nobody has made before."""
+    """They start below a chroot that does not exist yet."""
     overrides = {"zookeeper.connect": f"{coordinator.address}/ottla/one"}
     brokers = [BrokerProcess(tmp_path / f"broker-{number}", overrides) for number in range(3)]
     try:
@@ -96,7 +96,7 @@ def test_brokers_without_numbers_that_start_at_once_agree(
 
 
 async def look(address: str) -> tuple[set[str], dict[str, int]]:
-    """Return which of Kafka's nodes are there, and to whose session some of them belong."""
+    """Return the existing nodes of Kafka, and the owner sessions of the ephemeral ones."""
     async with Client(address, has_heartbeat_thread=False) as outside:
         wanted = ["/ottla/one" + path for path in paths.PERSISTENT]
         created = {path for path in wanted if await outside.exists(path) is not None}
@@ -117,7 +117,7 @@ async def look(address: str) -> tuple[set[str], dict[str, int]]:
 async def test_a_broker_that_starts_answers_clients_once_it_has_all_partitions(
     tmp_path: Path, coordinator: Coordinator
 ) -> None:
-    """Broker 7 is the controller, and the test sends what it has to say."""
+    """Broker 7 is the controller; the test sends its requests."""
     async with Client(coordinator.address, session_timeout_ms=40_000) as client:
         edge = CoordinatorEdge(client, lambda _: None)
         await edge.run(create_top_nodes())
@@ -134,7 +134,7 @@ async def test_a_broker_that_starts_answers_clients_once_it_has_all_partitions(
             [endpoint] = decode_registration(BrokerId(1), found).endpoints
             with Wire(endpoint.port) as controller, Wire(endpoint.port) as asking:
                 asking.send(ApiKey.METADATA, 12, MetadataRequest(topics=None))
-                # Enough of them for the broker to answer meanwhile if it takes one of them for all.
+                # Enough requests for a premature response, if the broker took one for the last.
                 some = [(UpdateType.INCREMENTAL, 1)] * 20
                 for kind, count in (*some, (UpdateType.UNKNOWN, 3)):
                     sent = update_metadata(stat.czxid, kind, endpoint, count)

@@ -1,4 +1,4 @@
-"""What a broker tells over HTTP of itself, from its start to its end."""
+"""The HTTP status pages of a broker, from its start to its stop."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ def broker(start_broker: StartBroker) -> BrokerProcess:
     return start_broker(overrides=LISTENER)
 
 
-def test_metrics_tasks_and_the_start_are_told(broker: BrokerProcess) -> None:
+def test_metrics_tasks_and_startup_steps_are_served(broker: BrokerProcess) -> None:
     port = port_of(broker)
     with Wire(broker.port) as wire:
         wire.create_topic("t")
@@ -82,7 +82,7 @@ def test_metrics_tasks_and_the_start_are_told(broker: BrokerProcess) -> None:
     assert steps.index("registration, controller") < steps.index("request processing")
 
 
-def test_how_long_requests_take_is_a_histogram_by_api(broker: BrokerProcess) -> None:
+def test_request_durations_are_a_histogram_by_api(broker: BrokerProcess) -> None:
     port = port_of(broker)
     assert not [name for name in metrics(port) if 'request="Produce"' in name], (
         "nobody has asked yet"
@@ -101,11 +101,11 @@ def test_how_long_requests_take_is_a_histogram_by_api(broker: BrokerProcess) -> 
     assert told["kafka_server_DelayedOperationPurgatory_PurgatorySize"] == 0
 
 
-def test_whoever_asks_for_something_else_is_told_so(broker: BrokerProcess) -> None:
+def test_other_requests_get_an_error_status(broker: BrokerProcess) -> None:
     port = port_of(broker)
     assert get(port, "/nothing") == (404, "/metrics\n/tasks\n/startup\n")
     assert get(port, "/metrics", "POST")[0] == 405
-    # How much the broker takes before it hangs up is a race.
+    # The number of bytes read before the broker disconnects is subject to a race.
     with (
         socket.create_connection(("127.0.0.1", port), timeout=10) as rude,
         contextlib.suppress(ConnectionError),
@@ -115,7 +115,7 @@ def test_whoever_asks_for_something_else_is_told_so(broker: BrokerProcess) -> No
     assert get(port, "/metrics")[0] == 200
 
 
-def test_the_state_of_a_broker_from_its_start_to_its_end(tmp_path: Path) -> None:
+def test_broker_state_changes_from_start_to_stop(tmp_path: Path) -> None:
     """Kafka's numbers: 1 starting, 2 recovering, 3 running, 6 handing over, 7 stopping."""
     port = free_port()
     overrides = {"metrics.listener": f"127.0.0.1:{port}"}
@@ -148,7 +148,7 @@ def test_the_state_of_a_broker_from_its_start_to_its_end(tmp_path: Path) -> None
     finally:
         is_over.set()
         watcher.join()
-    # The very last answer may come from a broker that has ended.
+    # The last response may come from a broker that has already stopped.
     lived = seen[:-1] if seen[-1] == 0 else seen
     assert lived == sorted(lived)
     assert {1, 2, 3} <= set(lived) <= {1, 2, 3, 6, 7}
@@ -161,7 +161,7 @@ def cluster(tmp_path: Path, coordinator: Coordinator) -> Iterator[BrokerCluster]
         yield made
 
 
-def test_one_broker_says_that_it_is_controller_and_leaders_say_who_lags(
+def test_gauges_report_the_controller_and_lagging_replicas(
     cluster: BrokerCluster,
 ) -> None:
     ports = {each: port_of(broker) for each, broker in cluster.brokers.items()}
@@ -180,7 +180,7 @@ def test_one_broker_says_that_it_is_controller_and_leaders_say_who_lags(
     assert metrics(port)[UNCLEAN] == 2
 
 
-async def test_only_so_many_connections_are_served_at_a_time() -> None:
+async def test_the_number_of_concurrent_connections_is_limited() -> None:
     server = StatusServer(Listener("STATUS", "127.0.0.1", 0), {"/metrics": lambda: "up\n"})
     await server.start()
     try:

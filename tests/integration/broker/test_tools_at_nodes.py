@@ -1,4 +1,4 @@
-"""What tools of the ZooKeeper era do to a running cluster: they write Kafka's nodes themselves."""
+"""Tools of the ZooKeeper era that write Kafka's nodes of a running cluster directly."""
 
 import asyncio
 import json
@@ -35,13 +35,13 @@ def cluster(
 
 
 class Tool:
-    """A client of the coordinator, one short session per act."""
+    """A client of the coordinator with a short session per operation."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     def read(self, path: str) -> bytes | None:
-        """Return a node's data, None if it is not there."""
+        """Return a node's data; None if the node does not exist."""
 
         async def get(client: Client) -> bytes | None:
             try:
@@ -58,9 +58,9 @@ class Tool:
     def create(self, path: str, data: bytes) -> None:
         self._do(lambda client: client.create(path, data))
 
-    def announce(self, notice: Mapping[str, object]) -> None:
-        """Tell all brokers that a config has changed."""
-        prefix, data = paths.CONFIG_CHANGE_PREFIX, json.dumps(notice).encode()
+    def announce(self, notification: Mapping[str, object]) -> None:
+        """Notify all brokers of a changed config."""
+        prefix, data = paths.CONFIG_CHANGE_PREFIX, json.dumps(notification).encode()
         self._do(lambda client: client.create(prefix, data, sequential=True))
 
     def delete(self, path: str) -> None:
@@ -92,13 +92,15 @@ def tool(cluster: BrokerCluster, shared_coordinator: Coordinator) -> Tool:
 
 
 def agreed_controller(cluster: BrokerCluster, tool: Tool) -> int | None:
-    """Return the controller that the node names, if all brokers say the same."""
+    """Return the controller in the node, if all brokers agree on it."""
     named = tool.json(paths.CONTROLLER).get("brokerid")
     said = {cluster.controller(each) for each in cluster.running}
     return int(str(named)) if said == {named} else None
 
 
-def test_a_deleted_controller_node_means_an_election(cluster: BrokerCluster, tool: Tool) -> None:
+def test_deleting_the_controller_node_causes_an_election(
+    cluster: BrokerCluster, tool: Tool
+) -> None:
     epoch = tool.epoch()
     tool.delete(paths.CONTROLLER)
     wait_until(lambda: tool.epoch() == epoch + 1)
@@ -107,7 +109,9 @@ def test_a_deleted_controller_node_means_an_election(cluster: BrokerCluster, too
     assert tool.state("after-deletion")["controller_epoch"] == epoch + 1
 
 
-def test_a_controller_that_reads_of_another_resigns(cluster: BrokerCluster, tool: Tool) -> None:
+def test_a_controller_resigns_when_its_node_names_another(
+    cluster: BrokerCluster, tool: Tool
+) -> None:
     cluster.create_topic("before-usurper", [[1, 2, 3]])
     epoch, data = tool.epoch(), tool.json(paths.CONTROLLER)
     tool.write(paths.CONTROLLER, json.dumps({**data, "brokerid": 9}).encode())
@@ -119,10 +123,12 @@ def test_a_controller_that_reads_of_another_resigns(cluster: BrokerCluster, tool
     assert tool.epoch() == epoch + 1
 
 
-def test_an_epoch_raised_by_hand_ends_the_reign(cluster: BrokerCluster, tool: Tool) -> None:
+def test_raising_the_controller_epoch_deposes_the_controller(
+    cluster: BrokerCluster, tool: Tool
+) -> None:
     epoch = tool.epoch()
     tool.write(paths.CONTROLLER_EPOCH, str(epoch + 5).encode())
-    # The next write of the controller is refused: it resigns, and somebody is elected.
+    # The controller's next write is refused: it resigns, and a broker is elected.
     topic = json.dumps({"version": 1, "partitions": {"0": [1, 2, 3]}}).encode()
     tool.create(paths.topic("after-raise"), topic)
     wait_until(lambda: tool.state("after-raise").get("controller_epoch") == epoch + 6)
@@ -160,9 +166,7 @@ def test_replicas_are_moved_added_and_removed(cluster: BrokerCluster, tool: Tool
     wait_until(lambda: not gone.exists())
 
 
-def test_preferred_leaders_are_elected_when_the_node_asks(
-    cluster: BrokerCluster, tool: Tool
-) -> None:
+def test_preferred_leaders_are_elected_by_node(cluster: BrokerCluster, tool: Tool) -> None:
     cluster.create_topic("elected-by-tool", [[1, 2]])
     cluster.until_in_sync("elected-by-tool", {1, 2})
     move = {"topic": "elected-by-tool", "partition": 0, "replicas": [2, 1]}
@@ -176,7 +180,7 @@ def test_preferred_leaders_are_elected_when_the_node_asks(
     wait_until(lambda: tool.read(paths.PREFERRED_ELECTION) is None)
 
 
-def test_a_topic_is_deleted_when_its_node_asks(cluster: BrokerCluster, tool: Tool) -> None:
+def test_a_topic_is_deleted_by_node(cluster: BrokerCluster, tool: Tool) -> None:
     cluster.create_topic("deleted-by-tool", [[1, 2, 3]])
     tool.create(paths.topic_deletion("deleted-by-tool"), b"")
     wait_until(lambda: tool.read(paths.topic_deletion("deleted-by-tool")) is None)
@@ -231,7 +235,9 @@ def test_the_last_of_an_in_sync_set_stays_in_it(tmp_path: Path, coordinator: Coo
         wait_until(lambda: tool.state("t")["leader"] == 2)
 
 
-def test_leadership_returns_by_itself(tmp_path: Path, coordinator: Coordinator) -> None:
+def test_leadership_returns_to_the_preferred_replica_automatically(
+    tmp_path: Path, coordinator: Coordinator
+) -> None:
     overrides = {**ELECTION_KEYS, "auto.leader.rebalance.enable": "true"}
     with BrokerCluster(tmp_path, coordinator.address, overrides) as cluster:
         cluster.start(1, 2)
@@ -239,5 +245,5 @@ def test_leadership_returns_by_itself(tmp_path: Path, coordinator: Coordinator) 
         cluster.brokers[2].kill()
         wait_until(lambda: cluster.leaders(1, "t") == [1])
         cluster.start(2)
-        # First looked at five seconds after the controller was elected, then every second.
+        # First checked five seconds after the election of the controller, then every second.
         wait_until(lambda: cluster.leaders(1, "t") == [2])

@@ -1,4 +1,4 @@
-"""A log with transactions, served by a real broker over a socket, before and after it is killed."""
+"""A log with transactions, served by a real broker over a socket, before and after a kill."""
 
 from pathlib import Path
 from typing import Literal
@@ -16,12 +16,12 @@ from tests.integration.broker.wire import NOW_MS, Wire, batch
 
 TOPIC = "t"
 LARGE = b"x" * 100_000
-"""More than is copied into an answer: it goes from file to socket."""
+"""Large enough to be sent from file to socket without a copy."""
 ABORTED, COMMITTED, OPEN = 7, 8, 9
 
 
 def write_transactions(directory: Path) -> None:
-    """Write what a follower of a Kafka would have: one aborted, one committed, one open."""
+    """Write a log like a follower of Kafka: an aborted, a committed and an open transaction."""
     log = Log.open(
         directory,
         LogConfig(),
@@ -83,7 +83,7 @@ async def check(broker: BrokerProcess) -> None:
         assert values == expected
 
 
-async def test_readers_get_what_their_isolation_level_promises(
+async def test_readers_get_records_according_to_their_isolation_level(
     tmp_path: Path, start_broker: StartBroker
 ) -> None:
     directory = tmp_path / "data"

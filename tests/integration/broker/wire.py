@@ -1,6 +1,6 @@
-"""A client that says exactly what a test wants said. An edge: one blocking socket.
+"""A client that sends exactly the requests of a test, over one blocking socket (edge).
 
-It checks nothing: it can send what no proper client would, and shows what comes back.
+It checks nothing: it can send malformed requests, and returns every response.
 """
 
 import socket
@@ -40,7 +40,7 @@ from kafkawire.schema import decode
 
 TIMEOUT_S = 20.0
 NOT_HERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-"""What is said of a partition that is being deleted: first nobody leads it, then it is gone."""
+"""Errors of a partition during its deletion: first it has no leader, then it is unknown."""
 SIZE = Struct(">i")
 NOW_MS = 1_700_000_000_000
 
@@ -74,7 +74,7 @@ class Wire:
         return self._correlation_id
 
     def send_bytes(self, data: bytes) -> None:
-        """Send anything."""
+        """Send arbitrary bytes."""
         self.socket.sendall(data)
 
     def receive_frame(self) -> bytes:
@@ -108,7 +108,7 @@ class Wire:
         return answer
 
     def is_closed(self) -> bool:
-        """Whether the broker closes the connection without sending anything before."""
+        """Return whether the broker closes the connection without sending a byte."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionError:
@@ -123,10 +123,10 @@ class Wire:
             data += chunk
         return bytes(data)
 
-    # What many tests need.
+    # Requests of many tests.
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> CreatableTopicResult:
-        """Create a topic; configs are spelled with underscores. Its own errors are for the test."""
+        """Create a topic, with underscores for dots in configs; the test checks its error code."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -140,7 +140,7 @@ class Wire:
         return self.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics[0]
 
     def ask_for_topic(self, name: str) -> None:
-        """Ask for the metadata of a topic, which creates it if it is not there."""
+        """Request the metadata of a topic, which creates a missing topic."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
         self.ask(ApiKey.METADATA, 12, request, MetadataResponse)
 
@@ -155,7 +155,7 @@ class Wire:
         client_id: str | None = "test",
         transactional_id: str | None = None,
     ) -> PartitionProduceResponse:
-        """Produce to one partition and return its answer."""
+        """Produce to one partition and return its response."""
         request = produce_request([(topic, partition, records)], acks)
         request.transactional_id = transactional_id
         response = self.ask(ApiKey.PRODUCE, version, request, ProduceResponse, client_id)
@@ -174,7 +174,7 @@ class Wire:
         isolation_level: int = 0,
         replica_id: int = -1,
     ) -> PartitionData:
-        """Fetch from one partition without waiting and return what came of it."""
+        """Fetch from one partition without waiting and return its response."""
         wanted = FetchPartition(
             partition=partition,
             fetch_offset=offset,
@@ -214,7 +214,7 @@ def batch(
     producer_id: int = -1,
     is_transactional: bool = False,
 ) -> bytes:
-    """Return one record batch that holds these values."""
+    """Return one record batch with these values."""
     is_idempotent = producer_id >= 0
     builder = BatchBuilder(
         codec=codec,

@@ -177,7 +177,7 @@ class Replica:
         self, batch: memoryview, header: BatchHeader, leadership: Leadership, now_ms: int
     ) -> AppendInfo:
         if header.is_transactional:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not supported yet")
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, "transactions are not served yet")
         info = self.log.append_as_leader(batch, header, leadership.leader_epoch, now_ms)
         # Not true of a duplicate of an earlier batch, whose offset does not change.
         if info.last_offset >= leadership.log_end_offset:

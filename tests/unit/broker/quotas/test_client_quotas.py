@@ -1,4 +1,4 @@
-"""Which quota counts, and against whose use: `broker.quotas.client_quotas`."""
+"""Selection of the quota for a request, and its accounting: `broker.quotas.client_quotas`."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def quota(quotas: ClientQuotas, limit: float, *names: tuple[str, str | None]) ->
     quotas.set(QuotaEntity.of(names), {PRODUCER_BYTE_RATE: limit})
 
 
-def test_the_most_specific_quota_counts() -> None:
+def test_most_specific_quota_counts() -> None:
     quotas = ClientQuotas()
     for number, names in reversed(list(enumerate(IN_ORDER, start=1))):
         quota(quotas, number, *names)
@@ -32,7 +32,7 @@ def test_the_most_specific_quota_counts() -> None:
     assert quotas.limit("consumer_byte_rate", ANONYMOUS, "c") is None
 
 
-def test_what_is_taken_back_counts_no_more() -> None:
+def test_removed_quota_no_longer_counts() -> None:
     quotas = ClientQuotas()
     quota(quotas, 100, ("client-id", "c"))
     assert quotas.is_set == {PRODUCER_BYTE_RATE}
@@ -43,7 +43,7 @@ def test_what_is_taken_back_counts_no_more() -> None:
     assert quotas.take(PRODUCER_BYTE_RATE, ANONYMOUS, "c", 10**9, NOW_MS) == 0
 
 
-def test_clients_under_a_default_are_counted_each_for_itself() -> None:
+def test_clients_under_a_default_quota_are_counted_separately() -> None:
     quotas = ClientQuotas()
     quota(quotas, 100, ("client-id", None))
     assert quotas.take(PRODUCER_BYTE_RATE, ANONYMOUS, "a", 2000, NOW_MS) > 0
@@ -57,7 +57,7 @@ def test_clients_of_a_user_are_counted_together() -> None:
     assert quotas.take(PRODUCER_BYTE_RATE, ANONYMOUS, "b", 900, NOW_MS) > 0
 
 
-def test_the_most_specific_quota_is_that_of_the_user_who_asks() -> None:
+def test_quota_of_the_requesting_user_counts() -> None:
     quotas = ClientQuotas()
     quota(quotas, 100, ("user", "anna"))
     quota(quotas, 7, ("user", None))
@@ -65,7 +65,7 @@ def test_the_most_specific_quota_is_that_of_the_user_who_asks() -> None:
     assert quotas.limit(PRODUCER_BYTE_RATE, ANONYMOUS, "c") == 7
 
 
-def test_only_so_many_clients_are_counted_and_those_that_took_something_last(
+def test_least_recently_active_client_is_evicted_at_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_quotas, "MAX_RATES", 2)
@@ -79,6 +79,6 @@ def test_only_so_many_clients_are_counted_and_those_that_took_something_last(
     take("b", 2000)
     assert take("a") > 0
     assert take("c") == 0
-    assert take("a") > 0, "it took something after b"
-    assert take("b") == 0, "it was forgotten"
+    assert take("a") > 0, "client a was counted after b"
+    assert take("b") == 0, "client b was evicted"
     assert len(quotas._rates) == 2

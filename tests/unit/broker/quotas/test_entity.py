@@ -1,4 +1,4 @@
-"""Whom quotas are for, and where they are kept: `broker.quotas.entity`."""
+"""Entities of quotas and their nodes: `broker.quotas.entity`."""
 
 import pytest
 
@@ -19,7 +19,7 @@ Names = list[tuple[str, str | None]]
         ([("ip", "10.0.0.1")], "ips/10.0.0.1"),
     ],
 )
-def test_an_entity_is_found_again_where_it_is_kept(names: Names, path: str) -> None:
+def test_entity_is_parsed_from_its_path(names: Names, path: str) -> None:
     entity = QuotaEntity.of(names)
     assert entity.path == path
     assert QuotaEntity.at(path) == entity
@@ -35,13 +35,13 @@ def test_an_entity_is_found_again_where_it_is_kept(names: Names, path: str) -> N
         [("ip", "1.1.1.1"), ("user", "a")],
     ],
 )
-def test_what_can_have_no_quotas(names: Names) -> None:
+def test_invalid_entity_is_refused(names: Names) -> None:
     with pytest.raises(ApiError) as caught:
         QuotaEntity.of(names)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_other_nodes_are_nobodys() -> None:
+def test_path_of_another_node_has_no_entity() -> None:
     assert QuotaEntity.at("users/a/scram/b") is None
 
 
@@ -76,7 +76,7 @@ def test_quotas_are_set_and_removed() -> None:
         (CLIENT, "no_such_quota", 1),
     ],
 )
-def test_what_an_entity_cannot_have(entity: QuotaEntity, key: str, value: float) -> None:
+def test_invalid_quota_is_refused(entity: QuotaEntity, key: str, value: float) -> None:
     with pytest.raises(ApiError) as caught:
         altered({}, entity, [(key, value)])
     assert caught.value.code is ErrorCode.INVALID_REQUEST

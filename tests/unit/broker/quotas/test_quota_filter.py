@@ -1,4 +1,4 @@
-"""Which quotas are asked for: `broker.quotas.quota_filter`."""
+"""Filters in requests for quotas: `broker.quotas.quota_filter`."""
 
 import pytest
 
@@ -29,7 +29,9 @@ ENTITIES = {
         ([Component("ip", ANY, None)], False, {"ip"}),
     ],
 )
-def test_who_is_asked_for(components: list[Component], strict: bool, expected: set[str]) -> None:
+def test_filter_accepts_matching_entities(
+    components: list[Component], strict: bool, expected: set[str]
+) -> None:
     wanted = QuotaFilter(components, is_strict=strict)
     assert {name for name, entity in ENTITIES.items() if wanted.accepts(entity)} == expected
 
@@ -44,7 +46,7 @@ def test_who_is_asked_for(components: list[Component], strict: bool, expected: s
         ([Component("user", 7, None)], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_makes_no_sense(components: list[Component], code: ErrorCode) -> None:
+def test_invalid_filter_is_refused(components: list[Component], code: ErrorCode) -> None:
     with pytest.raises(ApiError) as caught:
         QuotaFilter(components, is_strict=False)
     assert caught.value.code is code

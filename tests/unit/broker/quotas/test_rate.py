@@ -1,4 +1,4 @@
-"""Rates and how long to wait: `broker.quotas.rate`."""
+"""Rates, and the delays that enforce a limit: `broker.quotas.rate`."""
 
 import pytest
 
@@ -7,18 +7,18 @@ from broker.quotas.rate import BURST_S, WINDOW_COUNT, WINDOW_MS, Rate
 BEGIN_MS = 1_000_000
 
 
-def test_a_burst_within_ten_seconds_worth_is_no_excess() -> None:
+def test_burst_of_ten_seconds_worth_is_no_excess() -> None:
     rate = Rate()
     rate.add(100 * BURST_S, BEGIN_MS)
     assert rate.excess_ms(100, BEGIN_MS) == 0
     rate.add(100, BEGIN_MS)
-    # 1100 in what counts as ten seconds: 110 a second is a tenth too much.
+    # 1100 in a window of ten seconds: 110 per second exceed the limit by a tenth.
     assert rate.per_second(BEGIN_MS) == 110
     assert rate.excess_ms(100, BEGIN_MS) == 1000
 
 
 @pytest.mark.parametrize("amount", [10, 150, 900, 12_345])
-def test_whoever_waits_as_told_keeps_to_the_limit(amount: int) -> None:
+def test_client_that_obeys_the_delays_stays_within_the_limit(amount: int) -> None:
     rate, now_ms, total = Rate(), BEGIN_MS, 0
     while now_ms < BEGIN_MS + 600_000:
         rate.add(amount, now_ms)
@@ -28,7 +28,7 @@ def test_whoever_waits_as_told_keeps_to_the_limit(amount: int) -> None:
     assert 60 < per_second < 110 + amount / 100
 
 
-def test_what_is_long_gone_does_not_count() -> None:
+def test_expired_window_does_not_count() -> None:
     rate = Rate()
     rate.add(5000, BEGIN_MS)
     rate.add(1, BEGIN_MS + WINDOW_MS)
@@ -38,7 +38,7 @@ def test_what_is_long_gone_does_not_count() -> None:
     assert rate.per_second(BEGIN_MS + (WINDOW_COUNT + 1) * WINDOW_MS) == 0
 
 
-def test_a_limit_of_nothing_waits_for_as_long_as_is_counted() -> None:
+def test_zero_limit_delays_by_the_whole_window() -> None:
     rate = Rate()
     rate.add(1, BEGIN_MS)
     assert rate.excess_ms(0, BEGIN_MS) == 10 * WINDOW_MS

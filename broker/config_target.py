@@ -9,7 +9,7 @@ from broker.config import SERVER_KEYS
 from broker.config_change import check_configs
 from broker.config_entry import ResourceType
 from broker.dynamic_config import DynamicConfig
-from controller.znodes.paths import DEFAULT_ENTITY
+from clusterstate.znodes.paths import DEFAULT_ENTITY
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 from storage.config import TOPIC_CONFIG_KEYS, ConfigKey, topic_defaults

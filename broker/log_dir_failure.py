@@ -15,7 +15,7 @@ import structlog
 from broker.cluster.member import ClusterMember
 from broker.network.request_tasks import RequestTasks
 from broker.replication.replica_manager import ReplicaManager
-from controller.notices import notify_log_dir_failure
+from clusterstate.notifications import notify_log_dir_failure
 from coordination.errors import SessionExpiredError
 from storage.directory import Logs
 

@@ -62,7 +62,7 @@ from broker.reconfiguration import Reconfiguration
 from broker.replication.replica_manager import ReplicaManager
 from broker.scheduler import Scheduler
 from broker.status import BrokerStatus
-from controller.control_claim import read_evidence
+from clusterstate.control_claim import read_evidence
 from coordination.errors import SessionExpiredError
 from kafkawire.ids import TopicPartition
 from speedups.finder import is_enabled

@@ -10,13 +10,13 @@ Source: kafka.controller.KafkaController.processAlterPartition of Kafka 3.9.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
 from controller import reassignment
 from controller.cluster import Cluster
 from controller.effects import Plan
 from controller.errors import StateChangeFailedError
 from controller.fenced_writes import change_states, read_states
-from controller.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
-from controller.notices import take_isr_changes
+from controller.notifications import take_isr_changes
 from controller.request_batch import RequestBatch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, LeaderEpoch, TopicPartition

@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes.registration import Registration
 from controller.config import ControllerConfig
 from controller.errors import InvalidTransition
-from controller.leader_and_isr import LeaderAndIsr
 from controller.partition_state import PartitionState
 from controller.partition_state import check_move as check_partition_move
-from controller.replica_assignment import ReplicaAssignment
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.replica_state import check_move as check_replica_move
-from controller.znodes.registration import Registration
 from kafkawire.ids import BrokerId, TopicId, TopicPartition
 
 NO_ASSIGNMENT: Final = ReplicaAssignment(replicas=())

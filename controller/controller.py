@@ -12,33 +12,22 @@ from typing import Final
 
 import structlog
 
+from clusterstate.coordinator_edge import CoordinatorEdge
+from clusterstate.plans import Answer, ListChildren, Read, Write
+from clusterstate.znodes.registration import Registration
 from controller import events as e
 from controller.channel import Channel
 from controller.channel_task import BrokerConnection, ChannelTask
 from controller.config import ControllerConfig
 from controller.controller_state import ControllerState, state_during
-from controller.coordinator_edge import CoordinatorEdge, event_of
-from controller.effects import (
-    Answer,
-    Connect,
-    Disconnect,
-    Effect,
-    Enqueue,
-    ListChildren,
-    Note,
-    Pause,
-    Plan,
-    Read,
-    Send,
-    Write,
-)
+from controller.effects import Connect, Disconnect, Effect, Enqueue, Note, Pause, Plan, Send
 from controller.event_queue import EventQueue
 from controller.last_told import LastKnown, nothing_known
 from controller.plan import Planner, Result
 from controller.topics import NewTopicId
-from controller.znodes.registration import Registration
 from coordination.client import Client, WatchEvent
 from coordination.errors import SessionExpiredError
+from coordination.messages import EventType
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 
@@ -154,7 +143,7 @@ class Controller:
             self._disconnect(None)
 
     def _on_watch(self, fired: WatchEvent) -> None:
-        event = event_of(fired)
+        event = _event_of(fired)
         if event is not None:
             self.put(event)
 
@@ -264,3 +253,10 @@ class Controller:
         for broker in list(self._channels) if brokers is None else brokers:
             if broker in self._channels:
                 self._channels.pop(broker).close()
+
+
+def _event_of(fired: WatchEvent) -> e.Event | None:
+    """Return the controller's event for a notification; None if it needs none."""
+    if fired.type is EventType.NODE_CHILDREN_CHANGED:
+        return e.event_of_children(fired.path)
+    return e.event_of_node(fired.path, is_deleted=fired.type is EventType.NODE_DELETED)

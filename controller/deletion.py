@@ -11,15 +11,16 @@ Source: kafka.controller.TopicDeletionManager of Kafka 3.9.
 
 from collections.abc import Collection, Iterable, Sequence
 
+from clusterstate.plans import Delete, list_children
+from clusterstate.znodes import paths
 from controller import reassignment_node
 from controller.cluster import Cluster
-from controller.effects import Delete, Note, Plan, list_children
+from controller.effects import Note, Plan
 from controller.fenced_writes import write_fenced
 from controller.partition_state import PartitionState
 from controller.replica_moves import mark, to_deletion_started, to_offline
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
-from controller.znodes import paths
 
 
 def enqueue(cluster: Cluster, topics: Iterable[str]) -> Plan[None]:

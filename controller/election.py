@@ -8,17 +8,18 @@ Source: kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch of 
 
 from dataclasses import dataclass
 
-from controller.cluster import Cluster
-from controller.effects import Check, Create, Delete, Plan, SetData, read, write
-from controller.errors import MalformedZnodeError
-from controller.znodes import paths
-from controller.znodes.controller_node import (
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import Check, Create, Delete, SetData, read, write
+from clusterstate.znodes import paths
+from clusterstate.znodes.controller_node import (
     INITIAL_EPOCH,
     decode_controller,
     decode_controller_epoch,
     encode_controller,
     encode_controller_epoch,
 )
+from controller.cluster import Cluster
+from controller.effects import Plan
 from kafkawire.ids import BrokerId
 
 

@@ -9,9 +9,9 @@ Source: kafka.controller.Election, PartitionLeaderElectionAlgorithms of Kafka 3.
 
 from collections.abc import Collection, Set
 
+from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
+from clusterstate.replica_assignment import Replicas
 from controller.errors import StateChangeFailedError
-from controller.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
-from controller.replica_assignment import Replicas
 from kafkawire.ids import BrokerId
 
 

@@ -5,7 +5,6 @@ The tree:
     ControllerError
     ├── ControllerMovedError      expected: another broker is controller; resign, do not retry
     ├── StateChangeFailedError    expected: the partition or replica keeps its state
-    ├── MalformedZnodeError       environment: a znode holds data that Kafka never writes
     └── InvalidTransition         bug: a move that the table of states forbids
 """
 
@@ -20,10 +19,6 @@ class ControllerMovedError(ControllerError):
 
 class StateChangeFailedError(ControllerError):
     """A partition or replica cannot move; the message says why."""
-
-
-class MalformedZnodeError(ControllerError):
-    """A znode's data cannot be decoded; the message shows the value."""
 
 
 class InvalidTransition(ControllerError):  # noqa: N818 - Kafka's word for it

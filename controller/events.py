@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from controller.znodes import paths
+from clusterstate.znodes import paths
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.alter_partition import AlterPartitionRequest
 from kafkawire.messages.leader_and_isr import LeaderAndIsrResponse

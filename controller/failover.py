@@ -12,30 +12,22 @@ Source: kafka.controller.KafkaController.onControllerFailover of Kafka 3.9.
 from collections.abc import Iterable
 from typing import Final
 
+from clusterstate.plans import Create, list_children, read
+from clusterstate.znodes import paths
+from clusterstate.znodes.cluster import encode_features
 from controller import deletion, reassignment, requested_elections
 from controller.cluster import Cluster
-from controller.effects import (
-    Connect,
-    Create,
-    Disconnect,
-    Enqueue,
-    Note,
-    Plan,
-    list_children,
-    read,
-)
+from controller.effects import Connect, Disconnect, Enqueue, Note, Plan
 from controller.events import RebalanceDue
 from controller.fenced_writes import read_states, write_fenced
 from controller.last_told import LastKnown, remember_leaderless
 from controller.live_brokers import read_brokers
-from controller.notices import take_isr_changes, take_log_dir_events
+from controller.notifications import take_isr_changes, take_log_dir_events
 from controller.partition_moves import bring_online, elect_first, repair_in_steps
 from controller.partition_state import PartitionState
 from controller.replica_state import ReplicaState
 from controller.request_batch import RequestBatch
 from controller.topics import NewTopicId, adopt_topics
-from controller.znodes import paths
-from controller.znodes.cluster import encode_features
 from kafkawire.ids import TopicPartition
 from kafkawire.update_type import UpdateType
 

@@ -10,22 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.plans import Check, Node, Outcome, Refusal, SetData, Transaction, read, write
+from clusterstate.znodes import paths
+from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
 from controller.cluster import Cluster
-from controller.effects import (
-    Check,
-    Node,
-    Outcome,
-    Plan,
-    Refusal,
-    SetData,
-    Transaction,
-    read,
-    write,
-)
-from controller.errors import ControllerMovedError, MalformedZnodeError, StateChangeFailedError
-from controller.leader_and_isr import LeaderAndIsr
-from controller.znodes import paths
-from controller.znodes.partition_state import decode_partition_state, encode_partition_state
+from controller.effects import Plan
+from controller.errors import ControllerMovedError, StateChangeFailedError
 from kafkawire.ids import TopicPartition
 
 CHANGES_PER_TRANSACTION: Final = 100

@@ -8,8 +8,8 @@ version by now, it is read first.
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr
 from controller.cluster import Cluster
-from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
 from kafkawire.ids import TopicId, TopicPartition
 
 LastKnown = Callable[[str, TopicId], Mapping[int, LeaderAndIsr]]

@@ -8,17 +8,18 @@ Source: kafka.controller.KafkaController.processBrokerChange of Kafka 3.9.
 
 from collections.abc import Collection, Mapping
 
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import list_children, read
+from clusterstate.znodes import paths
+from clusterstate.znodes.registration import decode_registration
 from controller import deletion, reassignment
 from controller.cluster import Cluster, LiveBroker
-from controller.effects import Connect, Disconnect, Note, Plan, list_children, read
-from controller.errors import MalformedZnodeError
-from controller.notices import take_log_dir_events
+from controller.effects import Connect, Disconnect, Note, Plan
+from controller.notifications import take_log_dir_events
 from controller.partition_moves import bring_online, elect_first, repair_in_steps
 from controller.replica_moves import mark, to_online
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
-from controller.znodes import paths
-from controller.znodes.registration import decode_registration
 from kafkawire.ids import BrokerId
 
 

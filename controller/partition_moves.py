@@ -9,10 +9,16 @@ from enum import Enum, auto
 from itertools import islice
 from typing import Final
 
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr
+from clusterstate.plans import Create, Outcome, Refusal, Transaction, read
+from clusterstate.znodes import paths
+from clusterstate.znodes.config import decode_config
+from clusterstate.znodes.partition_state import encode_partition_state
 from controller import elections
 from controller.cluster import Cluster
-from controller.effects import Create, Note, Outcome, Pause, Plan, Refusal, Send, Transaction, read
-from controller.errors import MalformedZnodeError, StateChangeFailedError
+from controller.effects import Note, Pause, Plan, Send
+from controller.errors import StateChangeFailedError
 from controller.fenced_writes import (
     CHANGES_PER_TRANSACTION,
     Changes,
@@ -21,12 +27,8 @@ from controller.fenced_writes import (
     read_states,
     write_fenced,
 )
-from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
 from controller.partition_state import PartitionState
 from controller.request_batch import RequestBatch
-from controller.znodes import paths
-from controller.znodes.config import decode_config
-from controller.znodes.partition_state import encode_partition_state
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.update_type import UpdateType
 

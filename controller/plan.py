@@ -6,6 +6,10 @@ Events are processed one at a time, each to its end, so no plan sees the unfinis
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from clusterstate.plans import list_children
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes import paths
+from clusterstate.znodes.cluster import ProducerIdBlock
 from controller import (
     alter_partition,
     answers,
@@ -21,17 +25,14 @@ from controller import (
 from controller import events as e
 from controller.cluster import Cluster
 from controller.config import ControllerConfig
-from controller.effects import Disconnect, Enqueue, Note, Plan, list_children
+from controller.effects import Disconnect, Enqueue, Note, Plan
 from controller.errors import ControllerMovedError
 from controller.failover import take_over
 from controller.last_told import LastKnown, nothing_known
 from controller.partition_moves import bring_online
 from controller.reassignment import MoveResult
-from controller.replica_assignment import ReplicaAssignment
 from controller.request_batch import RequestBatch
 from controller.topics import NewTopicId
-from controller.znodes import paths
-from controller.znodes.cluster import ProducerIdBlock
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.alter_partition import AlterPartitionResponse

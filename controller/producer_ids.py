@@ -2,16 +2,17 @@
 
 from typing import Final
 
-from controller.cluster import Cluster
-from controller.effects import Create, Plan, Refusal, SetData, read
-from controller.errors import MalformedZnodeError
-from controller.fenced_writes import write_fenced
-from controller.znodes import paths
-from controller.znodes.cluster import (
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import Create, Refusal, SetData, read
+from clusterstate.znodes import paths
+from clusterstate.znodes.cluster import (
     ProducerIdBlock,
     decode_producer_id_block,
     next_producer_id_block,
 )
+from controller.cluster import Cluster
+from controller.effects import Plan
+from controller.fenced_writes import write_fenced
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 

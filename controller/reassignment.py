@@ -18,12 +18,17 @@ ReplicationControlManager.cancelPartitionReassignment.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.plans import Refusal, SetData, read
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes import paths
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from controller import deletion
 from controller.cluster import Cluster
-from controller.effects import Note, Plan, Refusal, SetData, read
-from controller.errors import MalformedZnodeError, StateChangeFailedError
+from controller.effects import Note, Plan
+from controller.errors import StateChangeFailedError
 from controller.fenced_writes import MAX_ATTEMPTS, change_states, write_fenced
-from controller.leader_and_isr import LeaderAndIsr
 from controller.partition_moves import (
     Strategy,
     create_partitions,
@@ -31,12 +36,9 @@ from controller.partition_moves import (
     topics_allowing_unclean,
 )
 from controller.reassignment_node import forget_requests, requests
-from controller.replica_assignment import ReplicaAssignment
 from controller.replica_moves import mark, to_deletion_started, to_offline, to_online
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
-from controller.znodes import paths
-from controller.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Collection
 
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import Delete, SetData, read
+from clusterstate.replica_assignment import Replicas
+from clusterstate.znodes import paths
+from clusterstate.znodes.admin import decode_reassignment, encode_reassignment
 from controller.cluster import Cluster
-from controller.effects import Delete, Enqueue, Plan, SetData, read
-from controller.errors import MalformedZnodeError
+from controller.effects import Enqueue, Plan
 from controller.events import ReassignmentNode
 from controller.fenced_writes import write_fenced
-from controller.replica_assignment import Replicas
-from controller.znodes import paths
-from controller.znodes.admin import decode_reassignment, encode_reassignment
 from kafkawire.ids import TopicPartition
 
 

@@ -6,11 +6,11 @@ sends the batch.
 
 from collections.abc import Iterable
 
+from clusterstate.leader_and_isr import LeaderAndIsr
 from controller import elections
 from controller.cluster import Cluster
 from controller.effects import Plan
 from controller.fenced_writes import change_states
-from controller.leader_and_isr import LeaderAndIsr
 from controller.replica_state import PartitionReplica, ReplicaState
 from controller.request_batch import RequestBatch
 from kafkawire.ids import BrokerId, TopicPartition

@@ -8,9 +8,9 @@ was alive when they were built, so that a later incarnation refuses them.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from clusterstate.leader_and_isr import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, LeaderAndIsr
 from controller.cluster import Cluster, LiveBroker
 from controller.effects import BrokerRequest, ControlRequest, Plan, Send
-from controller.leader_and_isr import EPOCH_DURING_DELETE, LEADER_DURING_DELETE, LeaderAndIsr
 from kafkawire.ids import ZERO_TOPIC_ID, BrokerId, TopicPartition
 from kafkawire.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,

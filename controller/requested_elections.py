@@ -6,18 +6,19 @@ checkAndTriggerAutoLeaderRebalance of Kafka 3.9.
 
 from collections.abc import Iterable, Sequence
 
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.leader_and_isr import NO_LEADER
+from clusterstate.plans import Delete, read
+from clusterstate.znodes import paths
+from clusterstate.znodes.notification import decode_partitions
 from controller import elections
 from controller.cluster import Cluster
-from controller.effects import Delete, Enqueue, Plan, read
-from controller.errors import MalformedZnodeError
+from controller.effects import Enqueue, Plan
 from controller.events import PreferredElectionNode
 from controller.fenced_writes import write_fenced
-from controller.leader_and_isr import NO_LEADER
 from controller.partition_moves import Strategy, elect
 from controller.partition_state import PartitionState
 from controller.request_batch import RequestBatch
-from controller.znodes import paths
-from controller.znodes.notification import decode_partitions
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 

@@ -8,9 +8,12 @@ Source: kafka.controller.KafkaController.processTopicChange, processPartitionMod
 
 from collections.abc import Callable, Iterable, Sequence
 
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import SetData, list_children, read
+from clusterstate.znodes import paths
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from controller.cluster import Cluster
-from controller.effects import Enqueue, Note, Plan, SetData, list_children, read
-from controller.errors import MalformedZnodeError
+from controller.effects import Enqueue, Note, Plan
 from controller.events import TopicDeletion
 from controller.fenced_writes import write_fenced
 from controller.partition_moves import create_partitions
@@ -18,8 +21,6 @@ from controller.partition_state import PartitionState
 from controller.replica_moves import mark, to_online
 from controller.replica_state import ReplicaState
 from controller.request_batch import RequestBatch
-from controller.znodes import paths
-from controller.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.ids import TopicId, TopicPartition
 
 NewTopicId = Callable[[], TopicId]

@@ -16,6 +16,7 @@ PACKAGES: Final = (
     "kafkawire",
     "storage",
     "coordination",
+    "clusterstate",
     "controller",
     "broker",
     "ottla",

@@ -21,6 +21,7 @@ PLACES: Final = (
     "kafkawire",
     "storage",
     "coordination",
+    "clusterstate",
     "controller",
     "broker",
     "ottla",

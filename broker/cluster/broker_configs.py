@@ -16,9 +16,9 @@ from broker.cluster.config_nodes import ConfigNodes
 from broker.config import BrokerConfig
 from broker.config_change import changed_keys
 from broker.dynamic_config import DynamicConfig
-from controller.config_requests import read_config
-from controller.errors import MalformedZnodeError
-from controller.znodes.paths import DEFAULT_ENTITY
+from clusterstate.config_requests import read_config
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.znodes.paths import DEFAULT_ENTITY
 from kafkawire.ids import BrokerId
 
 KIND: Final = "brokers"

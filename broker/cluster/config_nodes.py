@@ -14,15 +14,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
-from controller.config_requests import (
+from clusterstate.config_requests import (
     NO_CHANGE,
     change_config,
     read_config,
     read_entity_paths,
     take_config_changes,
 )
-from controller.errors import MalformedZnodeError
-from controller.znodes import paths
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.znodes import paths
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ApiError, ErrorCode
 

@@ -16,7 +16,7 @@ import structlog
 
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.replication.control_fence import UNKNOWN_BROKER_EPOCH, ControlFence
-from controller.control_claim import Claim, Evidence, is_ahead, refuse
+from clusterstate.control_claim import Claim, Evidence, is_ahead, refuse
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 

@@ -20,14 +20,9 @@ from typing import Final, Protocol, TypeVar
 import structlog
 
 from broker.errors import StartupError
-from controller.broker_registration import (
-    Registered,
-    Sessions,
-    create_top_nodes,
-    register,
-)
-from controller.coordinator_edge import CoordinatorEdge
-from controller.effects import Plan
+from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
+from clusterstate.coordinator_edge import CoordinatorEdge
+from clusterstate.plans import Plan
 from coordination.client import Client, SessionState, WatchEvent
 from coordination.client.patterns import end_dead_session, retry_read
 from coordination.errors import ConnectionLossError, SessionExpiredError

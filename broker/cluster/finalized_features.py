@@ -9,10 +9,10 @@ import structlog
 
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_watch import NodeWatch
-from controller.effects import Plan, read
-from controller.errors import MalformedZnodeError
-from controller.znodes import paths
-from controller.znodes.cluster import Features, decode_features
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import Plan, read
+from clusterstate.znodes import paths
+from clusterstate.znodes.cluster import Features, decode_features
 
 log = structlog.get_logger(__name__)
 

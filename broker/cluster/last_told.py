@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from broker.cluster.metadata_cache import UNKNOWN_EPOCH, ClusterImage
-from controller.leader_and_isr import LeaderAndIsr
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.ids import TopicId
 
 

@@ -30,16 +30,16 @@ from broker.cluster.registration import dialled_endpoint, registration_of
 from broker.config import BrokerConfig
 from broker.errors import StartupError
 from broker.replication.peer import Peer
-from controller.broker_registration import (
+from clusterstate.broker_registration import (
     check_endpoints,
     cluster_id,
     existing_cluster_id,
     generate_broker_id,
 )
+from clusterstate.znodes.registration import Registration
 from controller.config import ControllerConfig
 from controller.controller import Controller
 from controller.events import Reelect, UncleanElectionEnabled
-from controller.znodes.registration import Registration
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ApiError
 from kafkawire.ids import BrokerId, topic_id_to_text

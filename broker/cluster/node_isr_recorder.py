@@ -17,8 +17,8 @@ import structlog
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.replication.isr_changes import IsrProposal, ProposalResult
 from broker.replication.leadership import Recorded
-from controller.isr_requests import change_isr
-from controller.notices import notify_isr_changes
+from clusterstate.isr_requests import change_isr
+from clusterstate.notifications import notify_isr_changes
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition

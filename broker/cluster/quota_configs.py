@@ -11,8 +11,8 @@ import structlog
 from broker.cluster.config_nodes import ConfigNodes
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.entity import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, QuotaEntity, quotas_of
-from controller.config_requests import read_config, read_entity_paths
-from controller.errors import MalformedZnodeError
+from clusterstate.config_requests import read_config, read_entity_paths
+from clusterstate.errors import MalformedZnodeError
 
 KINDS: Final = ("users", "clients", "ips")
 ENFORCED: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE})

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from broker.cluster.metadata_cache import Endpoint
 from broker.config import BrokerConfig
 from broker.network.listener import SERVED_PROTOCOL, parse_protocol_map
-from controller.znodes.registration import Endpoint as RegisteredEndpoint
-from controller.znodes.registration import Registration
+from clusterstate.znodes.registration import Endpoint as RegisteredEndpoint
+from clusterstate.znodes.registration import Registration
 from kafkawire.ids import BrokerId
 
 

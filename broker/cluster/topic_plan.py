@@ -1,7 +1,7 @@
 """Checks the creation or growth of a topic, and plans its partitions (decision).
 
 The checks are in Kafka's order, so a request with two errors gets Kafka's code.
-`controller.assignment` places the replicas. Source: ZkAdminManager.createTopics,
+`clusterstate.assignment` places the replicas. Source: ZkAdminManager.createTopics,
 AdminZkClient.validateTopicCreate of Kafka 3.9.
 """
 
@@ -14,8 +14,8 @@ from typing import Final
 from broker.cluster.metadata_cache import ClusterImage
 from broker.config import BrokerConfig
 from broker.config_change import check_configs
-from controller.assignment import Dice, Racks, assign_replicas, grow_assignment
-from controller.replica_assignment import ReplicaAssignment, Replicas
+from clusterstate.assignment import Dice, Racks, assign_replicas, grow_assignment
+from clusterstate.replica_assignment import ReplicaAssignment, Replicas
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, validate_topic_name
 from storage.config import LogConfig

@@ -24,10 +24,10 @@ from broker.cluster.topic_plan import (
     plan_growth,
     plan_topic,
 )
-from controller.assignment import Dice
-from controller.errors import MalformedZnodeError
-from controller.replica_assignment import Replicas
-from controller.topic_requests import (
+from clusterstate.assignment import Dice
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.replica_assignment import Replicas
+from clusterstate.topic_requests import (
     Assignments,
     NewTopic,
     create_topic,

@@ -8,8 +8,8 @@ from broker.cluster.controller_role import ControllerRole
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from clusterstate.znodes.cluster import ProducerIdBlock
 from controller.events import ProducerIdsRequested
-from controller.znodes.cluster import ProducerIdBlock
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from kafkawire.messages.allocate_producer_ids import (

@@ -9,7 +9,7 @@ from typing import Final
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.router import Served
-from controller.znodes.cluster import Features
+from clusterstate.znodes.cluster import Features
 from kafkawire.errors import ErrorCode
 from kafkawire.messages.api_versions import (
     ApiVersion,

@@ -10,9 +10,9 @@ from broker.cluster.controller_role import ControllerRole
 from broker.network.reply import Reply
 from broker.network.request_channel import Request
 from broker.network.request_tasks import RequestTasks
+from clusterstate.replica_assignment import ReplicaAssignment
 from controller.events import ReassignmentRequested, ReassignmentsListed
 from controller.reassignment import MoveResult
-from controller.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, TopicPartition
 from kafkawire.messages.reassignment import (

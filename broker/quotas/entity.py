@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Final
 from urllib.parse import quote, unquote
 
-from controller.znodes.paths import DEFAULT_ENTITY
+from clusterstate.znodes.paths import DEFAULT_ENTITY
 from kafkawire.errors import ApiError, ErrorCode
 from storage.config_key import INT_MAX, LONG_MAX
 

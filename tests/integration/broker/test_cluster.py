@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.znodes import paths
+from clusterstate.znodes import paths
 from coordination.client import Client, SessionState, session_file
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.cluster.coordinator_session import CoordinatorSession
-from controller.znodes import paths
+from clusterstate.znodes import paths
 from coordination.client import Client
 from coordination.errors import SessionExpiredError
 from coordination.messages import OpCode

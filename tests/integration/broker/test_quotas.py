@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 
-from controller.znodes import paths
+from clusterstate.znodes import paths
 from coordination.client import Client
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode

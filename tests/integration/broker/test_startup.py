@@ -5,11 +5,11 @@ import json
 import os
 from pathlib import Path
 
-from controller.broker_registration import Sessions, create_top_nodes, register
-from controller.coordinator_edge import CoordinatorEdge
-from controller.znodes import paths
-from controller.znodes.controller_node import encode_controller, encode_controller_epoch
-from controller.znodes.registration import Endpoint, Registration, decode_registration
+from clusterstate.broker_registration import Sessions, create_top_nodes, register
+from clusterstate.coordinator_edge import CoordinatorEdge
+from clusterstate.znodes import paths
+from clusterstate.znodes.controller_node import encode_controller, encode_controller_epoch
+from clusterstate.znodes.registration import Endpoint, Registration, decode_registration
 from coordination.client import Client
 from kafkawire.apis import ApiKey
 from kafkawire.errors import ErrorCode

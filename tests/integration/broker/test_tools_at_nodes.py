@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from controller.znodes import paths
+from clusterstate.znodes import paths
 from coordination.client import Client
 from coordination.errors import NoNodeError
 from kafkawire.errors import ErrorCode

@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
+from clusterstate.coordinator_edge import CoordinatorEdge
+from clusterstate.plans import ListChildren, Read, Write, read
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes import paths
+from clusterstate.znodes.controller_node import decode_controller_epoch
+from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.registration import Endpoint, Registration
+from clusterstate.znodes.topic import TopicAssignment
 from controller import controller, election, requested_elections
 from controller import events as e
-from controller.broker_registration import Registered, Sessions, create_top_nodes, register
 from controller.channel import ControlResponse
 from controller.config import ControllerConfig
 from controller.controller import Controller
-from controller.coordinator_edge import CoordinatorEdge
-from controller.effects import ControlRequest, ListChildren, Plan, Read, Write, read
-from controller.replica_assignment import ReplicaAssignment
-from controller.znodes import paths
-from controller.znodes.controller_node import decode_controller_epoch
-from controller.znodes.partition_state import decode_partition_state
-from controller.znodes.registration import Endpoint, Registration
-from controller.znodes.topic import TopicAssignment
+from controller.effects import ControlRequest, Plan
 from coordination.acl import Permission
 from coordination.client import Client
 from coordination.errors import ConnectionLossError, NoAuthError, NoNodeError

@@ -7,11 +7,11 @@ within assignment (5), equal prefixes of logs (6), metadata that reaches all in 
 
 from collections.abc import Iterable, Mapping
 
-from controller.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
-from controller.znodes import paths
-from controller.znodes.controller_node import decode_controller_epoch
-from controller.znodes.partition_state import decode_partition_state
-from controller.znodes.topic import decode_topic
+from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
+from clusterstate.znodes import paths
+from clusterstate.znodes.controller_node import decode_controller_epoch
+from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.topic import decode_topic
 from kafkawire.ids import BrokerId, TopicPartition
 from tests.simulation.cluster.coordinator import Coordinator
 from tests.simulation.cluster.fake_log import FakeLog, Record

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.effects import (
+from clusterstate.plans import (
     Answer,
     Check,
     Children,

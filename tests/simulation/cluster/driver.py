@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from controller.broker_registration import Registered, Sessions, create_top_nodes, register
+from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
+from clusterstate.plans import ListChildren, Read, Write
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes import paths
+from clusterstate.znodes.controller_node import encode_controller_epoch
+from clusterstate.znodes.registration import Endpoint, Registration
+from clusterstate.znodes.topic import TopicAssignment
 from controller.cluster import Cluster
 from controller.config import ControllerConfig
-from controller.effects import Effect, ListChildren, Plan, Read, Write
-from controller.replica_assignment import ReplicaAssignment
-from controller.znodes import paths
-from controller.znodes.controller_node import encode_controller_epoch
-from controller.znodes.registration import Endpoint, Registration
-from controller.znodes.topic import TopicAssignment
+from controller.effects import Effect, Plan
 from kafkawire.ids import BrokerId, TopicId, TopicPartition
 from tests.simulation.cluster.coordinator import Coordinator
 

@@ -10,13 +10,14 @@ from broker.replication.control_fence import ControlFence
 from broker.replication.divergence import Divergence, EpochHistory, Truncation
 from broker.replication.isr_state import Committed, IsrState, PendingExpand, PendingShrink, Refused
 from broker.replication.leadership import Leadership
+from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.plans import Check, SetData
+from clusterstate.replica_assignment import Replicas
 from controller import elections, failover, fenced_writes, last_told, live_brokers
 from controller.channel import Channel
 from controller.cluster import Cluster
-from controller.effects import Check, Connect, Disconnect, Plan, SetData
+from controller.effects import Connect, Disconnect, Plan
 from controller.errors import StateChangeFailedError
-from controller.leader_and_isr import LeaderAndIsr
-from controller.replica_assignment import Replicas
 from controller.request_batch import RequestBatch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, Offset, TopicPartition

@@ -13,29 +13,26 @@ from broker.cluster.metadata_cache import ClusterImage
 from broker.cluster.metadata_update import updated
 from broker.replication.control_fence import ControlFence, refuse_stop
 from broker.replication.leadership import Limits, Proposal, Recorded
+from clusterstate.broker_registration import Registered, Sessions, create_top_nodes, register
+from clusterstate.plans import Answer, ListChildren, Read, Write
+from clusterstate.znodes.registration import Endpoint, Registration
 from controller import events as e
-from controller.broker_registration import Registered, Sessions, create_top_nodes, register
 from controller.channel import RETRY_BACKOFF_MS, Channel, ControlResponse
 from controller.config import ControllerConfig
 from controller.effects import (
-    Answer,
     BrokerRequest,
     Connect,
     ControlRequest,
     Disconnect,
     Effect,
     Enqueue,
-    ListChildren,
     Note,
     Pause,
     Plan,
-    Read,
     Send,
-    Write,
 )
 from controller.event_queue import EventQueue
 from controller.plan import Planner
-from controller.znodes.registration import Endpoint, Registration
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.alter_partition import (

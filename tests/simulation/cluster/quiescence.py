@@ -1,10 +1,10 @@
 """What a cluster comes to when the trouble has ended (invariant 10)."""
 
-from controller.leader_and_isr import LeaderAndIsr
-from controller.znodes import paths
-from controller.znodes.controller_node import decode_controller_epoch
-from controller.znodes.partition_state import decode_partition_state
-from controller.znodes.topic import decode_topic
+from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.znodes import paths
+from clusterstate.znodes.controller_node import decode_controller_epoch
+from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.topic import decode_topic
 from kafkawire.ids import TopicPartition
 from tests.simulation.cluster.checker import require
 from tests.simulation.cluster.world import World

@@ -1,14 +1,14 @@
 """Small scenarios of the decisions, each of which a planted bug breaks; no time passes in them."""
 
 from broker.replication.leadership import Leadership, Limits, Recorded
+from clusterstate.leader_and_isr import LeaderAndIsr
+from clusterstate.znodes import paths
+from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
 from controller.channel import Channel
 from controller.effects import BrokerRequest
 from controller.failover import take_over
 from controller.fenced_writes import change_states
 from controller.last_told import nothing_known
-from controller.leader_and_isr import LeaderAndIsr
-from controller.znodes import paths
-from controller.znodes.partition_state import decode_partition_state, encode_partition_state
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrPartitionState

@@ -8,18 +8,18 @@ import pytest
 from broker.replication.control_fence import ControlFence, refuse_leadership, refuse_stop
 from broker.replication.divergence import divergence, truncation
 from broker.replication.leadership import Limits
+from clusterstate.broker_registration import Registered, Sessions, Taken, register
+from clusterstate.znodes import paths
+from clusterstate.znodes.config import encode_config
+from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.registration import Endpoint, Registration
 from controller import events as e
-from controller.broker_registration import Registered, Sessions, Taken, register
 from controller.cluster import Cluster
 from controller.config import ControllerConfig
 from controller.effects import Send
 from controller.failover import take_over
 from controller.last_told import nothing_known
 from controller.plan import Planner
-from controller.znodes import paths
-from controller.znodes.config import encode_config
-from controller.znodes.partition_state import decode_partition_state
-from controller.znodes.registration import Endpoint, Registration
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkawire.messages.leader_and_isr import LeaderAndIsrRequest

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from controller.znodes import paths
+from clusterstate.znodes import paths
 from kafkawire.ids import TopicPartition
 from tests.simulation.cluster.quiescence import settle, unrest
 from tests.simulation.cluster.world import TOPIC, World

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from controller.assignment import Dice, assign_replicas
-from controller.replica_assignment import ReplicaAssignment
-from controller.znodes import paths
-from controller.znodes.partition_state import decode_partition_state
-from controller.znodes.topic import TopicAssignment, decode_topic
+from clusterstate.assignment import Dice, assign_replicas
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes import paths
+from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.ids import BrokerId, TopicPartition
 from tests.simulation.cluster.process import COORDINATOR
 from tests.simulation.cluster.world import TOPIC, World

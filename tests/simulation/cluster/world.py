@@ -5,12 +5,12 @@ import random
 import uuid
 from collections.abc import Callable, Sequence
 
-from controller.assignment import Dice, assign_replicas
-from controller.replica_assignment import ReplicaAssignment
-from controller.znodes import paths
-from controller.znodes.admin import encode_reassignment
-from controller.znodes.notification import encode_partitions
-from controller.znodes.topic import TopicAssignment, decode_topic
+from clusterstate.assignment import Dice, assign_replicas
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes import paths
+from clusterstate.znodes.admin import encode_reassignment
+from clusterstate.znodes.notification import encode_partitions
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.ids import BrokerId, TopicPartition
 from tests.simulation.cluster.checker import Checker, ViolationError
 from tests.simulation.cluster.coordinator import Coordinator

@@ -2,10 +2,10 @@
 
 import pytest
 
+from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
+from clusterstate.replica_assignment import Replicas
 from controller import elections
 from controller.errors import StateChangeFailedError
-from controller.leader_and_isr import NO_LEADER, LeaderAndIsr, LeaderRecoveryState
-from controller.replica_assignment import Replicas
 from kafkawire.ids import BrokerId, LeaderEpoch
 
 ALL: Replicas = (BrokerId(1), BrokerId(2), BrokerId(3))

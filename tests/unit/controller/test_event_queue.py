@@ -1,8 +1,8 @@
 """Queue of the controller's events: `controller.event_queue`."""
 
+from clusterstate.znodes import paths
 from controller import events as e
 from controller.event_queue import EventQueue
-from controller.znodes import paths
 from kafkawire.ids import BrokerId
 
 

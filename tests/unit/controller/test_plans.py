@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from controller import election
-from controller import events as e
-from controller.broker_registration import (
+from clusterstate.broker_registration import (
     Sessions,
     Taken,
     cluster_id,
@@ -14,28 +12,31 @@ from controller.broker_registration import (
     register,
     update,
 )
+from clusterstate.leader_and_isr import NO_LEADER, LeaderAndIsr
+from clusterstate.plans import Children, Create, Nodes, Read, Write
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes import paths
+from clusterstate.znodes.admin import decode_reassignment, encode_reassignment
+from clusterstate.znodes.cluster import ProducerIdBlock
+from clusterstate.znodes.config import encode_config
+from clusterstate.znodes.controller_node import encode_controller, encode_controller_epoch
+from clusterstate.znodes.notification import encode_log_dir_event, encode_partitions
+from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
+from clusterstate.znodes.registration import Endpoint, Registration
+from clusterstate.znodes.topic import decode_topic
+from controller import election
+from controller import events as e
 from controller.config import ControllerConfig
-from controller.effects import Children, Create, Enqueue, Nodes, Note, Pause, Read, Send, Write
+from controller.effects import Enqueue, Note, Pause, Send
 from controller.errors import ControllerMovedError
 from controller.fenced_writes import write_fenced
 from controller.last_told import LastKnown, nothing_known
-from controller.leader_and_isr import NO_LEADER, LeaderAndIsr
 from controller.live_brokers import read_brokers
 from controller.partition_moves import MAX_NAMED, PAUSE_MS, Strategy, elect
 from controller.partition_state import PartitionState
 from controller.plan import Planner
-from controller.replica_assignment import ReplicaAssignment
 from controller.request_batch import RequestBatch
 from controller.topics import adopt_topics
-from controller.znodes import paths
-from controller.znodes.admin import decode_reassignment, encode_reassignment
-from controller.znodes.cluster import ProducerIdBlock
-from controller.znodes.config import encode_config
-from controller.znodes.controller_node import encode_controller, encode_controller_epoch
-from controller.znodes.notification import encode_log_dir_event, encode_partitions
-from controller.znodes.partition_state import decode_partition_state, encode_partition_state
-from controller.znodes.registration import Endpoint, Registration
-from controller.znodes.topic import decode_topic
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkawire.messages.alter_partition import (

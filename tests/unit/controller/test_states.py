@@ -4,15 +4,15 @@ import itertools
 
 import pytest
 
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes.registration import Registration
 from controller.cluster import Cluster, LiveBroker
 from controller.config import ControllerConfig
 from controller.errors import InvalidTransition
 from controller.partition_state import PREDECESSORS as PARTITION_PREDECESSORS
 from controller.partition_state import PartitionState
-from controller.replica_assignment import ReplicaAssignment
 from controller.replica_state import PREDECESSORS as REPLICA_PREDECESSORS
 from controller.replica_state import PartitionReplica, ReplicaState
-from controller.znodes.registration import Registration
 from kafkawire.ids import BrokerId, TopicPartition
 
 T0 = TopicPartition("t", 0)

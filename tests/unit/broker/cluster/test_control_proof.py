@@ -11,7 +11,7 @@ from broker.cluster.control_proof import LOOK_COUNT, ControlProof
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.peer_addresses import PeerAddresses
 from broker.replication.control_fence import ControlFence
-from controller.control_claim import Evidence
+from clusterstate.control_claim import Evidence
 from coordination import errors
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode

@@ -5,7 +5,7 @@ import uuid
 from broker.cluster.last_told import known_states
 from broker.cluster.metadata_cache import ClusterImage, PartitionState, TopicState
 from broker.cluster.metadata_update import updated
-from controller.leader_and_isr import LeaderAndIsr
+from clusterstate.leader_and_isr import LeaderAndIsr
 from kafkawire.ids import BrokerId, LeaderEpoch
 from kafkawire.messages.update_metadata import (
     UpdateMetadataPartitionState,

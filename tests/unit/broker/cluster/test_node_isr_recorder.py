@@ -11,9 +11,9 @@ from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.node_isr_recorder import NodeIsrRecorder
 from broker.replication.isr_changes import IsrProposal
 from broker.replication.leadership import Proposal, Recorded
-from controller.effects import Plan
-from controller.znodes import paths
-from controller.znodes.notification import decode_partitions
+from clusterstate.plans import Plan
+from clusterstate.znodes import paths
+from clusterstate.znodes.notification import decode_partitions
 from coordination.errors import ErrorCode as CoordinationCode
 from coordination.errors import SessionExpiredError
 from kafkawire.errors import ErrorCode

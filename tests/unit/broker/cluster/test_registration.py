@@ -7,8 +7,8 @@ import pytest
 from broker.cluster.metadata_cache import Endpoint
 from broker.cluster.registration import dialled_endpoint, registration_of
 from broker.config import BrokerConfig
-from controller.znodes.registration import Endpoint as RegisteredEndpoint
-from controller.znodes.registration import Registration
+from clusterstate.znodes.registration import Endpoint as RegisteredEndpoint
+from clusterstate.znodes.registration import Registration
 from kafkawire.ids import BrokerId
 
 PROPERTIES = {

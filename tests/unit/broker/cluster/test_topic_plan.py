@@ -16,8 +16,8 @@ from broker.cluster.topic_plan import (
     topic_defaults_of,
 )
 from broker.config import BrokerConfig
-from controller.assignment import Dice
-from controller.replica_assignment import ReplicaAssignment
+from clusterstate.assignment import Dice
+from clusterstate.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch
 from storage.config import LogConfig

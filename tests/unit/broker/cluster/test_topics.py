@@ -9,7 +9,7 @@ from broker.cluster import topics
 from broker.cluster.coordinator_session import CoordinatorSession
 from broker.cluster.metadata_cache import MetadataCache
 from broker.cluster.topic_plan import TopicDefaults, TopicPlan
-from controller.assignment import Dice
+from clusterstate.assignment import Dice
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, TopicId
 from storage.config import LogConfig

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.assignment import Dice, assign_replicas
+from clusterstate.assignment import Dice, assign_replicas
 from kafkawire.ids import BrokerId
 
 

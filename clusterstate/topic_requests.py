@@ -9,7 +9,8 @@ Source: kafka.zk.AdminZkClient of Kafka 3.9.
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from controller.effects import (
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import (
     Create,
     Delete,
     Node,
@@ -20,11 +21,10 @@ from controller.effects import (
     read,
     write,
 )
-from controller.errors import MalformedZnodeError
-from controller.replica_assignment import ReplicaAssignment, Replicas
-from controller.znodes import paths
-from controller.znodes.config import encode_config
-from controller.znodes.topic import TopicAssignment, decode_topic
+from clusterstate.replica_assignment import ReplicaAssignment, Replicas
+from clusterstate.znodes import paths
+from clusterstate.znodes.config import encode_config
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import TopicId
 

@@ -9,19 +9,10 @@ Source: kafka.zk.AdminZkClient.changeEntityConfig, kafka.common.ZkNodeChangeNoti
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from controller.effects import (
-    Create,
-    Delete,
-    Plan,
-    Refusal,
-    SetData,
-    list_children,
-    read,
-    write,
-)
-from controller.errors import MalformedZnodeError
-from controller.znodes import paths
-from controller.znodes.config import (
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import Create, Delete, Plan, Refusal, SetData, list_children, read, write
+from clusterstate.znodes import paths
+from clusterstate.znodes.config import (
     CHANGE_EXPIRY_MS,
     decode_config,
     decode_config_change,

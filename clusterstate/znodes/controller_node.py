@@ -5,8 +5,8 @@
 
 from typing import Final
 
-from controller.errors import MalformedZnodeError
-from controller.znodes.json_object import JsonObject, encode_json
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.znodes.json_object import JsonObject, encode_json
 from kafkawire.ids import BrokerId
 
 INITIAL_EPOCH: Final = 0

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from controller.replica_assignment import Replicas
+from clusterstate.replica_assignment import Replicas
 from kafkawire.ids import BrokerId, LeaderEpoch
 
 NO_LEADER: Final = BrokerId(-1)

@@ -6,8 +6,8 @@
 
 from collections.abc import Mapping
 
-from controller.replica_assignment import Replicas
-from controller.znodes.json_object import JsonObject, encode_json
+from clusterstate.replica_assignment import Replicas
+from clusterstate.znodes.json_object import JsonObject, encode_json
 from kafkawire.ids import BrokerId, TopicPartition
 
 

@@ -11,7 +11,7 @@ Source: org.apache.kafka.admin.AdminUtils, kafka.zk.AdminZkClient of Kafka 3.9.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from controller.replica_assignment import ReplicaAssignment, Replicas
+from clusterstate.replica_assignment import ReplicaAssignment, Replicas
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, Self
 
-from controller.errors import MalformedZnodeError
+from clusterstate.errors import MalformedZnodeError
 
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _DECODER: Final = json.JSONDecoder()

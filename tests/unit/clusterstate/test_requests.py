@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from controller.broker_registration import check_endpoints, existing_cluster_id
-from controller.config_requests import (
+from clusterstate.broker_registration import check_endpoints, existing_cluster_id
+from clusterstate.config_requests import (
     NO_CHANGE,
     change_config,
     read_all_topic_configs,
@@ -13,33 +13,24 @@ from controller.config_requests import (
     read_entity_paths,
     take_config_changes,
 )
-from controller.effects import (
-    Answer,
-    ListChildren,
-    Outcome,
-    Outcomes,
-    Plan,
-    Read,
-    Refusal,
-    Write,
-)
-from controller.isr_requests import change_isr
-from controller.notices import notify_isr_changes, notify_log_dir_failure
-from controller.replica_assignment import ReplicaAssignment, Replicas
-from controller.topic_requests import (
+from clusterstate.isr_requests import change_isr
+from clusterstate.notifications import notify_isr_changes, notify_log_dir_failure
+from clusterstate.plans import Answer, ListChildren, Outcome, Outcomes, Plan, Read, Refusal, Write
+from clusterstate.replica_assignment import ReplicaAssignment, Replicas
+from clusterstate.topic_requests import (
     Assignments,
     NewTopic,
     create_topic,
     grow_topic,
     request_deletion,
 )
-from controller.znodes import paths
-from controller.znodes.cluster import decode_features, encode_cluster_id, encode_features
-from controller.znodes.config import CHANGE_EXPIRY_MS, decode_config, encode_config_change
-from controller.znodes.notification import decode_log_dir_event, decode_partitions
-from controller.znodes.partition_state import decode_partition_state
-from controller.znodes.registration import Endpoint, Registration
-from controller.znodes.topic import TopicAssignment, decode_topic
+from clusterstate.znodes import paths
+from clusterstate.znodes.cluster import decode_features, encode_cluster_id, encode_features
+from clusterstate.znodes.config import CHANGE_EXPIRY_MS, decode_config, encode_config_change
+from clusterstate.znodes.notification import decode_log_dir_event, decode_partitions
+from clusterstate.znodes.partition_state import decode_partition_state
+from clusterstate.znodes.registration import Endpoint, Registration
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from tests.simulation.cluster.driver import Driver, empty_cluster, put_topic
@@ -319,11 +310,11 @@ def test_a_notification_deleted_during_the_read_is_skipped() -> None:
     driver.coordinator.put(path, encode_config_change("topics/t"))
     plan = take_config_changes(NO_CHANGE, now_ms=0)
     listing = next(plan)
-    names = driver.coordinator.perform(driver.session, listing)  # type: ignore[arg-type]
+    names = driver.coordinator.perform(driver.session, listing)
     driver.coordinator.remove(path)
     reading = plan.send(names)
     with pytest.raises(StopIteration) as stop:
-        plan.send(driver.coordinator.perform(driver.session, reading))  # type: ignore[arg-type]
+        plan.send(driver.coordinator.perform(driver.session, reading))
     assert stop.value.value.entity_paths == ()
 
 

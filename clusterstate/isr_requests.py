@@ -3,12 +3,12 @@
 Source: kafka.utils.ReplicationUtils.updateLeaderAndIsr of Kafka 3.9.
 """
 
-from controller.effects import Plan, SetData, read, write
-from controller.errors import MalformedZnodeError
-from controller.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
-from controller.replica_assignment import Replicas
-from controller.znodes import paths
-from controller.znodes.partition_state import decode_partition_state, encode_partition_state
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
+from clusterstate.plans import Plan, SetData, read, write
+from clusterstate.replica_assignment import Replicas
+from clusterstate.znodes import paths
+from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
 from kafkawire.ids import BrokerId, LeaderEpoch, TopicPartition
 
 

@@ -7,11 +7,11 @@ registration. The broker epoch of a registration is never sent to clients.
 
 from typing import Final, NamedTuple
 
-from controller.effects import Node, Plan, read
-from controller.errors import MalformedZnodeError
-from controller.znodes import paths
-from controller.znodes.controller_node import decode_controller, decode_controller_epoch
-from controller.znodes.registration import decode_registration
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import Node, Plan, read
+from clusterstate.znodes import paths
+from clusterstate.znodes.controller_node import decode_controller, decode_controller_epoch
+from clusterstate.znodes.registration import decode_registration
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 

@@ -7,8 +7,8 @@ that every broker reads, and that is deleted when it is `CHANGE_EXPIRY_MS` old.
 from collections.abc import Mapping
 from typing import Final
 
-from controller.errors import MalformedZnodeError
-from controller.znodes.json_object import JsonObject, encode_json
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.znodes.json_object import JsonObject, encode_json
 
 CHANGE_EXPIRY_MS: Final = 15 * 60 * 1000
 _CHANGE_VERSION: Final = 2

@@ -10,7 +10,8 @@ KAFKA-7165.
 from collections.abc import Set
 from typing import Final, NamedTuple
 
-from controller.effects import (
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import (
     Check,
     Create,
     Delete,
@@ -21,10 +22,9 @@ from controller.effects import (
     read,
     write,
 )
-from controller.errors import MalformedZnodeError
-from controller.znodes import paths
-from controller.znodes.cluster import decode_cluster_id, encode_cluster_id, generated_broker_id
-from controller.znodes.registration import Registration, decode_registration
+from clusterstate.znodes import paths
+from clusterstate.znodes.cluster import decode_cluster_id, encode_cluster_id, generated_broker_id
+from clusterstate.znodes.registration import Registration, decode_registration
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 

@@ -1,4 +1,4 @@
-"""Requests and responses too large for a coordinator: `controller.coordinator_edge`."""
+"""Requests and responses too large for a coordinator: `clusterstate.coordinator_edge`."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from controller.coordinator_edge import READS_PER_REQUEST, CoordinatorEdge
-from controller.effects import Create, Nodes, Outcome, Outcomes, Read, Refusal, Write
+from clusterstate.coordinator_edge import READS_PER_REQUEST, CoordinatorEdge
+from clusterstate.plans import Create, Nodes, Outcome, Outcomes, Read, Refusal, Write
 from coordination import frames
 from coordination.client import Client, SessionState
 from coordination.errors import ConnectionLossError, ErrorCode, RequestTooLargeError

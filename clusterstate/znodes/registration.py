@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from controller.errors import MalformedZnodeError
-from controller.znodes.json_object import JsonObject, encode_json
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.znodes.json_object import JsonObject, encode_json
 from kafkawire.ids import BrokerId
 
 VERSIONS: Final = range(1, 6)

@@ -6,10 +6,10 @@ The version of this znode is the partition epoch. It is written and read in vers
 
 from typing import Final, cast
 
-from controller.errors import MalformedZnodeError
-from controller.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
-from controller.replica_assignment import Replicas
-from controller.znodes.json_object import JsonObject, encode_json
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
+from clusterstate.replica_assignment import Replicas
+from clusterstate.znodes.json_object import JsonObject, encode_json
 from kafkawire.ids import BrokerId, LeaderEpoch
 
 VERSION: Final = 1

@@ -4,12 +4,12 @@ import uuid
 
 import pytest
 
-from controller.errors import MalformedZnodeError
-from controller.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
-from controller.replica_assignment import ReplicaAssignment
-from controller.znodes import paths
-from controller.znodes.admin import decode_reassignment, encode_reassignment
-from controller.znodes.cluster import (
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.leader_and_isr import LeaderAndIsr, LeaderRecoveryState
+from clusterstate.replica_assignment import ReplicaAssignment
+from clusterstate.znodes import paths
+from clusterstate.znodes.admin import decode_reassignment, encode_reassignment
+from clusterstate.znodes.cluster import (
     MAX_PRODUCER_ID,
     ProducerIdBlock,
     decode_cluster_id,
@@ -19,28 +19,28 @@ from controller.znodes.cluster import (
     generated_broker_id,
     next_producer_id_block,
 )
-from controller.znodes.config import (
+from clusterstate.znodes.config import (
     decode_config,
     decode_config_change,
     encode_config,
     encode_config_change,
 )
-from controller.znodes.controller_node import (
+from clusterstate.znodes.controller_node import (
     decode_controller,
     decode_controller_epoch,
     encode_controller,
     encode_controller_epoch,
 )
-from controller.znodes.json_object import JsonObject
-from controller.znodes.notification import (
+from clusterstate.znodes.json_object import JsonObject
+from clusterstate.znodes.notification import (
     decode_log_dir_event,
     decode_partitions,
     encode_log_dir_event,
     encode_partitions,
 )
-from controller.znodes.partition_state import decode_partition_state, encode_partition_state
-from controller.znodes.registration import Endpoint, Registration, decode_registration
-from controller.znodes.topic import TopicAssignment, decode_topic
+from clusterstate.znodes.partition_state import decode_partition_state, encode_partition_state
+from clusterstate.znodes.registration import Endpoint, Registration, decode_registration
+from clusterstate.znodes.topic import TopicAssignment, decode_topic
 from kafkawire.ids import BrokerId, LeaderEpoch, ProducerId, TopicPartition
 
 B0, B1, B2, B3 = map(BrokerId, range(4))

@@ -6,7 +6,7 @@ They are sequential znodes that brokers create and the controller deletes.
 from collections.abc import Iterable
 from typing import Final
 
-from controller.znodes.json_object import JsonObject, encode_json
+from clusterstate.znodes.json_object import JsonObject, encode_json
 from kafkawire.ids import BrokerId, TopicPartition
 
 _LOG_DIR_FAILURE: Final = 1

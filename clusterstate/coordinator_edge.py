@@ -1,4 +1,4 @@
-"""Performs the controller's reads and writes over a session (edge).
+"""Performs the reads and writes of plans over a session (edge).
 
 A request that is lost with its connection is retried until a response arrives or the session ends.
 That is safe: reads change nothing, and plans recognise their own earlier writes.
@@ -10,13 +10,13 @@ from functools import partial
 from itertools import takewhile
 from typing import Final, TypeVar
 
-from controller import events as e
-from controller.effects import (
+from clusterstate.plans import (
     Answer,
     Check,
     Children,
     Create,
     Delete,
+    Effect,
     ListChildren,
     Node,
     Nodes,
@@ -42,7 +42,7 @@ from coordination.errors import (
     RequestTooLargeError,
     SessionExpiredError,
 )
-from coordination.messages import EventType, GetDataResponse, Stat
+from coordination.messages import GetDataResponse, Stat
 
 RETRY_BACKOFF_S: Final = 0.02
 READS_PER_REQUEST: Final = 100
@@ -65,7 +65,7 @@ class CoordinatorEdge:
         self._watch = on_watch
 
     async def run(self, plan: Plan[_T]) -> _T:
-        """Perform a plan that only reads and writes, and return its result.
+        """Perform a plan and return its result.
 
         Raises:
             SessionExpiredError: the session ended, and an unknown part of the plan was applied.
@@ -77,10 +77,9 @@ class CoordinatorEdge:
             except StopIteration as stop:
                 result: _T = stop.value
                 return result
-            assert isinstance(effect, Read | ListChildren | Write), f"{effect} needs a controller"
             answer = await self.perform(effect)
 
-    async def perform(self, effect: Read | ListChildren | Write) -> Answer:
+    async def perform(self, effect: Effect) -> Answer:
         """Perform an effect and return its answer.
 
         Raises:
@@ -187,13 +186,6 @@ class CoordinatorEdge:
                 if self._client.state in _OVER:
                     raise SessionExpiredError(ErrorCode.SESSION_EXPIRED) from None
                 await asyncio.sleep(RETRY_BACKOFF_S)
-
-
-def event_of(fired: WatchEvent) -> e.Event | None:
-    """Return the controller's event for a notification; None if it needs none."""
-    if fired.type is EventType.NODE_CHILDREN_CHANGED:
-        return e.event_of_children(fired.path)
-    return e.event_of_node(fired.path, is_deleted=fired.type is EventType.NODE_DELETED)
 
 
 def _node(data: bytes | None, stat: Stat) -> Node:

@@ -1,19 +1,15 @@
 """Notifications from brokers, which the controller reads and then deletes (decision)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.plans import Delete, list_children, read
+from clusterstate.znodes import paths
+from clusterstate.znodes.notification import decode_log_dir_event, decode_partitions
 from controller.cluster import Cluster
-from controller.effects import Create, Delete, Plan, list_children, read, write
-from controller.errors import MalformedZnodeError
+from controller.effects import Plan
 from controller.fenced_writes import write_fenced
-from controller.znodes import paths
-from controller.znodes.notification import (
-    decode_log_dir_event,
-    decode_partitions,
-    encode_log_dir_event,
-    encode_partitions,
-)
 from kafkawire.ids import BrokerId, TopicPartition
 
 _T = TypeVar("_T")
@@ -29,18 +25,6 @@ def take_isr_changes(cluster: Cluster) -> Plan[list[TopicPartition]]:
     """Return the partitions whose leaders have changed the in-sync set."""
     changes = yield from _take(cluster, paths.ISR_CHANGES, decode_partitions)
     return sorted({partition for partitions in changes for partition in partitions})
-
-
-def notify_log_dir_failure(broker_id: BrokerId) -> Plan[None]:
-    """Notify the controller that a log directory of this broker has failed."""
-    notification = encode_log_dir_event(broker_id)
-    yield from write([(Create(paths.LOG_DIR_EVENT_PREFIX, notification, sequential=True),)])
-
-
-def notify_isr_changes(partitions: Iterable[TopicPartition]) -> Plan[None]:
-    """Notify the controller of in-sync sets that their leader has written itself."""
-    notification = encode_partitions(partitions)
-    yield from write([(Create(paths.ISR_CHANGE_PREFIX, notification, sequential=True),)])
 
 
 def _take(cluster: Cluster, parent: str, decode: Callable[[bytes | None], _T]) -> Plan[list[_T]]:

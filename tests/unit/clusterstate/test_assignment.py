@@ -2,8 +2,8 @@
 
 import pytest
 
-from controller.assignment import Dice, assign_replicas, grow_assignment, rack_alternated
-from controller.replica_assignment import ReplicaAssignment
+from clusterstate.assignment import Dice, assign_replicas, grow_assignment, rack_alternated
+from clusterstate.replica_assignment import ReplicaAssignment
 from kafkawire.errors import ApiError, ErrorCode
 from kafkawire.ids import BrokerId
 

@@ -1,10 +1,10 @@
-"""Verification of control requests against the znodes: `controller.control_claim`."""
+"""Verification of control requests against the znodes: `clusterstate.control_claim`."""
 
 import pytest
 
-from controller.control_claim import Claim, Evidence, is_ahead, read_evidence, refuse
-from controller.znodes import paths
-from controller.znodes.controller_node import encode_controller, encode_controller_epoch
+from clusterstate.control_claim import Claim, Evidence, is_ahead, read_evidence, refuse
+from clusterstate.znodes import paths
+from clusterstate.znodes.controller_node import encode_controller, encode_controller_epoch
 from kafkawire.errors import ErrorCode
 from kafkawire.ids import BrokerId
 from tests.simulation.cluster.driver import Driver, empty_cluster

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from controller.errors import MalformedZnodeError
-from controller.replica_assignment import ReplicaAssignment, Replicas
-from controller.znodes.json_object import JsonObject, encode_json
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.replica_assignment import ReplicaAssignment, Replicas
+from clusterstate.znodes.json_object import JsonObject, encode_json
 from kafkawire.ids import TopicId, topic_id_from_text, topic_id_to_text
 
 VERSION: Final = 3

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from controller.errors import MalformedZnodeError
-from controller.znodes.json_object import JsonObject, encode_json
+from clusterstate.errors import MalformedZnodeError
+from clusterstate.znodes.json_object import JsonObject, encode_json
 from kafkawire.ids import BrokerId, ProducerId
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
